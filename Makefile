@@ -1,0 +1,53 @@
+# Two commands matter: `make demo` and `make test`. Both do their own set-up.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo test test-quick lint bench clean
+
+help: ## What can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP) ## The virtual environment .venv with what a run needs
+
+setup-dev: $(DEV_STAMP) ## The same, with what the tests and checks need
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or later is needed, and $(PYTHON) is not that. Name one: make PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMP): $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	@echo "Installing into $(VENV) (a minute or two the first time) ..."
+	@$(PIP) --editable .
+	@touch $@
+
+$(DEV_STAMP): $(STAMP)
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+demo: setup ## Both stories on an old and a modern Kafka, with a loss report (about a minute)
+	@$(BIN)/highwater demo
+
+test: setup-dev ## Every test, real brokers included (minutes)
+	@$(BIN)/python -m pytest
+
+test-quick: setup-dev ## The tests that start no broker and no browser (under a minute)
+	@$(BIN)/python -m pytest -m 'not kafka and not browser'
+
+lint: setup-dev ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup-dev ## Measurements, side by side, as ratios
+	@$(BIN)/python -m benchmarks
+
+clean: ## Remove the virtual environment and caches, never the store
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

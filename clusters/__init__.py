@@ -1,0 +1,1 @@
+"""Clusters: real Kafka of every catalogued release, started, broken and read."""

@@ -1,0 +1,170 @@
+"""What a fault, a workload or a story may know of a cluster, whichever driver runs it.
+
+A driver (``local`` today) opens a cluster of real brokers and hands out these Protocols; nothing above
+this room knows whether a broker is a process or a container.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from clusters.versions import Release
+from harness.errors import HarnessError
+
+BrokerState = Literal["running", "paused", "down"]
+
+
+class UnreachableError(HarnessError):
+    """A broker did not answer in time. Ordinary while faults happen; whoever asks decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """What the controller says of a partition: ZooKeeper's state node, or KRaft's metadata.
+
+    Attributes:
+        leader: broker id, -1 when there is none.
+        leader_epoch: None where the version does not tell (never, on the catalogued ones).
+        isr: in the order the controller keeps it.
+    """
+
+    leader: int
+    leader_epoch: int | None
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """What a replica says of itself: the next offset it will write, and its own high watermark."""
+
+    leo: int
+    hw: int
+
+
+class Probe(Protocol):
+    """Questions to a running cluster, over the wire. Every answer is one broker's or one quorum's view."""
+
+    def controller(self) -> int:
+        """Broker id of the active controller; on KRaft the id of the quorum's leader.
+
+        Raises:
+            UnreachableError: nobody who knows answered.
+        """
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        """Leader, epoch and ISR.
+
+        Raises:
+            UnreachableError: nobody who knows answered, or the partition is not known yet.
+        """
+
+    def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
+        """LEO and HW of one replica, asked of that broker itself, leader or follower.
+
+        Raises:
+            UnreachableError: it is down or paused, or does not hold that replica (yet).
+        """
+
+    def live_brokers(self) -> frozenset[int]:
+        """Broker ids that hold a session with the controller (ZooKeeper) or are unfenced (KRaft)."""
+
+    def close(self) -> None:
+        """Give back every connection."""
+
+
+class Broker(Protocol):
+    """One broker. Every verb returns once it has taken effect on the process."""
+
+    @property
+    def id(self) -> int:
+        """Broker id."""
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients."""
+
+    @property
+    def state(self) -> BrokerState:
+        """What was last done to it, or ``down`` if it died by itself."""
+
+    def start(self) -> None:
+        """Start it on the data it left; a refused registration (old session) is waited out.
+
+        Returns when the process runs and its port answers. Raises HarnessError with the broker's own
+        last words when it dies first.
+        """
+
+    def stop(self) -> None:
+        """Shut it down in order (SIGTERM), as an administrator would; waits for the process to end."""
+
+    def kill(self) -> None:
+        """SIGKILL, paused or not."""
+
+    def pause(self) -> None:
+        """SIGSTOP: frozen, sockets open."""
+
+    def resume(self) -> None:
+        """SIGCONT."""
+
+
+class Cluster(Protocol):
+    """A cluster of brokers, its coordination included."""
+
+    @property
+    def release(self) -> Release:
+        """The catalogued release that every broker runs."""
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """Broker id to broker, in order of id. Coordination (ZooKeeper, controllers) is not in it."""
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,host:port`` of every broker."""
+
+    def probe(self) -> Probe:
+        """A new probe with connections of its own, for one thread. Whoever asks closes it."""
+
+    def create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
+    ) -> None:
+        """Create a topic with its replicas placed as told (first is preferred leader); waits until
+        every partition has that leader and a full ISR, as the probe sees it.
+        """
+
+    def freeze(self) -> Path:
+        """Stop time: pause every broker, kill them all, and leave the log directories as they lay.
+
+        Returns:
+            The folder ``replicas`` with one folder a broker id: ``<topic>-<partition>/*.log`` and
+            ``leader-epoch-checkpoint``, and the broker-wide ``*-checkpoint`` files. Preallocated index
+            files and Kafka's internal topics are removed. The cluster cannot be used afterwards.
+        """
+
+    def close(self) -> None:
+        """Kill whatever still runs and give everything back. Never raises; may be called twice."""
+
+
+class Driver(Protocol):
+    """Opens a cluster; ``clusters.local.open_cluster`` is one."""
+
+    def __call__(
+        self,
+        release: Release,
+        directory: Path,
+        *,
+        brokers: int,
+        broker_config: Mapping[str, str],
+    ) -> Cluster:
+        """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
+
+        Args:
+            release: from ``clusters.versions.release(name)``.
+            directory: of the run; log directories are ``directory/replicas/<broker id>`` from the start,
+                so that even a killed harness leaves them where the judge looks.
+            brokers: how many; ids count from 1.
+            broker_config: settings beside and above the driver's own, as Kafka spells them.
+
+        Returns once every broker has registered. Raises HarnessError with the last words of what died.
+        """

@@ -1,0 +1,1 @@
+"""Highwater: what acknowledged records can this Kafka lose, and why."""

@@ -1,0 +1,47 @@
+"""The errors a person can meet. Each says what was wrong and what to do about it.
+
+The command line prints ``message`` and ``hint`` and exits with ``exit_code``; a traceback is a bug.
+"""
+
+from typing import ClassVar
+
+
+class HighwaterError(Exception):
+    """Something a person can act on.
+
+    Args:
+        message: what was wrong, one sentence, with the offending value.
+        hint: what to do about it.
+    """
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(HighwaterError):
+    """The request itself was wrong: an unknown version, an option out of range."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class HarnessError(HighwaterError):
+    """The harness could not do what was asked: no Java, a port in use, a broker that died."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class StoreError(HighwaterError):
+    """A run directory is missing, broken or of another schema version."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class WaitTimeoutError(HarnessError):
+    """A condition did not come true within its limit; the message says which, and what was seen."""

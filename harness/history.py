@@ -1,0 +1,194 @@
+"""What happened, as tables: operations, observations, faults and broker log lines.
+
+Every time is an ``int64`` of nanoseconds since the run's start on one monotonic clock. A table is
+appended to an Arrow stream while the run goes on (``*.arrows``, one batch flushed at a time, readable
+up to its last whole batch whatever killed the writer) and becomes Parquet when the run has ended.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+OK: Final = "ok"
+FAIL: Final = "fail"
+INFO: Final = "info"
+"""ok: it happened. fail: it did not. info: it may or may not have happened (a time-out)."""
+
+SEND: Final = "send"
+READ: Final = "read"
+
+RUN: Final = "run"
+FINAL: Final = "final"
+"""Phases. In ``run`` faults happen; in ``final``, after healing, one fence record is written to every
+partition and everything up to it is read, so that a reader has passed every earlier offset."""
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+
+OPERATIONS: Final = pa.schema(
+    [
+        pa.field("process", _WORD, nullable=False),  # producer-0, consumer-1, fence, reader
+        pa.field("kind", _WORD, nullable=False),  # send, read
+        pa.field("phase", _WORD, nullable=False),  # run, final
+        pa.field("outcome", _WORD, nullable=False),  # ok, fail, info
+        pa.field("invoke_ns", pa.int64(), nullable=False),
+        pa.field("complete_ns", pa.int64()),  # null: never answered
+        pa.field("topic", _WORD, nullable=False),
+        pa.field("partition", pa.int32()),  # null: the client never chose or told one
+        pa.field("offset", pa.int64()),  # null: not told (acks=0, or no answer)
+        pa.field("leader_epoch", pa.int32()),  # as the client was told; null: it was not
+        pa.field("acks", _WORD),  # 0, 1, all; null for reads
+        pa.field("value", pa.string(), nullable=False),  # the record's id, see record_id()
+        pa.field("error", _WORD),  # the client's error name; null when ok
+    ]
+)
+
+PARTITIONS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("leader", pa.int32(), nullable=False),  # -1: none
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("isr", pa.list_(pa.int32()), nullable=False),
+        pa.field("controller", pa.int32()),
+    ]
+)
+"""One row whenever leader, epoch, ISR or controller differ from the row before."""
+
+REPLICAS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("broker", pa.int32(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("leo", pa.int64()),  # null: the broker did not answer
+        pa.field("hw", pa.int64()),
+    ]
+)
+"""One row whenever a replica's LEO or HW differ from the row before."""
+
+FAULTS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("fault", pa.string(), nullable=False),  # kill, pause, stop, or step for a story
+        pa.field("phase", pa.string(), nullable=False),  # inject, heal, note
+        pa.field("broker", pa.int32()),  # whom; null: nobody in particular
+        pa.field("says", pa.string(), nullable=False),  # one sentence for a person
+    ]
+)
+
+LOG_LINES: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64()),  # null: the line bears no time
+        pa.field("broker", pa.int32(), nullable=False),
+        pa.field(
+            "kind", pa.string(), nullable=False
+        ),  # truncation, leader, follower, isr, start, error
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("line", pa.string(), nullable=False),
+    ]
+)
+
+TABLES: Final = {
+    "history/ops": OPERATIONS,
+    "events/partitions": PARTITIONS,
+    "events/replicas": REPLICAS,
+    "events/faults": FAULTS,
+    "events/log_lines": LOG_LINES,
+}
+"""Path inside a run, without suffix, to the schema of the table there."""
+
+
+def record_value(identity: str, size: int) -> bytes:
+    """The value of the record called ``identity``: its id, padded with a ``|`` and dots to ``size`` bytes."""
+    return identity.encode() if len(identity) >= size else f"{identity}|".ljust(size, ".").encode()
+
+
+def record_id(value: bytes) -> str:
+    """The id inside a record's value: everything before the first ``|``."""
+    return value.split(b"|", 1)[0].decode("utf-8", "backslashreplace")
+
+
+class StreamWriter:
+    """Appends record batches to an Arrow stream, each flushed to the file before ``append`` returns.
+
+    Safe to share between threads. What was appended survives ``kill -9`` of this process.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.schema = schema
+        self._file = path.open("wb", buffering=1 << 20)
+        self._lock = threading.Lock()
+        options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+        self._stream = pa.ipc.new_stream(self._file, schema, options=options)
+        self._file.flush()
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Write one batch of this writer's schema and flush it."""
+        with self._lock:
+            self._stream.write_batch(batch)
+            self._file.flush()
+
+    def append_rows(self, rows: list[dict[str, object]]) -> None:
+        """Write a few rows; for tables that grow slowly."""
+        if rows:
+            self.append(pa.RecordBatch.from_pylist(rows, schema=self.schema))
+
+    def close(self) -> None:
+        """End the stream properly."""
+        with self._lock:
+            self._stream.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
+    """The whole batches of an Arrow stream; a batch cut short ends it quietly.
+
+    Raises:
+        pa.ArrowInvalid: not even the schema could be read.
+    """
+    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream:
+        with contextlib.suppress(pa.ArrowInvalid, OSError):
+            yield from stream
+
+
+def to_parquet(stream: Path, parquet: Path) -> int:
+    """Turn an Arrow stream into a Parquet file, a batch at a time, and remove the stream.
+
+    Returns:
+        The number of rows.
+    """
+    rows = 0
+    with pa.OSFile(str(stream)) as source, pa.ipc.open_stream(source) as reader:
+        schema = reader.schema
+    partial = parquet.with_suffix(".partial")
+    with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        for batch in read_stream(stream):
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    partial.replace(parquet)
+    stream.unlink()
+    return rows

@@ -1,0 +1,142 @@
+"""What a run is asked to do: a frozen value, saved as ``plan.json``, from which it can be repeated."""
+
+from typing import Literal, Self
+
+import msgspec
+
+from harness.errors import StoreError
+
+SCHEMA_VERSION = 1
+
+Acks = Literal["0", "1", "all"]
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The topic under test and the topic-level settings that decide what is promised about it."""
+
+    name: str = "events"
+    partitions: int = 1
+    replication_factor: int = 3
+    min_insync_replicas: int = 1
+    unclean_leader_election: bool = False
+    config: dict[str, str] = {}
+
+    def settings(self) -> dict[str, str]:
+        """The topic's configuration as Kafka spells it."""
+        return {
+            "min.insync.replicas": str(self.min_insync_replicas),
+            "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
+            **self.config,
+        }
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who writes and who reads while the faults happen.
+
+    Attributes:
+        producers: concurrent producers, each a process of its own in the history; 0 when a story
+            sends every record itself.
+        consumers: readers that poll every partition during the run.
+        acks: what the producers wait for.
+        idempotence: the idempotent producer (0.11 and later, acks=all).
+        rate: records per second over all producers; 0 is flat out.
+        record_bytes: size of a record's value, padding included.
+        compression: none, gzip, snappy, lz4 or zstd.
+        delivery_timeout_s: after this long without an answer a send is ``info``.
+    """
+
+    producers: int = 3
+    consumers: int = 1
+    acks: Acks = "all"
+    idempotence: bool = False
+    rate: float = 200.0
+    record_bytes: int = 64
+    compression: str = "none"
+    delivery_timeout_s: float = 30.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides a run, and nothing that is found out while it runs.
+
+    Attributes:
+        schema: version of the run directory's layout (``SCHEMA_VERSION``).
+        kafka: catalogue name of the release, such as ``0.10.2.2``.
+        story: name of a scripted schedule, or None.
+        nemesis: names of the faults that a random schedule mixes; empty with a story.
+        duration_s: how long a random schedule goes on.
+        seed: what every random choice of the run follows from.
+        broker_config: broker settings beside the driver's own, as Kafka spells them.
+    """
+
+    kafka: str
+    schema: int = SCHEMA_VERSION
+    driver: str = "local"
+    brokers: int = 3
+    topic: Topic = Topic()
+    workload: Workload = Workload()
+    story: str | None = None
+    nemesis: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    seed: int = 0
+    broker_config: dict[str, str] = {}
+
+    def to_json(self) -> bytes:
+        """The plan as ``plan.json`` holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read a plan back.
+
+        Raises:
+            StoreError: the text is no plan, or one of another schema version.
+        """
+        try:
+            found = msgspec.json.decode(text, type=_SchemaOnly).schema
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"plan.json is not a plan: {error}") from error
+        if found != SCHEMA_VERSION:
+            raise StoreError(
+                f"the run was recorded with store schema {found}; this is schema {SCHEMA_VERSION}",
+                hint="Judge it with the Highwater release that recorded it, or repeat the run.",
+            )
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"plan.json is broken: {error}") from error
+
+    def command(self) -> str:
+        """The command that repeats this run."""
+        words = ["highwater run", f"--kafka {self.kafka}", f"--acks {self.workload.acks}"]
+        words.append(f"--min-isr {self.topic.min_insync_replicas}")
+        if self.topic.unclean_leader_election:
+            words.append("--unclean")
+        if self.story:
+            words.append(f"--story {self.story}")
+        else:
+            words += [
+                f"--nemesis {','.join(self.nemesis) or 'none'}",
+                f"--for {self.duration_s:g}s",
+            ]
+            words += _differences(self)
+        words.append(f"--seed {self.seed}")
+        return " ".join(words)
+
+
+class _SchemaOnly(msgspec.Struct):
+    schema: int
+
+
+def _differences(plan: Plan) -> list[str]:
+    """The options of a random run that are not at their defaults."""
+    base, ours = Workload(), plan.workload
+    options = [
+        ("--producers", base.producers, ours.producers),
+        ("--consumers", base.consumers, ours.consumers),
+        ("--rate", base.rate, ours.rate),
+        ("--record-bytes", base.record_bytes, ours.record_bytes),
+        ("--compression", base.compression, ours.compression),
+        ("--partitions", Topic().partitions, plan.topic.partitions),
+    ]
+    words = [f"{name} {value}" for name, default, value in options if value != default]
+    return [*words, "--idempotence"] if ours.idempotence else words

@@ -1,0 +1,210 @@
+"""The store: a folder of runs, each a directory from which everything can be judged again.
+
+store/<run>/
+  plan.json  environment.json  status.json     what was asked; on what; how far it came
+  history/   ops.arrows while running -> ops.parquet
+  events/    partitions, replicas, faults, log_lines (likewise)
+  replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
+  logs/      broker and controller logs
+  analysis/  verdict.json  anomalies.parquet
+  report.html
+store/latest -> the last run
+"""
+
+import os
+import secrets
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from harness.errors import StoreError
+from harness.history import TABLES, to_parquet
+from harness.plan import Plan
+from harness.verdict import Verdict
+
+Phase = Literal["booting", "running", "healing", "reading", "frozen"]
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run came; rewritten at every phase.
+
+    Attributes:
+        phase: the last phase that was begun; only ``frozen`` is a whole run.
+        quiesced: every replica was back in the ISR before the final read.
+        problems: what the harness could not do, a sentence each.
+    """
+
+    phase: Phase
+    quiesced: bool = False
+    problems: tuple[str, ...] = ()
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """On what a run ran.
+
+    Attributes:
+        started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
+        addresses: broker id to ``host:port``.
+        digests: jar name to sha256.
+    """
+
+    started_at_ns: int
+    highwater: str
+    python: str
+    platform: str
+    java: str
+    addresses: dict[int, str]
+    digests: dict[str, str] = {}
+    packages: dict[str, str] = {}
+    git_commit: str | None = None
+
+
+class Run:
+    """One run directory: where its files are, and its small JSON files as values."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The directory's name, which is the run's."""
+        return self.path.name
+
+    @property
+    def replicas(self) -> Path:
+        """Frozen log directories, one folder a broker id."""
+        return self.path / "replicas"
+
+    @property
+    def logs(self) -> Path:
+        """Broker and controller logs."""
+        return self.path / "logs"
+
+    @property
+    def analysis(self) -> Path:
+        """What the judge wrote."""
+        return self.path / "analysis"
+
+    @property
+    def report(self) -> Path:
+        """The HTML report."""
+        return self.path / "report.html"
+
+    def stream(self, table: str) -> Path:
+        """Where a table of ``TABLES`` is appended while the run goes on."""
+        return self.path / f"{table}.arrows"
+
+    def parquet(self, table: str) -> Path:
+        """Where a table of ``TABLES`` lies once the run has ended."""
+        return self.path / f"{table}.parquet"
+
+    def seal(self) -> None:
+        """Turn every stream into Parquet; a stream too short to have a schema is left alone."""
+        for table in TABLES:
+            if self.stream(table).exists():
+                to_parquet(self.stream(table), self.parquet(table))
+
+    def plan(self) -> Plan:
+        """The plan. Raises StoreError when it is missing, broken or of another schema."""
+        return Plan.from_json(self._read("plan.json"))
+
+    def environment(self) -> Environment:
+        """On what the run ran. Raises StoreError when it is missing or broken."""
+        return _decode(self._read("environment.json"), Environment, "environment.json")
+
+    def status(self) -> Status:
+        """How far the run came. Raises StoreError when it is missing or broken."""
+        return _decode(self._read("status.json"), Status, "status.json")
+
+    def verdict(self) -> Verdict:
+        """What the judge said. Raises StoreError when the run was not judged."""
+        return Verdict.from_json(self._read("analysis/verdict.json"))
+
+    def write(self, name: str, text: bytes) -> Path:
+        """Write one small file whole or not at all."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".partial")
+        partial.write_bytes(text)
+        partial.replace(path)
+        return path
+
+    def write_struct(self, name: str, value: msgspec.Struct) -> Path:
+        """Write a value as an indented JSON file."""
+        return self.write(name, msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError as error:
+            hint = (
+                "Judge it first: highwater check RUN"
+                if name.startswith("analysis")
+                else "Name the directory that holds plan.json, as highwater run printed it."
+            )
+            raise StoreError(f"{self.path} has no {name}", hint=hint) from error
+        except OSError as error:
+            raise StoreError(f"{self.path / name} cannot be read: {error.strerror}") from error
+
+
+class Store:
+    """A folder of runs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def create(self, plan: Plan, *, now: datetime) -> Run:
+        """Make a new run directory with its plan in it, and point ``latest`` there.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        what = plan.story or "-".join(plan.nemesis) or "calm"
+        stamp = now.strftime("%Y%m%dT%H%M%S")
+        name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
+        run = Run(self.root / name)
+        try:
+            run.path.mkdir(parents=True)
+            run.write("plan.json", plan.to_json())
+            run.write_struct("status.json", Status(phase="booting"))
+            self._point_latest(name)
+        except OSError as error:
+            raise StoreError(
+                f"the store {self.root} cannot be written: {error.strerror}",
+                hint="Choose another folder with --store.",
+            ) from error
+        return run
+
+    def open(self, name: str | Path) -> Run:
+        """The run at a path, or of that name in this store.
+
+        Raises:
+            StoreError: there is none.
+        """
+        for path in (Path(name), self.root / name):
+            if (path / "plan.json").is_file():
+                return Run(path.resolve())
+        raise StoreError(
+            f"{name} is not a run directory",
+            hint=f"Runs of this store: {', '.join(self.names()[-5:]) or 'none yet'}.",
+        )
+
+    def names(self) -> list[str]:
+        """The names of the store's runs, oldest first."""
+        found = self.root.glob("*/plan.json")
+        return sorted(path.parent.name for path in found if not path.parent.is_symlink())
+
+    def _point_latest(self, name: str) -> None:
+        link = self.root / f".latest-{secrets.token_hex(4)}"
+        link.symlink_to(name)
+        os.replace(link, self.root / "latest")
+
+
+def _decode(text: bytes, kind: type[_T], name: str) -> _T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{name} is broken: {error}") from error

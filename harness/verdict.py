@@ -1,0 +1,149 @@
+"""What the judge found: anomalies with their witnesses, a ledger, and one of three verdicts."""
+
+from typing import Literal, Self
+
+import msgspec
+
+from harness.errors import StoreError
+from harness.plan import SCHEMA_VERSION
+
+VALID: Literal["valid"] = "valid"
+INVALID: Literal["invalid"] = "invalid"
+UNKNOWN: Literal["unknown"] = "unknown"
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of evidence. An anomaly's witnesses, in order of time, are its story.
+
+    Attributes:
+        time_ns: nanoseconds since the run's start; None for what the disks show at the end.
+        who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
+        what: acknowledged, appended, held, killed, elected, truncated, replaced, read, passed, disk …
+        leader_epoch: the epoch in which it happened, where one is known.
+        says: the evidence as one sentence.
+        source: the file inside the run that shows it, such as ``events/replicas``.
+    """
+
+    who: str
+    what: str
+    says: str
+    source: str
+    time_ns: int | None = None
+    leader_epoch: int | None = None
+
+
+class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
+    """One record about which something is wrong.
+
+    Attributes:
+        kind: lost-write, unseen, divergence, duplicate, corrupt.
+        offset: where it was acknowledged or stands; None when nobody was told.
+        value: the record's id; None when it cannot be read.
+        sentence: the finding, for a person.
+        breaks: whether the policy says that this breaks a promise.
+    """
+
+    kind: str
+    topic: str
+    partition: int
+    offset: int | None
+    value: str | None
+    sentence: str
+    breaks: bool
+    witnesses: tuple[Witness, ...] = ()
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """Where every record went: sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen.
+
+    ``read`` counts acknowledged records that the final read returned; all are counts of records.
+    """
+
+    sent: int
+    acknowledged: int
+    failed: int
+    unknown: int
+    read: int
+    lost: int
+    unseen: int
+
+    def errors(self) -> list[str]:
+        """What does not add up; empty when the books balance."""
+        wrong = []
+        if self.sent != self.acknowledged + self.failed + self.unknown:
+            wrong.append(
+                f"sent {self.sent} is not acknowledged {self.acknowledged} + failed {self.failed}"
+                f" + unknown {self.unknown}"
+            )
+        if self.acknowledged != self.read + self.lost + self.unseen:
+            wrong.append(
+                f"acknowledged {self.acknowledged} is not read {self.read} + lost {self.lost}"
+                f" + unseen {self.unseen}"
+            )
+        return wrong
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The judge's whole answer about one run, saved as ``analysis/verdict.json``.
+
+    Attributes:
+        verdict: valid, invalid, or unknown (it could not be judged; never a pass).
+        reasons: why, a sentence each; for ``unknown`` what was missing.
+        promise: what the run's settings promised, a sentence.
+        headline: the finding in one sentence with denominators.
+        counts: anomalies by kind, exact, whatever was cut from ``anomalies``.
+        anomalies: the first of each kind, breaking ones first; all are in ``anomalies.parquet``.
+        checkers: checker name to ``held``, ``found N`` or ``crashed: …``.
+    """
+
+    schema: int = SCHEMA_VERSION
+    run: str
+    kafka: str
+    acks: str
+    verdict: Literal["valid", "invalid", "unknown"]
+    reasons: tuple[str, ...]
+    promise: str
+    headline: str
+    ledger: Ledger
+    counts: dict[str, int]
+    anomalies: tuple[Anomaly, ...]
+    checkers: dict[str, str]
+
+    def to_json(self) -> bytes:
+        """The verdict as ``verdict.json`` holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read a verdict back.
+
+        Raises:
+            StoreError: the text is no verdict of this schema.
+        """
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise StoreError(
+                f"verdict.json is broken: {error}", hint="Judge the run again: highwater check RUN"
+            ) from error
+
+    def summary(self, report: str | None) -> dict[str, object]:
+        """The one object that ``run --json`` and ``check --json`` print."""
+        return {
+            "run": self.run,
+            "kafka": self.kafka,
+            "acks": self.acks,
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "sent": self.ledger.sent,
+            "acknowledged": self.ledger.acknowledged,
+            "failed": self.ledger.failed,
+            "unknown": self.ledger.unknown,
+            "read": self.ledger.read,
+            "lost": self.ledger.lost,
+            "unseen": self.ledger.unseen,
+            "divergent": self.counts.get("divergence", 0),
+            "duplicate": self.counts.get("duplicate", 0),
+            "anomalies": [msgspec.to_builtins(anomaly) for anomaly in self.anomalies],
+            "report": report,
+        }

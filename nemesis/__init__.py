@@ -1,0 +1,1 @@
+"""Nemesis: what goes wrong, when and for whom."""

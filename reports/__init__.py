@@ -1,0 +1,1 @@
+"""Reports: a judged run as one HTML file that needs nothing else."""

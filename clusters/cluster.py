@@ -88,6 +88,13 @@ class Broker(Protocol):
     def state(self) -> BrokerState:
         """What was last done to it, or ``down`` if it died by itself."""
 
+    def read(self, name: str) -> str:
+        """A small text file of its log directory, whether it runs or not.
+
+        Raises:
+            FileNotFoundError: there is none (yet).
+        """
+
     def start(self) -> None:
         """Start it on the data it left; a refused registration (old session) is waited out.
 

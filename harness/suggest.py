@@ -1,0 +1,12 @@
+"""Hints for misspelt names."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """One sentence that names what was probably meant, and everything there is."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=3, cutoff=0.4)
+    meant = f"Did you mean {' or '.join(close)}? " if close else ""
+    return f"{meant}There are: {', '.join(names) or 'none'}."

@@ -1,0 +1,94 @@
+"""The HW-lag window: the moment this project aims at.
+
+A follower learns the leader's high watermark one fetch response after it has made that watermark
+possible. Until then it holds records that are committed, acknowledged, and above its own HW. What
+becomes of them when it has to follow somebody else is what distinguishes the releases (KIP-101).
+"""
+
+from collections.abc import Collection, Mapping
+
+from clusters.cluster import Probe, ReplicaState, UnreachableError
+from harness.waiting import await_condition
+
+POLL_S = 0.01
+
+
+def widen(seconds: float) -> dict[str, str]:
+    """Broker settings under which an idle partition's window stays open for so many seconds.
+
+    A follower's fetch is parked at the leader for ``replica.fetch.wait.max.ms`` when there is nothing
+    new, and brings the raised HW only then (except on 2.4.0 to 2.5.1, which answer a follower with a
+    stale HW at once). The lag limit and the socket's time-out must not be shorter.
+    """
+    wait_ms = int(seconds * 1000)
+    return {
+        "replica.fetch.wait.max.ms": str(wait_ms),
+        "replica.lag.time.max.ms": str(max(10_000, 4 * wait_ms)),
+        "replica.socket.timeout.ms": str(max(30_000, 4 * wait_ms)),
+    }
+
+
+def await_window(
+    probe: Probe,
+    topic: str,
+    partition: int,
+    replicas: Collection[int],
+    *,
+    offset: int,
+    limit_s: float = 10.0,
+) -> Mapping[int, ReplicaState]:
+    """Wait until each of these replicas holds the record at ``offset`` above its own HW.
+
+    Returns:
+        What each replica showed: ``hw <= offset < leo``.
+
+    Raises:
+        WaitTimeoutError: the window did not open, or had closed; the message has LEO and HW of each.
+    """
+    return await_condition(
+        lambda: {broker: probe.replica(broker, topic, partition) for broker in replicas},
+        lambda seen: all(state.hw <= offset < state.leo for state in seen.values()),
+        what=f"brokers {_names(replicas)} to hold offset {offset} of {topic}-{partition} above their HW",
+        limit_s=limit_s,
+        every_s=POLL_S,
+        passing=(UnreachableError,),
+    )
+
+
+def await_settled(
+    probe: Probe,
+    topic: str,
+    partition: int,
+    replicas: Collection[int],
+    *,
+    offset: int | None = None,
+    limit_s: float = 60.0,
+) -> int:
+    """Wait until every replica shows the same LEO, and that HW: no window is open anywhere.
+
+    Args:
+        offset: the LEO to wait for; None is any, as long as all agree.
+
+    Returns:
+        That LEO.
+
+    Raises:
+        WaitTimeoutError: they did not agree within the limit.
+    """
+
+    def settled(seen: Mapping[int, ReplicaState]) -> bool:
+        marks = {mark for state in seen.values() for mark in (state.leo, state.hw)}
+        return len(marks) == 1 and (offset is None or offset in marks)
+
+    seen = await_condition(
+        lambda: {broker: probe.replica(broker, topic, partition) for broker in replicas},
+        settled,
+        what=f"brokers {_names(replicas)} to agree on LEO and HW of {topic}-{partition}",
+        limit_s=limit_s,
+        passing=(UnreachableError,),
+    )
+    return next(iter(seen.values())).leo
+
+
+def _names(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))

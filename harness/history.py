@@ -1,11 +1,13 @@
 """What happened, as tables: operations, observations, faults and broker log lines.
 
 Every time is an ``int64`` of nanoseconds since the run's start on one monotonic clock. A table is
-appended to an Arrow stream while the run goes on (``*.arrows``, one batch flushed at a time, readable
-up to its last whole batch whatever killed the writer) and becomes Parquet when the run has ended.
+appended to an Arrow stream while the run goes on (``*.arrows``, one batch flushed at a time,
+readable up to its last whole batch whatever killed the writer) and becomes Parquet when the run has
+ended.
 """
 
 import contextlib
+import io
 import os
 import threading
 from collections.abc import Iterator
@@ -26,9 +28,10 @@ READ: Final = "read"
 
 RUN: Final = "run"
 FINAL: Final = "final"
-"""Phases. In ``run`` faults happen; in ``final``, after healing, one fence record is written to every
-partition and everything up to it is read, so that a reader has passed every earlier offset."""
+"""Phases. In ``run`` faults happen; in ``final``, after healing, one fence record is written to
+every partition and everything up to it is read: a reader has then passed every earlier offset."""
 
+_ROW_GROUP: Final = 100_000
 _WORD = pa.dictionary(pa.int32(), pa.string())
 
 OPERATIONS: Final = pa.schema(
@@ -88,9 +91,8 @@ LOG_LINES: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64()),  # null: the line bears no time
         pa.field("broker", pa.int32(), nullable=False),
-        pa.field(
-            "kind", pa.string(), nullable=False
-        ),  # truncation, leader, follower, isr, start, error
+        # truncation, leader, follower, isr, start, error
+        pa.field("kind", pa.string(), nullable=False),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
         pa.field("offset", pa.int64()),
@@ -109,7 +111,7 @@ TABLES: Final = {
 
 
 def record_value(identity: str, size: int) -> bytes:
-    """The value of the record called ``identity``: its id, padded with a ``|`` and dots to ``size`` bytes."""
+    """The value of the record called ``identity``: its id, padded with ``|...`` to ``size``."""
     return identity.encode() if len(identity) >= size else f"{identity}|".ljust(size, ".").encode()
 
 
@@ -119,25 +121,33 @@ def record_id(value: bytes) -> str:
 
 
 class StreamWriter:
-    """Appends record batches to an Arrow stream, each flushed to the file before ``append`` returns.
+    """Appends record batches to an Arrow stream, each in the file before ``append`` returns.
 
-    Safe to share between threads. What was appended survives ``kill -9`` of this process.
+    Safe to share between threads. What was appended survives ``kill -9`` of this process. A batch
+    that cannot be written whole (a full disk) is cut away: the stream ends with a whole batch.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
         self.schema = schema
-        self._file = path.open("wb", buffering=1 << 20)
+        self._file = path.open("wb", buffering=0)
         self._lock = threading.Lock()
+        self._pending = io.BytesIO()
+        self._length = 0
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-        self._stream = pa.ipc.new_stream(self._file, schema, options=options)
-        self._file.flush()
+        self._stream = pa.ipc.new_stream(self._pending, schema, options=options)
+        self._write_pending()
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Write one batch of this writer's schema and flush it."""
+        """Write one batch of this writer's schema.
+
+        Raises:
+            OSError: the file cannot be written; use the writer no more.
+        """
         with self._lock:
             self._stream.write_batch(batch)
-            self._file.flush()
+            self._write_pending()
 
     def append_rows(self, rows: list[dict[str, object]]) -> None:
         """Write a few rows; for tables that grow slowly."""
@@ -146,11 +156,30 @@ class StreamWriter:
 
     def close(self) -> None:
         """End the stream properly."""
-        with self._lock:
+        with self._lock, self._file:
             self._stream.close()
-            self._file.flush()
+            self._write_pending()
             os.fsync(self._file.fileno())
-            self._file.close()
+
+    def abandon(self) -> None:
+        """Close the file as it is, after an error: it ends with its last whole batch."""
+        self._file.close()
+
+    def _write_pending(self) -> None:
+        data = self._pending.getbuffer()
+        written = 0
+        try:
+            while written < len(data):
+                written += self._file.write(data[written:]) or 0
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._length)
+            raise
+        finally:
+            data.release()
+        self._length += written
+        self._pending.seek(0)
+        self._pending.truncate()
 
     def __enter__(self) -> Self:
         return self
@@ -170,25 +199,41 @@ def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
     Raises:
         pa.ArrowInvalid: not even the schema could be read.
     """
-    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream:
-        with contextlib.suppress(pa.ArrowInvalid, OSError):
-            yield from stream
+    cut_short = contextlib.suppress(pa.ArrowInvalid, OSError)
+    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream, cut_short:
+        yield from stream
 
 
 def to_parquet(stream: Path, parquet: Path) -> int:
-    """Turn an Arrow stream into a Parquet file, a batch at a time, and remove the stream.
+    """Turn an Arrow stream into a Parquet file, piece by piece, and remove the stream.
+
+    Small batches are gathered: a row group for each would make a long, slow run unreadably slow.
 
     Returns:
         The number of rows.
     """
-    rows = 0
     with pa.OSFile(str(stream)) as source, pa.ipc.open_stream(source) as reader:
         schema = reader.schema
     partial = parquet.with_suffix(".partial")
+    rows = 0
     with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-        for batch in read_stream(stream):
-            writer.write_batch(batch)
-            rows += batch.num_rows
+        for table in _gathered(read_stream(stream), schema):
+            writer.write_table(table)
+            rows += table.num_rows
     partial.replace(parquet)
     stream.unlink()
     return rows
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Batches as tables of about ``_ROW_GROUP`` rows each."""
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROW_GROUP:
+            yield pa.Table.from_batches(gathered, schema=schema)
+            gathered, rows = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered, schema=schema)

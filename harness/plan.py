@@ -1,4 +1,4 @@
-"""What a run is asked to do: a frozen value, saved as ``plan.json``, from which it can be repeated."""
+"""What a run is asked to do: a frozen value, saved as ``plan.json``, which can be repeated."""
 
 from typing import Literal, Self
 

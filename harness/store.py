@@ -11,7 +11,6 @@ store/<run>/
 store/latest -> the last run
 """
 
-import os
 import secrets
 from datetime import datetime
 from pathlib import Path
@@ -200,7 +199,7 @@ class Store:
     def _point_latest(self, name: str) -> None:
         link = self.root / f".latest-{secrets.token_hex(4)}"
         link.symlink_to(name)
-        os.replace(link, self.root / "latest")
+        link.replace(self.root / "latest")
 
 
 def _decode(text: bytes, kind: type[_T], name: str) -> _T:

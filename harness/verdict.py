@@ -18,7 +18,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         time_ns: nanoseconds since the run's start; None for what the disks show at the end.
         who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
-        what: acknowledged, appended, held, killed, elected, truncated, replaced, read, passed, disk …
+        what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
         leader_epoch: the epoch in which it happened, where one is known.
         says: the evidence as one sentence.
         source: the file inside the run that shows it, such as ``events/replicas``.
@@ -54,9 +54,10 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """Where every record went: sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen.
+    """Where every record went.
 
-    ``read`` counts acknowledged records that the final read returned; all are counts of records.
+    sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen. ``read`` counts
+    acknowledged records that the final read returned; all are counts of records.
     """
 
     sent: int

@@ -88,11 +88,15 @@ class Nemesis:
         chosen = find_fault(name)
         with self._lock:
             if broker in self._open:
-                raise HarnessError(f"broker {broker} is struck already, by {self._open[broker][0].name}")
+                raise HarnessError(
+                    f"broker {broker} is struck already, by {self._open[broker][0].name}"
+                )
             stack = contextlib.ExitStack()
             self._open[broker] = (chosen, stack)
         try:
-            says = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, broker))
+            says = stack.enter_context(
+                contextlib.contextmanager(chosen.body)(self._cluster, broker)
+            )
         except BaseException:
             self._open.pop(broker, None)
             raise

@@ -71,7 +71,9 @@ class Scene:
         """
         answer = self.client.send(value, 0)
         if expect_ok and (answer.outcome != "ok" or answer.offset is None):
-            raise MissedError(f"{value} was to be acknowledged, but its outcome is {answer.outcome}")
+            raise MissedError(
+                f"{value} was to be acknowledged, but its outcome is {answer.outcome}"
+            )
         return -1 if answer.offset is None else answer.offset
 
     def hold(self, seconds: float) -> None:

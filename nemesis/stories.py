@@ -1,8 +1,8 @@
 """The two stories: schedules that turn the HW-lag window into a lost or a forked record.
 
-Both need three brokers A, B and C of one partition. A leads, B is next in line, and C is the one to
-outlive them, so on ZooKeeper C is the controller. The sessions of A and B must end one after the
-other: the controller then makes B, which is dead already, the leader for a moment, and C follows it.
+Both need three brokers A, B and C of one partition. A leads, B is next in line, and C is to outlive
+them, so on ZooKeeper C is the controller. The sessions of A and B must end one after the other: the
+controller then makes B, which is dead already, the leader for a moment, and C follows it.
 Up to 0.10.2 C cuts its log to its own HW there and then (Partition.makeFollower); from 0.11 on it
 first asks the leader where its epoch ended (KIP-101), gets no answer, and keeps the record.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from checkers.checkpoints import parse_offset_checkpoint
+
 from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
 from clusters.versions import Release
 from harness.errors import UsageError, WaitTimeoutError
@@ -50,7 +51,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A scripted schedule, with the settings it needs and what it comes to without leader epochs."""
+    """A scripted schedule, its settings, and what it comes to without leader epochs."""
 
     name: str
     summary: str
@@ -226,6 +227,7 @@ def _await_turns(scene: Scene, b: int, survivor: int) -> None:
         raise MissedError(f"broker {b} was never made leader before broker {survivor} was")
     state = scene.probe.replica(survivor, scene.topic, 0)
     scene.note(
-        f"broker {survivor} leads in epoch {turns[-1].leader_epoch}: LEO {state.leo}, HW {state.hw}",
+        f"broker {survivor} leads in epoch {turns[-1].leader_epoch}:"
+        f" LEO {state.leo}, HW {state.hw}",
         survivor,
     )

@@ -16,8 +16,8 @@ POLL_S = 0.01
 def widen(seconds: float) -> dict[str, str]:
     """Broker settings under which an idle partition's window stays open for so many seconds.
 
-    A follower's fetch is parked at the leader for ``replica.fetch.wait.max.ms`` when there is nothing
-    new, and brings the raised HW only then (except on 2.4.0 to 2.5.1, which answer a follower with a
+    A follower's fetch is parked at the leader for ``replica.fetch.wait.max.ms`` when nothing is new,
+    and brings the raised HW only then (except on 2.4.0 to 2.5.1, which answer a follower with a
     stale HW at once). The lag limit and the socket's time-out must not be shorter.
     """
     wait_ms = int(seconds * 1000)
@@ -43,12 +43,12 @@ def await_window(
         What each replica showed: ``hw <= offset < leo``.
 
     Raises:
-        WaitTimeoutError: the window did not open, or had closed; the message has LEO and HW of each.
+        WaitTimeoutError: it did not open, or had closed; the message has LEO and HW of each.
     """
     return await_condition(
         lambda: {broker: probe.replica(broker, topic, partition) for broker in replicas},
         lambda seen: all(state.hw <= offset < state.leo for state in seen.values()),
-        what=f"brokers {_names(replicas)} to hold offset {offset} of {topic}-{partition} above their HW",
+        what=f"brokers {_names(replicas)} to hold {topic}-{partition}@{offset} above their HW",
         limit_s=limit_s,
         every_s=POLL_S,
         passing=(UnreachableError,),

@@ -1,0 +1,172 @@
+"""What the command line, notebooks and tests call: perform plans, judge runs, load a run."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from checkers.judge import judge
+from reports.run import write as write_report
+
+from checkers.session import SparkStarter
+from harness.feasible import check_plan
+from harness.history import TABLES, read_table
+from harness.plan import Plan
+from harness.runner import execute
+from harness.store import Run, Store
+from harness.verdict import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+Progress = Callable[[str, str], None]
+"""Told whose step begins (a run's label) and what it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A run, what the judge says of it, and where its report lies."""
+
+    run: Run
+    verdict: Verdict
+    report: Path
+
+    def summary(self) -> dict[str, object]:
+        """The object that ``--json`` prints."""
+        return self.verdict.summary(str(self.report))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """Where the judge runs: a Spark master (None: this machine) and the driver's heap."""
+
+    master: str | None = None
+    driver_memory: str = "2g"
+
+
+def perform(
+    plans: Sequence[Plan],
+    store: Store,
+    *,
+    jobs: int = 1,
+    spark: SparkOptions = SparkOptions(),
+    progress: Progress = lambda *_: None,
+) -> list[Judged]:
+    """Run every plan on real brokers, judge all runs in one Spark session, and write their reports.
+
+    Spark starts while the brokers boot.
+
+    Args:
+        jobs: how many runs go on at the same time, each with a cluster of its own.
+        progress: told what begins; called from several threads.
+
+    Raises:
+        UsageError: a plan asks for what there is not; nothing was started.
+        HarnessError: a run could not go on. The runs that ended before are in the store.
+    """
+    for plan in plans:
+        check_plan(plan)
+    with SparkStarter(spark.master, spark.driver_memory) as starter:
+        runs = _execute_all(plans, store, jobs, progress)
+        progress("judge", f"judging {len(runs)} run{'s' * (len(runs) > 1)} in Spark")
+        return judge_all(runs, starter.session())
+
+
+def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[Judged]:
+    """Judge stored runs and write their reports; needs no broker."""
+    verdicts = judge(runs, session)
+    return [
+        Judged(run=run, verdict=verdict, report=write_report(run))
+        for run, verdict in zip(runs, verdicts, strict=True)
+    ]
+
+
+def check(runs: Sequence[Run], *, spark: SparkOptions = SparkOptions()) -> list[Judged]:
+    """Judge stored runs again in a Spark session of their own.
+
+    Raises:
+        StoreError: a run has no readable plan.
+    """
+    for run in runs:
+        run.plan()
+    with SparkStarter(spark.master, spark.driver_memory) as starter:
+        return judge_all(runs, starter.session())
+
+
+def _execute_all(plans: Sequence[Plan], store: Store, jobs: int, progress: Progress) -> list[Run]:
+    labels = _labels(plans)
+
+    def one(plan: Plan, label: str, stop: threading.Event) -> Run:
+        return execute(plan, store, stop=stop, progress=lambda step: progress(label, step))
+
+    stop = threading.Event()
+    if jobs == 1:
+        return [one(plan, label, stop) for plan, label in zip(plans, labels, strict=True)]
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="run")
+    futures = [
+        pool.submit(one, plan, label, stop) for plan, label in zip(plans, labels, strict=True)
+    ]
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        # The other runs end at their next wait; each gives its own brokers back.
+        stop.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _labels(plans: Sequence[Plan]) -> list[str]:
+    names = [f"{plan.kafka} {plan.story or ','.join(plan.nemesis) or 'calm'}" for plan in plans]
+    return [f"{name} #{n + 1}" if names.count(name) > 1 else name for n, name in enumerate(names)]
+
+
+class Loaded:
+    """A stored run for notebooks and tests: its plan, its verdict, and its tables.
+
+    ``table(name)`` gives pandas for tables that fit in memory, ``frame(name, spark)`` a Spark
+    DataFrame. Names are those of ``harness.history.TABLES`` without their folder (``ops``,
+    ``partitions``, ``replicas``, ``faults``, ``log_lines``), and ``log`` for what the disks hold.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.plan = run.plan()
+        self.status = run.status()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the judge said. Raises StoreError when the run was not judged."""
+        return self.run.verdict()
+
+    def table(self, name: str) -> "pd.DataFrame":
+        """A table as pandas. Raises KeyError for an unknown name, StoreError when it is missing."""
+        if name == "log":
+            from checkers.kafka_log import read_replicas  # noqa: PLC0415 - heavy, and rarely asked for
+
+            return read_replicas(self.run.replicas).to_pandas()
+        return read_table(self.run, _TABLE_PATHS[name]).to_pandas()
+
+    def frame(self, name: str, spark: "SparkSession") -> "DataFrame":
+        """A table as a Spark DataFrame, for runs of any size."""
+        from checkers.tables import Tables  # noqa: PLC0415 - imports Spark
+
+        frame: DataFrame = getattr(Tables.load([self.run], spark), name)
+        return frame
+
+
+_TABLE_PATHS = {path.partition("/")[2]: path for path in TABLES}
+
+
+def load(run: str | os.PathLike[str]) -> Loaded:
+    """Open a run directory.
+
+    Raises:
+        StoreError: it is none, or of another schema version.
+    """
+    path = Path(run)
+    return Loaded(Store(path.parent).open(path))

@@ -1,0 +1,265 @@
+"""The command ``highwater``: words in, values out, exit codes.
+
+Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness failed,
+130 interrupted. Imports that take time (Spark, clients) wait until a command needs them.
+"""
+
+import errno
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import click
+import typer
+
+from harness import console, options
+from harness.errors import HarnessError, HighwaterError
+from harness.plan import Plan, Topic, Workload
+from harness.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.api import Judged
+
+app = typer.Typer(
+    name="highwater",
+    help="Which acknowledged records can this Kafka lose or hold differently, and why.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+OK, BROKEN, UNKNOWN, INTERRUPTED = 0, 1, 3, 130
+
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.", show_default=True)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+MasterOption = Annotated[
+    str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
+]
+MemoryOption = Annotated[str, typer.Option("--driver-memory", help="Heap of Spark's driver.")]
+RunsArgument = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Run directories or names.")
+]
+DEFAULT_STORE = Path("store")
+
+
+@app.command()
+def demo(
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    kafka: Annotated[
+        str, typer.Option(help="Releases to compare, separated by commas.")
+    ] = "0.10.2.2,4.3.1",
+    jobs: Annotated[int, typer.Option(min=1, max=8, help="Runs at the same time.")] = 2,
+    as_json: JsonOption = False,
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
+) -> None:
+    """Play both stories on an old and a modern Kafka, and report what was lost."""
+    from reports.index import write as write_index
+
+    from harness.api import SparkOptions, perform
+    from harness.demo import as_predicted, demo_plans, demo_table
+
+    plans = demo_plans(options.names(kafka))
+    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
+    with console.progress() as progress:
+        judged = perform(plans, Store(store), jobs=jobs, spark=spark, progress=progress)
+    index = write_index([one.run for one in judged], store / "demo.html")
+    if as_json:
+        _print_json([one.summary() for one in judged])
+    else:
+        console.out.print(demo_table(judged))
+        console.out.print(f"Open {index.resolve()}")
+    if any(one.verdict.verdict == "unknown" for one in judged):
+        raise typer.Exit(UNKNOWN)
+    raise typer.Exit(OK if all(as_predicted(one) for one in judged) else BROKEN)
+
+
+@app.command()
+def run(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    kafka: Annotated[str, typer.Option(help="Release, as highwater versions names it.")],
+    story: Annotated[
+        str | None, typer.Option(help="Scripted schedule: loss or divergence.")
+    ] = None,
+    nemesis: Annotated[
+        str | None, typer.Option(help="Faults to mix at random: kill,pause,stop; or none.")
+    ] = None,
+    duration: Annotated[str, typer.Option("--for", help="How long faults go on: 60s, 2m.")] = "30s",
+    seed: Annotated[int, typer.Option(help="What every random choice follows from.")] = 0,
+    acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
+    min_isr: Annotated[int, typer.Option("--min-isr", help="min.insync.replicas.")] = 1,
+    unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
+    cluster: Annotated[str, typer.Option(help="Cluster driver: local.")] = "local",
+    brokers: Annotated[int, typer.Option(help="Brokers, and replicas of each partition.")] = 3,
+    partitions: Annotated[int | None, typer.Option(help="Partitions.  [default: 3]")] = None,
+    producers: Annotated[int | None, typer.Option(help="Producers.  [default: 3]")] = None,
+    consumers: Annotated[int, typer.Option(help="Readers during the run.")] = 1,
+    rate: Annotated[str, typer.Option(help="Records per second in all, or max.")] = "200",
+    record_bytes: Annotated[int, typer.Option("--record-bytes", help="Bytes of a value.")] = 64,
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    idempotence: Annotated[
+        bool, typer.Option("--idempotence", help="Idempotent producers.")
+    ] = False,
+    delivery_timeout: Annotated[
+        str, typer.Option("--delivery-timeout", help="When an unanswered send becomes info.")
+    ] = "30s",
+    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
+) -> None:
+    """Run one story or one random schedule on real brokers, judge it, and write its report."""
+    from harness.api import SparkOptions, perform
+    from nemesis.stories import find_story
+
+    workload = Workload(
+        producers=(0 if story else 3) if producers is None else producers,
+        consumers=consumers,
+        acks=options.acks(acks),
+        idempotence=idempotence,
+        rate=options.rate(rate),
+        record_bytes=record_bytes,
+        compression=compression,
+        delivery_timeout_s=options.duration(delivery_timeout),
+    )
+    plan = Plan(
+        kafka=kafka,
+        driver=cluster,
+        brokers=brokers,
+        topic=Topic(
+            partitions=(1 if story else 3) if partitions is None else partitions,
+            replication_factor=brokers,
+            min_insync_replicas=min_isr,
+            unclean_leader_election=unclean,
+        ),
+        workload=workload,
+        story=story,
+        nemesis=options.names(nemesis or ""),
+        duration_s=0.0 if story else options.duration(duration),
+        seed=seed,
+        broker_config=dict(find_story(story).broker_config) if story else {},
+    )
+    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
+    with console.progress() as progress:
+        judged = perform([plan] * repeat, Store(store), spark=spark, progress=progress)
+    _finish(judged, as_json=as_json)
+
+
+@app.command()
+def check(
+    runs: RunsArgument,
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
+) -> None:
+    """Judge stored runs again, without any broker, and write their reports anew."""
+    from harness import api
+
+    found = [Store(store).open(name) for name in runs]
+    spark = api.SparkOptions(master=spark_master, driver_memory=driver_memory)
+    _finish(api.check(found, spark=spark), as_json=as_json)
+
+
+@app.command()
+def report(
+    runs: RunsArgument, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False
+) -> None:
+    """Write the HTML report of judged runs again, and an index page where there are several."""
+    from reports.index import write as write_index
+    from reports.run import write as write_report
+
+    found = [Store(store).open(name) for name in runs]
+    written = [write_report(one) for one in found]
+    if len(found) > 1:
+        written.append(write_index(found, store / "index.html"))
+    if as_json:
+        _print_json([str(path) for path in written])
+    else:
+        for path in written:
+            console.out.print(str(path))
+
+
+@app.command()
+def versions(*, as_json: JsonOption = False) -> None:
+    """List the Kafka releases of the catalogue and how each replicates."""
+    from clusters.versions import CATALOGUE
+
+    if as_json:
+        _print_json([release.describe() for release in CATALOGUE.values()])
+        return
+    rows = [list(map(str, release.describe().values())) for release in CATALOGUE.values()]
+    headings = list(next(iter(CATALOGUE.values())).describe())
+    console.out.print(console.table("Kafka releases", headings, rows))
+
+
+@app.command()
+def doctor(*, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """Say what this machine has and lacks, and how to get it."""
+    from harness.doctor import examine
+
+    findings = examine(store)
+    if as_json:
+        _print_json([finding.to_dict() for finding in findings])
+    else:
+        rows = [[one.name, "ok" if one.ok else "MISSING", one.found, one.hint] for one in findings]
+        console.out.print(console.table("This machine", ["what", "", "found", "to do"], rows))
+    raise typer.Exit(OK if all(one.ok or one.optional for one in findings) else 4)
+
+
+def _finish(judged: "Sequence[Judged]", *, as_json: bool) -> NoReturn:
+    if as_json:
+        _print_json([one.summary() for one in judged])
+    else:
+        console.show_judged(judged)
+    found = {one.verdict.verdict for one in judged}
+    code = BROKEN if "invalid" in found else UNKNOWN if "unknown" in found else OK
+    raise typer.Exit(code)
+
+
+def _print_json(objects: list[Any]) -> None:
+    """Print one object, or a list for several."""
+    shown = objects[0] if len(objects) == 1 else objects
+    sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+
+
+def main() -> NoReturn:
+    """Entry point of the console script: no traceback for a person's mistake."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        code = int(app(standalone_mode=False) or OK)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        hint = "What was recorded so far is in the store."
+        console.complain(HarnessError("interrupted", hint=hint))
+        code = INTERRUPTED
+    except HighwaterError as error:
+        console.complain(error)
+        code = error.exit_code
+    except OSError as error:
+        console.complain(_disk_or_raise(error))
+        code = HarnessError.exit_code
+    sys.stdout.flush()
+    os._exit(code) if code == INTERRUPTED else sys.exit(code)
+
+
+def _disk_or_raise(error: OSError) -> HarnessError:
+    """A full disk is a person's business; any other OSError is a bug and shows its traceback."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        raise error
+    where = f" at {error.filename}" if error.filename else ""
+    return HarnessError(
+        f"{os.strerror(error.errno)}{where}",
+        hint="Free room or choose another folder with --store; what was flushed is still there.",
+    )

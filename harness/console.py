@@ -1,0 +1,93 @@
+"""What a person sees on the terminal: progress while runs go on, and tables at the end.
+
+Progress goes to standard error and only to a terminal; results go to standard output.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from harness.errors import HighwaterError
+
+if TYPE_CHECKING:
+    from harness.api import Judged, Progress
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
+
+
+@contextmanager
+def progress() -> "Iterator[Progress]":
+    """Show a line for each run that goes on, or nothing where no terminal is."""
+    if not err.is_terminal:
+        yield lambda *_: None
+        return
+    lines: dict[str, Spinner] = {}
+
+    def grid() -> Table:
+        table = Table.grid(padding=(0, 1))
+        for line in list(lines.values()):
+            table.add_row(line)
+        return table
+
+    with Live(get_renderable=grid, console=err, transient=True, refresh_per_second=8):
+
+        def show(who: str, step: str) -> None:
+            lines[who] = Spinner("dots", Text(f"{who}: {step}"))
+            if step == "frozen":
+                del lines[who]
+
+        yield show
+
+
+def complain(error: HighwaterError) -> None:
+    """Say what was wrong and what to do, on standard error."""
+    err.print(Text("highwater: ", style="bold red"), Text(error.message), sep="", end="\n")
+    if error.hint:
+        err.print(Text(error.hint))
+
+
+def show_judged(judged: Sequence["Judged"]) -> None:
+    """What was found about a few runs, a paragraph each."""
+    for one in judged:
+        verdict = one.verdict
+        out.print(
+            Text(verdict.verdict.upper(), style=f"bold {COLOURS[verdict.verdict]}"),
+            Text(verdict.headline),
+        )
+        for reason in verdict.reasons:
+            out.print(Text(f"  {reason}"))
+        ledger = verdict.ledger
+        out.print(
+            f"  sent {ledger.sent} = acknowledged {ledger.acknowledged} + failed {ledger.failed}"
+            f" + unknown {ledger.unknown};"
+            f" acknowledged = read {ledger.read} + lost {ledger.lost} + unseen {ledger.unseen}"
+        )
+        for anomaly in verdict.anomalies[:5]:
+            out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
+        if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run
+            out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
+        out.print(Text(f"  report: {one.report}"))
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
+    """A table of text; one column a heading."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return made
+
+
+def coloured(verdict: str) -> Text:
+    """A verdict in its colour."""
+    return Text(verdict, style=COLOURS[verdict])

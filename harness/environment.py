@@ -1,0 +1,57 @@
+"""On what a run runs: written into it, so that a result can be traced to versions and machines."""
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from clusters.cluster import Cluster
+from clusters.distribution import digests, java_version
+from harness.store import Environment
+
+_PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")
+
+
+def describe(cluster: Cluster, *, started_at_ns: int) -> Environment:
+    """What this cluster and this harness are made of.
+
+    Args:
+        started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
+    """
+    return Environment(
+        started_at_ns=started_at_ns,
+        highwater=_version("highwater"),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        java=java_version(),
+        addresses={id_: broker.address for id_, broker in cluster.brokers.items()},
+        digests=digests(cluster.release),
+        packages={name: _version(name) for name in _PACKAGES},
+        git_commit=_commit(),
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this code runs from; None for an installed package."""
+    here = Path(__file__).resolve().parent.parent
+    if not (here / ".git").exists():
+        return None
+    try:
+        found = subprocess.run(  # noqa: S607 - whichever git the person has
+            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()

@@ -1,0 +1,75 @@
+"""Whether a plan can be done at all, asked before anything is started."""
+
+from clusters.drivers import DRIVERS
+from clusters.versions import Release, release
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.suggest import nearest
+from nemesis.fault import find_fault
+from nemesis.stories import find_story
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse what cannot be done.
+
+    Raises:
+        UsageError: names what was asked for, and what there is.
+    """
+    kafka = release(plan.kafka)
+    if plan.driver not in DRIVERS:
+        raise UsageError(
+            f"no cluster driver is called {plan.driver!r}", hint=nearest(plan.driver, DRIVERS)
+        )
+    _check_limits(plan)
+    _check_schedule(plan)
+    _check_client(plan, kafka)
+
+
+def _check_limits(plan: Plan) -> None:
+    topic, workload = plan.topic, plan.workload
+    limits = [
+        (plan.brokers, 1, 9, "brokers"),
+        (topic.partitions, 1, 1000, "partitions"),
+        (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
+        (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
+        (workload.producers, 0, 64, "producers"),
+        (workload.consumers, 0, 64, "consumers"),
+        (workload.record_bytes, 16, 900_000, "bytes a record"),
+        (workload.delivery_timeout_s, 1, 3600, "seconds until an unanswered send is info"),
+        (plan.duration_s, 0, 7 * 86400, "seconds of faults"),
+    ]
+    for value, least, most, what in limits:
+        if not least <= value <= most:
+            raise UsageError(f"{value:g} {what}: out of range", hint=f"From {least} to {most}.")
+
+
+def _check_schedule(plan: Plan) -> None:
+    if plan.story is not None and plan.nemesis:
+        raise UsageError("a run has a story or a nemesis, not both", hint="Leave one of them out.")
+    for name in plan.nemesis:
+        find_fault(name)
+    if plan.story is None:
+        return
+    find_story(plan.story)
+    if plan.topic.replication_factor < 3:  # noqa: PLR2004 - its A, B and C
+        raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
+    if plan.topic.min_insync_replicas > 1:
+        raise UsageError(
+            "a story leaves one replica alive, which must go on by itself",
+            hint="Use --min-isr 1; a nemesis takes any.",
+        )
+
+
+def _check_client(plan: Plan, kafka: Release) -> None:
+    workload = plan.workload
+    if workload.compression not in kafka.compressions:
+        raise UsageError(
+            f"Kafka {kafka.name} has no compression {workload.compression!r}",
+            hint=nearest(workload.compression, kafka.compressions),
+        )
+    if workload.idempotence and not kafka.idempotence:
+        raise UsageError(
+            f"Kafka {kafka.name} has no idempotent producer", hint="It came with 0.11.0."
+        )
+    if workload.idempotence and workload.acks != "all":
+        raise UsageError("the idempotent producer needs acks=all", hint="Add --acks all.")

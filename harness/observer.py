@@ -1,0 +1,123 @@
+"""Watches leader, ISR, LEO and HW of every replica while a run goes on."""
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from clusters.cluster import Cluster, PartitionState, Probe, ReplicaState, UnreachableError
+
+EVERY_S: Final = 0.1
+"""Seconds between two looks at one broker. A window is open for half a second at least, so that
+every one is seen; a look costs well under a millisecond of CPU."""
+
+
+class Ledger(Protocol):
+    """Where observations go; the recorder is one."""
+
+    def partition(
+        self, topic: str, partition: int, state: PartitionState, controller: int | None
+    ) -> None:
+        """One row of ``events/partitions``."""
+
+    def replica(
+        self, broker: int, topic: str, partition: int, leo: int | None, hw: int | None
+    ) -> None:
+        """One row of ``events/replicas``; None: it did not answer."""
+
+
+class Observer:
+    """One thread a broker for LEO and HW, one for the controller's view; records changes only.
+
+    A broker that does not answer holds up nobody but its own thread.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        topic: str,
+        partitions: int,
+        *,
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._ledger = ledger
+        self._topic = topic
+        self._partitions = range(partitions)
+        self._stop = threading.Event()
+        self._on_error = on_error
+        looks: list[Callable[[Probe], None]] = [self._partition_look()]
+        looks += [self._replica_look(broker) for broker in cluster.brokers]
+        self._threads = [
+            threading.Thread(
+                target=self._watch, args=(cluster, look), name=f"observer-{n}", daemon=True
+            )
+            for n, look in enumerate(looks)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def _watch(self, cluster: Cluster, look: Callable[[Probe], None]) -> None:
+        probe = cluster.probe()
+        try:
+            while not self._stop.is_set():
+                look(probe)
+                self._stop.wait(EVERY_S)
+        except Exception as error:  # noqa: BLE001 - whatever ends a thread must end the run
+            self._on_error(error)
+        finally:
+            probe.close()
+
+    def _partition_look(self) -> Callable[[Probe], None]:
+        before: dict[int, tuple[PartitionState, int | None]] = {}
+
+        def look(probe: Probe) -> None:
+            try:
+                controller: int | None = probe.controller()
+            except UnreachableError:
+                controller = None
+            for partition in self._partitions:
+                try:
+                    now = (probe.partition(self._topic, partition), controller)
+                except UnreachableError:
+                    continue
+                if before.get(partition) != now:
+                    before[partition] = now
+                    self._ledger.partition(self._topic, partition, *now)
+
+        return look
+
+    def _replica_look(self, broker: int) -> Callable[[Probe], None]:
+        before: dict[int, ReplicaState | None] = {}
+
+        def look(probe: Probe) -> None:
+            for partition in self._partitions:
+                now: ReplicaState | None
+                try:
+                    now = probe.replica(broker, self._topic, partition)
+                except UnreachableError:
+                    now = None
+                if partition not in before or before[partition] != now:
+                    before[partition] = now
+                    self._ledger.replica(
+                        broker,
+                        self._topic,
+                        partition,
+                        None if now is None else now.leo,
+                        None if now is None else now.hw,
+                    )
+
+        return look

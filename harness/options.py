@@ -1,0 +1,59 @@
+"""Command-line words to values: durations, rates, lists. Each refusal says what would do."""
+
+import re
+from typing import Final
+
+from harness.errors import UsageError
+from harness.plan import Acks
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_ACKS: Final[dict[str, Acks]] = {"0": "0", "1": "1", "all": "all", "-1": "all"}
+
+
+def duration(text: str) -> float:
+    """Seconds from ``60s``, ``500ms``, ``2m``, ``1h`` or a plain number of seconds.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
+    if found is None:
+        raise UsageError(f"{text!r} is not a duration", hint="Write 60s, 500ms, 2m or 1h.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def rate(text: str) -> float:
+    """Records per second; ``max`` (flat out) is 0.
+
+    Raises:
+        UsageError: neither a positive number nor ``max``.
+    """
+    if text == "max":
+        return 0.0
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise UsageError(
+            f"{text!r} is not a rate", hint="Write records per second, such as 500, or max."
+        )
+    return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names from a comma-separated list; ``none`` and nothing are the empty one."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    return () if parts == ("none",) else parts
+
+
+def acks(text: str) -> Acks:
+    """What producers wait for: 0, 1 or all (-1 is all).
+
+    Raises:
+        UsageError: none of these.
+    """
+    found = _ACKS.get(text)
+    if found is None:
+        raise UsageError(f"acks cannot be {text!r}", hint="It is 0, 1 or all.")
+    return found

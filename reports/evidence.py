@@ -1,0 +1,309 @@
+"""What a judged run left behind, read for drawing: observations, faults, cuts and acknowledgements.
+
+A cut-short run lacks tables, or has them as unfinished streams; what could not be read is said in
+``Evidence.missing`` and the rest is shown.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.history import OK, SEND, TABLES, read_stream
+from harness.store import Run
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and partition number."""
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+UNKNOWN: Final = -1
+"""Stands for a LEO or HW that the broker did not tell."""
+
+PAST: Final = {
+    "kill": "killed",
+    "pause": "paused",
+    "stop": "stopped",
+    "isolate": "isolated",
+    "partition": "cut off",
+}
+"""How a broker under a fault is called in a drawing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """LEO and HW of one replica over time: a row whenever one of them changed (``UNKNOWN``: no answer)."""
+
+    time_ns: Ints
+    leo: Ints
+    hw: Ints
+
+    def at(self, time_ns: int) -> tuple[int, int, bool]:
+        """The last LEO and HW that were told by then, and whether the broker still answered."""
+        end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
+        told = np.flatnonzero(self.leo[:end] != UNKNOWN)
+        if not len(told):
+            return UNKNOWN, UNKNOWN, False
+        last = told[-1]
+        return int(self.leo[last]), int(self.hw[last]), bool(last == end - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """From ``time_ns`` on the controller says: this leader (-1: none), this epoch, this ISR."""
+
+    time_ns: int
+    leader: int
+    epoch: int | None
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A replica cut its log: offsets from ``offset`` on are gone."""
+
+    time_ns: int
+    broker: int
+    offset: int
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault from inject to heal; ``end_ns`` is None when it was never healed."""
+
+    name: str
+    broker: int | None
+    start_ns: int
+    end_ns: int | None
+    says: str
+    healed: str = ""
+
+    @property
+    def past(self) -> str:
+        """The state it puts a broker in, as a word."""
+        return PAST.get(self.name, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything observed about one partition."""
+
+    partition: Partition
+    tracks: dict[int, Track]
+    leaderships: tuple[Leadership, ...]
+    cuts: tuple[Cut, ...]
+
+    def leadership(self, time_ns: int) -> Leadership | None:
+        """What the controller said at that time."""
+        before = [each for each in self.leaderships if each.time_ns <= time_ns]
+        return before[-1] if before else None
+
+    @property
+    def brokers(self) -> list[int]:
+        """Every broker seen with this partition, by id."""
+        found = set(self.tracks)
+        for each in self.leaderships:
+            found |= {*each.isr} | ({each.leader} if each.leader >= 0 else set())
+        return sorted(found | {cut.broker for cut in self.cuts})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that is known of a run besides its verdict.
+
+    Attributes:
+        acks: per partition, the times in ns at which sends were acknowledged, ascending.
+        acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
+        missing: what could not be read, a sentence each.
+    """
+
+    scenes: dict[Partition, Scene] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    steps: tuple[Fault, ...] = ()
+    acks: dict[Partition, Ints] = field(default_factory=dict)
+    acked_at: Mapping[str, int] = field(default_factory=dict)
+    end_ns: int = 0
+    missing: tuple[str, ...] = ()
+
+
+def gather(run: Run, *, values: Iterable[str] = ()) -> Evidence:
+    """Read everything of a run that is drawn.
+
+    Args:
+        run: judged or at least begun.
+        values: ids of the records whose acknowledgement times are wanted.
+    """
+    missing: list[str] = []
+    tables = {name: _table(run, name, missing) for name in TABLES}
+    tracks = _tracks(tables["events/replicas"])
+    leaderships = _leaderships(tables["events/partitions"])
+    cuts = _cuts(tables["events/log_lines"])
+    scenes = {
+        key: Scene(
+            partition=key,
+            tracks=tracks.get(key, {}),
+            leaderships=tuple(leaderships.get(key, ())),
+            cuts=_merged(cuts.get(key, []), tracks.get(key, {})),
+        )
+        for key in sorted({*tracks, *leaderships})
+    }
+    faults, steps = _faults(tables["events/faults"])
+    acks, acked_at, last = _acks(tables["history/ops"], set(values))
+    ends = [last, *(each.end_ns or each.start_ns for each in (*faults, *steps))]
+    ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]
+    ends += [each.time_ns for s in scenes.values() for each in s.leaderships]
+    return Evidence(
+        scenes=scenes,
+        faults=faults,
+        steps=steps,
+        acks=acks,
+        acked_at=acked_at,
+        end_ns=max(ends, default=0),
+        missing=tuple(missing),
+    )
+
+
+def _table(run: Run, name: str, missing: list[str]) -> pa.Table:
+    """A table of the run; empty, with a sentence in ``missing``, when there is none."""
+    schema = TABLES[name]
+    try:
+        if run.parquet(name).exists():
+            return pq.read_table(run.parquet(name)).select(schema.names)
+        if run.stream(name).exists():
+            table = pa.Table.from_batches(list(read_stream(run.stream(name))), schema=schema)
+            missing.append(f"{name} was never finished; its first {table.num_rows:,} rows are shown.")
+            return table
+        missing.append(f"{name} is missing.")
+    except (pa.ArrowException, OSError, KeyError) as error:
+        missing.append(f"{name} cannot be read: {error}")
+    return schema.empty_table()
+
+
+def _ints(column: pa.ChunkedArray) -> Ints:
+    filled = pc.fill_null(column, UNKNOWN).cast(pa.int64())
+    return np.asarray(filled.to_numpy(), dtype=np.int64)
+
+
+def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
+    found: dict[Partition, dict[int, Track]] = {}
+    keys = table.select(["topic", "partition", "broker"])
+    for key in keys.group_by(keys.column_names).aggregate([]).to_pylist():
+        mask = pc.and_(
+            pc.and_(
+                pc.equal(table["topic"], key["topic"]),
+                pc.equal(table["partition"], key["partition"]),
+            ),
+            pc.equal(table["broker"], key["broker"]),
+        )
+        rows = table.filter(mask).sort_by("time_ns")
+        track = Track(
+            time_ns=_ints(rows["time_ns"]), leo=_ints(rows["leo"]), hw=_ints(rows["hw"])
+        )
+        found.setdefault((key["topic"], key["partition"]), {})[key["broker"]] = track
+    return found
+
+
+def _leaderships(table: pa.Table) -> dict[Partition, list[Leadership]]:
+    found: dict[Partition, list[Leadership]] = {}
+    for row in table.sort_by("time_ns").to_pylist():
+        found.setdefault((row["topic"], row["partition"]), []).append(
+            Leadership(
+                time_ns=row["time_ns"],
+                leader=row["leader"],
+                epoch=row["leader_epoch"],
+                isr=tuple(row["isr"]),
+            )
+        )
+    return found
+
+
+def _cuts(table: pa.Table) -> dict[Partition, list[Cut]]:
+    """Cuts that the brokers logged themselves."""
+    rows = table.filter(pc.equal(table["kind"], "truncation"))
+    found: dict[Partition, list[Cut]] = {}
+    for row in rows.to_pylist():
+        if row["time_ns"] is None or row["offset"] is None or row["topic"] is None:
+            continue
+        found.setdefault((row["topic"], row["partition"] or 0), []).append(
+            Cut(
+                time_ns=row["time_ns"],
+                broker=row["broker"],
+                offset=row["offset"],
+                line=row["line"],
+            )
+        )
+    return found
+
+
+def _merged(logged: Sequence[Cut], tracks: Mapping[int, Track]) -> tuple[Cut, ...]:
+    """Logged cuts, and those only seen as a LEO that went down, in order of time."""
+    second = 1_000_000_000
+    cuts = list(logged)
+    for broker, track in tracks.items():
+        told = track.leo != UNKNOWN
+        times, leo = track.time_ns[told], track.leo[told]
+        for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
+            seen = Cut(time_ns=int(times[i]), broker=broker, offset=int(leo[i]))
+            before = int(times[i - 1])
+            if not any(
+                each.broker == broker and before - second <= each.time_ns <= seen.time_ns + second
+                for each in logged
+            ):
+                cuts.append(seen)
+    return tuple(sorted(cuts, key=lambda cut: cut.time_ns))
+
+
+def _faults(table: pa.Table) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
+    """Pair every inject with the heal after it; notes become steps of their own."""
+    spans: list[Fault] = []
+    steps: list[Fault] = []
+    for row in table.sort_by("time_ns").to_pylist():
+        name, broker, time_ns = row["fault"], row["broker"], row["time_ns"]
+        if row["phase"] == "heal":
+            _heal(spans, name, broker, time_ns, row["says"])
+            continue
+        fault = Fault(
+            name=name, broker=broker, start_ns=time_ns, end_ns=None, says=row["says"]
+        )
+        (steps if row["phase"] == "note" else spans).append(fault)
+    return tuple(spans), tuple(steps)
+
+
+def _heal(spans: list[Fault], name: str, broker: int | None, time_ns: int, says: str) -> None:
+    for i, span in enumerate(spans):
+        if span.end_ns is None and (span.name, span.broker) == (name, broker):
+            spans[i] = Fault(
+                name=name,
+                broker=broker,
+                start_ns=span.start_ns,
+                end_ns=time_ns,
+                says=span.says,
+                healed=says,
+            )
+            return
+
+
+def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dict[str, int], int]:
+    """Times of acknowledgements by partition, those of the given ids, and the history's last time."""
+    times = pc.fill_null(table["complete_ns"], 0)
+    last = pc.max(times).as_py() or 0
+    table = table.filter(
+        pc.and_(pc.equal(table["kind"].cast(pa.string()), SEND), pc.equal(table["outcome"].cast(pa.string()), OK))
+    )
+    acks: dict[Partition, Ints] = {}
+    keys = table.select(["topic", "partition"]).drop_null()
+    for key in keys.group_by(keys.column_names).aggregate([]).to_pylist():
+        mask = pc.and_(
+            pc.equal(table["topic"].cast(pa.string()), key["topic"]),
+            pc.equal(table["partition"], key["partition"]),
+        )
+        acks[key["topic"], key["partition"]] = np.sort(_ints(table.filter(mask)["complete_ns"]))
+    wanted = table.filter(pc.is_in(table["value"], pa.array(sorted(values), pa.string())))
+    at = zip(wanted["value"].to_pylist(), wanted["complete_ns"].to_pylist(), strict=True)
+    return acks, {value: time for value, time in at if time is not None}, int(last)

@@ -1,0 +1,145 @@
+"""What each replica holds at the end, offset by offset, and the windows of it that are worth showing."""
+
+import glob
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from checkers.log_format import read_partition
+from harness.errors import HighwaterError
+from harness.store import Run
+from reports.evidence import Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One record on disk: its id (None: it cannot be read) and the epoch in which it was appended."""
+
+    value: str | None
+    epoch: int | None = None
+    note: str = ""
+
+
+Holdings: TypeAlias = Mapping[int, Mapping[int, Held]]
+"""Broker id to offset to what it holds there."""
+
+AROUND: Final = 3
+"""Offsets shown before and after one that differs."""
+TAIL: Final = 4
+ROWS_MAX: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One offset across the replicas; ``states`` are ``same``, ``odd`` (differs) or ``none``, one a broker.
+
+    ``held`` has None where a replica holds nothing there.
+    """
+
+    offset: int
+    subject: bool
+    differs: bool
+    held: tuple[Held | None, ...]
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Offsets left out between two rows, and at how many of them the replicas differ."""
+
+    offsets: int
+    differing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """What is shown of one partition's replicas: rows and gaps in order of offset."""
+
+    brokers: tuple[int, ...]
+    rows: tuple[Row | Gap, ...]
+    offsets: int
+    differing: int
+
+
+def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
+    """Compare replicas offset by offset, and keep the windows around findings, and the tail.
+
+    Args:
+        holdings: of one partition.
+        subjects: the offsets of its anomalies.
+    """
+    brokers = tuple(sorted(holdings))
+    offsets = sorted({offset for held in holdings.values() for offset in held})
+    wanted = set(subjects)
+    differing = [o for o in offsets if _differs([holdings[b].get(o) for b in brokers])]
+    marked = sorted(wanted | set(differing))
+    keep: set[int] = set(offsets[-TAIL:])
+    for offset in marked:
+        if len(keep) >= ROWS_MAX:
+            break
+        keep |= set(range(offset - AROUND, offset + AROUND + 1))
+    odd = set(differing)
+    rows: list[Row | Gap] = []
+    skipped = skipped_odd = 0
+    for offset in sorted(set(offsets) | wanted):
+        if offset not in keep:
+            skipped += 1
+            skipped_odd += offset in odd
+            continue
+        if skipped:
+            rows.append(Gap(offsets=skipped, differing=skipped_odd))
+            skipped = skipped_odd = 0
+        rows.append(_row(holdings, brokers, offset, subject=offset in wanted))
+    if skipped:
+        rows.append(Gap(offsets=skipped, differing=skipped_odd))
+    return SideBySide(
+        brokers=brokers, rows=tuple(rows), offsets=len(offsets), differing=len(differing)
+    )
+
+
+def _differs(held: Iterable[Held | None]) -> bool:
+    """Two replicas hold different records; one that holds nothing there says nothing."""
+    return len({(h.value, h.note) for h in held if h is not None}) > 1
+
+
+def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: bool) -> Row:
+    held = tuple(holdings[b].get(offset) for b in brokers)
+    present = [(h.value, h.note) for h in held if h is not None]
+    differs = len(set(present)) > 1
+    usual = max(set(present), key=lambda v: (present.count(v), v[0] or "")) if present else None
+    states = tuple(
+        "none" if h is None else "odd" if differs and (h.value, h.note) != usual else "same"
+        for h in held
+    )
+    return Row(offset=offset, subject=subject, differs=differs, held=held, states=states)
+
+
+def read_holdings(run: Run, partition: Partition, missing: list[str]) -> Holdings:
+    """Read one partition's frozen replicas; what cannot be read is added to ``missing``."""
+    topic, number = partition
+    found: dict[int, dict[int, Held]] = {}
+    folders = sorted(run.replicas.glob(f"*/{glob.escape(topic)}-{number}"))
+    for folder in folders:
+        if not folder.parent.name.isdecimal():
+            continue
+        held: dict[int, Held] = {}
+        try:
+            for batch in read_partition(folder):
+                held.update(_held(batch))
+        except (HighwaterError, OSError, pa.ArrowException, ValueError) as error:
+            missing.append(f"The replica on broker {folder.parent.name} cannot be read: {error}")
+        found[int(folder.parent.name)] = held
+    if not found:
+        missing.append(f"No replica of {topic}-{number} was frozen.")
+    return found
+
+
+def _held(batch: pa.RecordBatch) -> Iterable[tuple[int, Held]]:
+    columns = ("offset", "record_id", "leader_epoch", "crc_ok", "control_type")
+    rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+    for offset, value, epoch, crc_ok, control in rows:
+        if offset is not None:
+            note = f"{control} marker" if control else "bad checksum" if crc_ok is False else ""
+            yield offset, Held(value=value, epoch=epoch, note=note)

@@ -1,0 +1,252 @@
+"""The decisive moments of one record: what each replica held around its offset, and why it changed.
+
+An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end). Each beat becomes one
+frame that shows every replica as it stood when the beat had taken effect, before the next one began.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from harness.verdict import Anomaly, Witness
+from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Scene
+from reports.holdings import Held, Holdings
+
+FRAMES_MAX: Final = 9
+SETTLE_NS: Final = 1_000_000_000
+"""How long after its last witness a beat may still show in observations, which lag behind."""
+BEHIND: Final = 2
+AHEAD: Final = 1
+"""Offsets shown before and after the record's own."""
+
+_BEATS: Final = {
+    "sent": "written",
+    "appended": "written",
+    "acknowledged": "written",
+    "held": "written",
+    "committed": "written",
+    "replicated": "written",
+    "killed": "fault",
+    "paused": "fault",
+    "stopped": "fault",
+    "died": "fault",
+    "fault": "fault",
+    "resumed": "healed",
+    "started": "healed",
+    "healed": "healed",
+    "follower": "cut",
+    "truncated": "cut",
+    "cut": "cut",
+    "elected": "elected",
+    "leader": "elected",
+    "replaced": "end",
+    "overwritten": "end",
+    "read": "end",
+    "passed": "end",
+    "disk": "end",
+}
+TITLES: Final = {
+    "written": "Written and acknowledged",
+    "fault": "Fault",
+    "healed": "Healed",
+    "cut": "Cut",
+    "elected": "New leader",
+    "end": "In the end",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One offset of one replica at one moment.
+
+    Attributes:
+        state: ``none`` (past the LEO), ``record`` (some record), ``subject`` (the record the finding is
+            about), ``other`` (another record at the subject's offset), ``gone`` (cut in this beat).
+        value: the record's id, where it is known.
+    """
+
+    offset: int
+    state: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One replica in a frame; ``hw`` and ``leo`` are None when nobody knew them."""
+
+    broker: int
+    role: str
+    in_isr: bool | None
+    down: bool
+    acted: bool
+    leo: int | None
+    hw: int | None
+    cut: tuple[int, int] | None
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One beat: its witnesses, and every replica at its end."""
+
+    number: int
+    beat: str
+    title: str
+    start_ns: int | None
+    end_ns: int | None
+    witnesses: tuple[Witness, ...]
+    lanes: tuple[Lane, ...]
+
+
+def beat(witness: Witness) -> str:
+    """To which part of the story a piece of evidence belongs."""
+    return _BEATS.get(witness.what.split()[0] if witness.what else "", witness.what or "seen")
+
+
+def grouped(witnesses: Sequence[Witness]) -> list[tuple[str, list[Witness]]]:
+    """Witnesses in order of time, neighbours of one beat together; what bears no time comes last."""
+    last = 1 << 62
+    ordered = sorted(witnesses, key=lambda w: last if w.time_ns is None else w.time_ns)
+    groups: list[tuple[str, list[Witness]]] = []
+    for witness in ordered:
+        name = "end" if witness.time_ns is None else beat(witness)
+        if groups and groups[-1][0] == name:
+            groups[-1][1].append(witness)
+        else:
+            groups.append((name, [witness]))
+    return groups
+
+
+def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Frame]:
+    """The story of one anomaly as frames, at most ``FRAMES_MAX``; empty without an offset or a scene."""
+    scene = evidence.scenes.get((anomaly.topic, anomaly.partition))
+    if anomaly.offset is None or scene is None or not scene.tracks:
+        return []
+    groups = grouped(anomaly.witnesses)
+    if len(groups) > FRAMES_MAX:
+        half = FRAMES_MAX // 2
+        groups = groups[:half] + groups[-(FRAMES_MAX - half) :]
+    stage = _Stage(anomaly=anomaly, scene=scene, faults=evidence.faults, holdings=holdings)
+    found = []
+    since = 0
+    for i, (name, witnesses) in enumerate(groups):
+        times = [w.time_ns for w in witnesses if w.time_ns is not None]
+        later = [w.time_ns for _, ws in groups[i + 1 :] for w in ws if w.time_ns is not None]
+        until = evidence.end_ns
+        if times and later:
+            until = max(max(times), min(min(later) - 1, max(times) + SETTLE_NS))
+        found.append(
+            Frame(
+                number=i + 1,
+                beat=name,
+                title=TITLES.get(name, name.capitalize()),
+                start_ns=min(times, default=None),
+                end_ns=max(times, default=None),
+                witnesses=tuple(witnesses),
+                lanes=tuple(stage.lane(b, since, until, witnesses) for b in scene.brokers),
+            )
+        )
+        since = until
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """What all frames of one anomaly share."""
+
+    anomaly: Anomaly
+    scene: Scene
+    faults: tuple[Fault, ...]
+    holdings: Holdings
+
+    def lane(self, broker: int, since: int, until: int, witnesses: Sequence[Witness]) -> Lane:
+        track = self.scene.tracks.get(broker)
+        leo, hw, answers = track.at(until) if track else (UNKNOWN, UNKNOWN, False)
+        cuts = [c for c in self.scene.cuts if c.broker == broker and since < c.time_ns <= until]
+        before = track.at(since)[0] if track else UNKNOWN
+        if cuts and not answers:
+            leo = cuts[-1].offset
+            hw = min(hw, leo)
+        ruling = self.scene.leadership(until)
+        fault = _fault_on(self.faults, broker, until)
+        role = "follower" if answers else "no answer"
+        if ruling and ruling.leader == broker:
+            role = "leader" if ruling.epoch is None else f"leader, epoch {ruling.epoch}"
+        if fault:
+            role = f"{fault.past}, still leader" if role.startswith("leader") else fault.past
+        cut = _real_cut(cuts, before)
+        return Lane(
+            broker=broker,
+            role=role,
+            in_isr=None if ruling is None else broker in ruling.isr,
+            down=fault is not None or not answers,
+            acted=any(w.who == f"broker {broker}" for w in witnesses),
+            leo=None if leo == UNKNOWN else leo,
+            hw=None if hw == UNKNOWN else hw,
+            cut=cut,
+            cells=tuple(self._cell(broker, o, leo, cut, until) for o in self._window()),
+        )
+
+    def _window(self) -> range:
+        offset = self.anomaly.offset or 0
+        return range(max(0, offset - BEHIND), offset + AHEAD + 1)
+
+    def _cell(
+        self, broker: int, offset: int, leo: int, cut: tuple[int, int] | None, until: int
+    ) -> Cell:
+        if offset >= leo:
+            gone = cut is not None and cut[1] <= offset < cut[0]
+            value = self.anomaly.value if gone and offset == self.anomaly.offset else None
+            return Cell(offset=offset, state="gone" if gone else "none", value=value)
+        value = self._value(broker, offset, until)
+        if offset != self.anomaly.offset:
+            return Cell(offset=offset, state="record", value=value)
+        return Cell(
+            offset=offset, state="subject" if value == self.anomaly.value else "other", value=value
+        )
+
+    def _value(self, broker: int, offset: int, until: int) -> str | None:
+        """What stood there: the disk tells of the last writing, the finding of those cut away before."""
+        writings = self._writings(broker, offset)
+        now = int(np.searchsorted(writings, until, side="right"))
+        held: Held | None = self.holdings.get(broker, {}).get(offset)
+        if now == len(writings) and held is not None:
+            return held.value
+        if offset != self.anomaly.offset:
+            return None
+        return self.anomaly.value if now < len(writings) or held is None else held.value
+
+    def _writings(self, broker: int, offset: int) -> list[int]:
+        """The times at which this replica came to hold the offset, ascending."""
+        track = self.scene.tracks.get(broker)
+        if track is None:
+            return []
+        told = track.leo != UNKNOWN
+        marks: list[tuple[int, int]] = [
+            (int(t), int(v)) for t, v in zip(track.time_ns[told], track.leo[told], strict=True)
+        ]
+        marks += [(c.time_ns, c.offset) for c in self.scene.cuts if c.broker == broker]
+        holds, times = False, []
+        for time_ns, leo in sorted(marks):
+            if leo > offset and not holds:
+                times.append(time_ns)
+            holds = leo > offset
+        return times
+
+
+def _real_cut(cuts: Sequence[Cut], before: int) -> tuple[int, int] | None:
+    """(LEO before, LEO after) when the log really became shorter."""
+    lowest = min((cut.offset for cut in cuts), default=before)
+    return (before, lowest) if lowest < before else None
+
+
+def _fault_on(faults: Sequence[Fault], broker: int, time_ns: int) -> Fault | None:
+    for fault in faults:
+        ended = fault.end_ns is not None and fault.end_ns <= time_ns
+        if fault.broker == broker and fault.start_ns <= time_ns and not ended:
+            return fault
+    return None
+
+

@@ -1,0 +1,62 @@
+"""HTML from templates: everything escaped, nothing loaded, nothing run.
+
+The page's own style sheet is allowed by its hash; the content security policy forbids all else, so a
+record whose value is markup can neither run nor fetch anything even if it were not escaped.
+"""
+
+import base64
+import functools
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from reports.text import count, plain, seconds, short
+
+
+def render(template: str, **values: object) -> str:
+    """A whole page from ``templates/``; a name the template asks for and was not given is an error."""
+    css = _css()
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = _environment().get_template(template)
+    return page.render(css=Markup(css), policy=policy, **values)  # noqa: S704 - our own file
+
+
+def save(path: Path, html: str) -> Path:
+    """Write a page whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(html, encoding="utf-8")
+    partial.replace(path)
+    return path
+
+
+@functools.cache
+def _css() -> str:
+    lines = (files("reports") / "static" / "report.css").read_text("utf-8").splitlines()
+    return "\n".join(stripped for line in lines if (stripped := line.strip()))
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(seconds=seconds, short=short, count=count)
+    return made
+
+
+def _finalize(value: object) -> object:
+    """Every string that a template prints has its invisible characters spelled out and its length cut."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else plain(value)

@@ -1,0 +1,194 @@
+"""One judged run as one HTML file."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from markupsafe import Markup
+
+from harness.errors import StoreError
+from harness.store import Run
+from harness.verdict import Anomaly, Ledger, Verdict
+from reports import strip
+from reports.drawing import Share, bar, svg, text
+from reports.evidence import Evidence, Partition, gather
+from reports.facts import facts
+from reports.holdings import Holdings, SideBySide, read_holdings, side_by_side
+from reports.moments import Frame, frames
+from reports.page import render, save
+from reports.timeline import Mark, timeline
+
+STORIES_MAX: Final = 10
+"""Records whose story is drawn; the others are listed."""
+LISTED_MAX: Final = 100
+TIMELINES_MAX: Final = 2
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One finding as the page tells it: frames where there are observations, evidence always."""
+
+    anomaly: Anomaly
+    frames: tuple[tuple[Frame, Markup], ...]
+    key: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The replicas of one partition at the end."""
+
+    name: str
+    table: SideBySide
+
+
+def write(run: Run) -> Path:
+    """Write ``report.html`` into the run directory.
+
+    Returns:
+        The file.
+
+    Raises:
+        StoreError: the run was not judged, or its plan cannot be read.
+    """
+    return save(run.report, page(run))
+
+
+def page(run: Run) -> str:
+    """The report of a judged run as HTML.
+
+    Raises:
+        StoreError: the run was not judged, or its plan cannot be read.
+    """
+    plan, verdict = run.plan(), run.verdict()
+    evidence = gather(run, values={a.value for a in verdict.anomalies if a.value is not None})
+    missing = list(evidence.missing)
+    environment = _or_none(run.environment, missing)
+    status = _or_none(run.status, missing)
+    if status is not None and status.phase != "frozen":
+        missing.insert(0, f"The run was cut short while it was {status.phase}.")
+    shown = _partitions(verdict, evidence)
+    holdings = {p: read_holdings(run, p, missing) for p in shown}
+    others = _others(run, verdict.anomalies[:STORIES_MAX], missing)
+    return render(
+        "run.html.j2",
+        run=run.name,
+        plan=plan,
+        verdict=verdict,
+        facts=facts(run, plan, environment),
+        environment=environment,
+        status=status,
+        missing=missing,
+        stories=[_story(i, a, evidence, holdings) for i, a in enumerate(_drawn(verdict))],
+        others=others[:LISTED_MAX],
+        left_out=max(0, sum(verdict.counts.values()) - STORIES_MAX - LISTED_MAX),
+        timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
+        partitions=len(evidence.scenes),
+        evidence=evidence,
+        ledger=ledger_bars(verdict.ledger),
+        sides=_sides(holdings, verdict),
+    )
+
+
+def _drawn(verdict: Verdict) -> tuple[Anomaly, ...]:
+    return verdict.anomalies[:STORIES_MAX]
+
+
+def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
+    try:
+        return read()
+    except StoreError as error:
+        missing.append(f"{error.message}.")
+        return None
+
+
+def _partitions(verdict: Verdict, evidence: Evidence) -> list[Partition]:
+    """The partitions worth drawing: those with findings first."""
+    found = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies)
+    found |= dict.fromkeys(evidence.scenes)
+    return list(found)[:TIMELINES_MAX]
+
+
+def _story(
+    number: int, anomaly: Anomaly, evidence: Evidence, holdings: Mapping[Partition, Holdings]
+) -> Story:
+    held = holdings.get((anomaly.topic, anomaly.partition), {})
+    shown = frames(anomaly, evidence, held)
+    drawn = tuple((f, strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in shown)
+    return Story(anomaly=anomaly, frames=drawn, key=tuple(strip.key(anomaly, shown)))
+
+
+def _others(run: Run, shown: tuple[Anomaly, ...], missing: list[str]) -> list[dict[str, object]]:
+    """Findings whose story is not told, from anomalies.parquet."""
+    columns = ["kind", "topic", "partition", "offset", "value", "sentence", "breaks"]
+    path = run.analysis / "anomalies.parquet"
+    try:
+        rows = pq.read_table(path, columns=columns).slice(0, STORIES_MAX + LISTED_MAX).to_pylist()
+    except (pa.ArrowException, OSError, KeyError):
+        missing.append("analysis/anomalies.parquet is missing or cannot be read.")
+        return []
+    told = {(a.kind, a.topic, a.partition, a.offset, a.value) for a in shown}
+    names = columns[:5]
+    return [row for row in rows if tuple(row[name] for name in names) not in told]
+
+
+def _timeline(partition: Partition, evidence: Evidence, verdict: Verdict) -> tuple[str, Markup]:
+    topic, number = partition
+    marks = [
+        Mark(time_ns=evidence.acked_at[a.value], name=a.value, kind=a.kind)
+        for a in verdict.anomalies
+        if a.value in evidence.acked_at and (a.topic, a.partition) == partition
+    ]
+    seen = {mark.name: mark for mark in reversed(marks)}
+    drawn = timeline(
+        evidence.scenes[partition],
+        evidence,
+        sorted(seen.values(), key=lambda mark: mark.time_ns),
+        uid=f"timeline-{number}",
+    )
+    return f"{topic}-{number}", drawn
+
+
+def ledger_bars(ledger: Ledger) -> Markup:
+    """The ledger as two bars: every record sent, and every record acknowledged."""
+    width = 660.0
+    sent = [
+        Share(count=ledger.acknowledged, name="acknowledged", class_="ok"),
+        Share(count=ledger.failed, name="failed", class_="failed"),
+        Share(count=ledger.unknown, name="unknown", class_="unknown"),
+    ]
+    acked = [
+        Share(count=ledger.read, name="read", class_="ok"),
+        Share(count=ledger.lost, name="lost", class_="lost"),
+        Share(count=ledger.unseen, name="unseen", class_="unknown"),
+    ]
+    about = (
+        f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} were acknowledged, {ledger.failed:,} failed "
+        f"and {ledger.unknown:,} are unknown. Of the acknowledged, {ledger.read:,} were read at the "
+        f"end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
+    )
+    return svg(
+        width, 128.0, "Where every record went", about,
+        text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent),
+        text(0, 84, f"acknowledged {ledger.acknowledged:,}", "barname"), bar(0, 92, width, 32, acked),
+        uid="ledger",
+    )  # fmt: skip
+
+
+def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[Side]:
+    found = []
+    for (topic, number), held in holdings.items():
+        if not held:
+            continue
+        subjects = [
+            a.offset
+            for a in verdict.anomalies
+            if (a.topic, a.partition) == (topic, number) and a.offset is not None
+        ]
+        found.append(Side(name=f"{topic}-{number}", table=side_by_side(held, subjects)))
+    return found
+
+

@@ -1,0 +1,41 @@
+"""Text that was written by a record, a broker or a client, made safe and short enough to show."""
+
+import unicodedata
+from typing import Final
+
+LONGEST: Final = 400
+"""Characters of a foreign text that a page shows."""
+
+_KEPT: Final = {"\n", "\t"}
+_HIDDEN: Final = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+"""Unicode categories that are invisible or that reorder what stands beside them (bidi controls)."""
+
+
+def plain(words: str, longest: int = LONGEST) -> str:
+    """The text with every control and bidi character spelled out, and no longer than ``longest``."""
+    cut = words[:longest]
+    shown = "".join(_visible(c) for c in cut) if not cut.isascii() or not cut.isprintable() else cut
+    return shown if len(words) <= longest else f"{shown}… ({len(words):,} characters)"
+
+
+def _visible(character: str) -> str:
+    if character in _KEPT or unicodedata.category(character) not in _HIDDEN:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+
+
+def short(words: str, longest: int = 7) -> str:
+    """A record's id as a log cell has room for: its end, which is what tells records apart."""
+    shown = plain(words)
+    return shown if len(shown) <= longest else "…" + shown[-(longest - 1) :]
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """``1 record``, ``1,024 records``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def seconds(time_ns: int | None, digits: int = 3) -> str:
+    """Nanoseconds as ``2.409 s``."""
+    return "" if time_ns is None else f"{time_ns / 1e9:.{digits}f} s"

@@ -1,7 +1,7 @@
 """What a fault, a workload or a story may know of a cluster, whichever driver runs it.
 
-A driver (``local`` today) opens a cluster of real brokers and hands out these Protocols; nothing above
-this room knows whether a broker is a process or a container.
+A driver (``local`` today) opens a cluster of real brokers and hands out these Protocols; nothing
+above this room knows whether a broker is a process or a container.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class ReplicaState:
 
 
 class Probe(Protocol):
-    """Questions to a running cluster, over the wire. Every answer is one broker's or one quorum's view."""
+    """Questions to a running cluster; every answer is one broker's or one quorum's view."""
 
     def controller(self) -> int:
         """Broker id of the active controller; on KRaft the id of the quorum's leader.
@@ -67,7 +67,7 @@ class Probe(Protocol):
         """
 
     def live_brokers(self) -> frozenset[int]:
-        """Broker ids that hold a session with the controller (ZooKeeper) or are unfenced (KRaft)."""
+        """Ids of brokers that hold a session (ZooKeeper) or are unfenced (KRaft)."""
 
     def close(self) -> None:
         """Give back every connection."""
@@ -98,12 +98,12 @@ class Broker(Protocol):
     def start(self) -> None:
         """Start it on the data it left; a refused registration (old session) is waited out.
 
-        Returns when the process runs and its port answers. Raises HarnessError with the broker's own
-        last words when it dies first.
+        Returns when the process runs and its port answers. Raises HarnessError with the broker's
+        own last words when it dies first.
         """
 
     def stop(self) -> None:
-        """Shut it down in order (SIGTERM), as an administrator would; waits for the process to end."""
+        """Shut it down in order (SIGTERM), as an administrator would, and wait for its end."""
 
     def kill(self) -> None:
         """SIGKILL, paused or not."""
@@ -124,7 +124,7 @@ class Cluster(Protocol):
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Broker id to broker, in order of id. Coordination (ZooKeeper, controllers) is not in it."""
+        """Broker id to broker, in order of id, without ZooKeeper and controllers."""
 
     @property
     def bootstrap(self) -> str:
@@ -136,8 +136,10 @@ class Cluster(Protocol):
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic with its replicas placed as told (first is preferred leader); waits until
-        every partition has that leader and a full ISR, as the probe sees it.
+        """Create a topic with its replicas placed as told, the first as preferred leader.
+
+        Waits until every partition has that leader and a full ISR and every replica answers, as
+        the probe sees it.
         """
 
     def freeze(self) -> Path:
@@ -145,8 +147,9 @@ class Cluster(Protocol):
 
         Returns:
             The folder ``replicas`` with one folder a broker id: ``<topic>-<partition>/*.log`` and
-            ``leader-epoch-checkpoint``, and the broker-wide ``*-checkpoint`` files. Preallocated index
-            files and Kafka's internal topics are removed. The cluster cannot be used afterwards.
+            ``leader-epoch-checkpoint``, and the broker-wide ``*-checkpoint`` files. Preallocated
+            index files and Kafka's internal topics are removed. The cluster cannot be used
+            afterwards.
         """
 
     def close(self) -> None:
@@ -168,10 +171,11 @@ class Driver(Protocol):
 
         Args:
             release: from ``clusters.versions.release(name)``.
-            directory: of the run; log directories are ``directory/replicas/<broker id>`` from the start,
-                so that even a killed harness leaves them where the judge looks.
+            directory: of the run; log directories are ``directory/replicas/<broker id>`` from the
+                start, so that even a killed harness leaves them where the judge looks.
             brokers: how many; ids count from 1.
             broker_config: settings beside and above the driver's own, as Kafka spells them.
 
-        Returns once every broker has registered. Raises HarnessError with the last words of what died.
+        Returns once every broker has registered. Raises HarnessError with the last words of what
+        died.
         """

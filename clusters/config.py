@@ -1,0 +1,126 @@
+"""Configuration files of brokers, controllers and ZooKeeper, and why each setting is what it is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from clusters.addresses import Address
+from clusters.versions import Release
+
+CONTROLLER_ID = 100
+Settings = dict[str, str]
+
+
+def text(settings: Mapping[str, str]) -> str:
+    """Settings as a properties file."""
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def broker(
+    release: Release,
+    identity: int,
+    address: Address,
+    *,
+    log_directory: Path,
+    coordination: Address,
+    overrides: Mapping[str, str],
+) -> Settings:
+    """A broker's settings; ``overrides`` and the release's own come last."""
+    listener = f"PLAINTEXT://{address}"
+    settings = {
+        "log.dirs": str(log_directory.absolute()),
+        "listeners": listener,
+        "advertised.listeners": listener,
+        **_SMALL,
+        **_PLAIN,
+        **_PROMPT,
+    }
+    if release.coordination == "zookeeper":
+        settings |= {"broker.id": str(identity), "zookeeper.connect": str(coordination)}
+        settings |= _ZOOKEEPER_CLIENT
+    else:
+        settings |= {"process.roles": "broker", "node.id": str(identity)}
+        settings |= _quorum(coordination) | _KRAFT_SESSION
+    return settings | dict(release.config) | dict(overrides)
+
+
+def controller(address: Address, *, log_directory: Path, overrides: Mapping[str, str]) -> Settings:
+    """Settings of the KRaft controller. It decides elections, so it needs the overrides too."""
+    settings = {
+        "process.roles": "controller",
+        "node.id": str(CONTROLLER_ID),
+        "log.dirs": str(log_directory.absolute()),
+        "listeners": f"CONTROLLER://{address}",
+        **_quorum(address),
+        **_KRAFT_SESSION,
+        **_SMALL,
+        **_PLAIN,
+    }
+    return settings | dict(overrides)
+
+
+def zookeeper(address: Address, *, directory: Path) -> Settings:
+    """A single ZooKeeper."""
+    return {
+        "dataDir": str(directory.absolute()),
+        "clientPort": str(address.port),
+        "clientPortAddress": address.host,
+        "tickTime": "500",  # sessions end on a tick, so a coarse one would blur their 2 s
+        "minSessionTimeout": "1000",
+        "maxSessionTimeout": "60000",
+        "maxClientCnxns": "0",
+        "forceSync": "no",  # no fault here takes the page cache away, and fsync is slow in CI
+        "admin.enableServer": "false",
+    }
+
+
+def _quorum(address: Address) -> Settings:
+    return {
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{address}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+
+
+# Several brokers share two cores and little memory.
+_SMALL: Settings = {
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "2097152",  # 128 MiB by default, half of our heap
+    "log.index.size.max.bytes": "1048576",  # preallocated per segment, 10 MiB by default
+}
+
+# One replica and one partition for Kafka's own topics; a topic exists only if somebody made it.
+_PLAIN: Settings = {
+    "num.partitions": "1",
+    "auto.create.topics.enable": "false",
+    "delete.topic.enable": "true",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",  # a record that retention deletes would look lost
+    "unclean.leader.election.enable": "false",  # true by default up to 0.10.2
+}
+
+# What makes healing slow: waiting for peers that a fault has frozen or killed.
+_PROMPT: Settings = {
+    "controlled.shutdown.enable": "true",
+    "controlled.shutdown.max.retries": "2",
+    "controlled.shutdown.retry.backoff.ms": "500",  # 5 s by default, even if no controller is left
+    "controller.socket.timeout.ms": "3000",  # 30 s: the controller waits on a paused broker
+    "replica.socket.timeout.ms": "6000",  # 30 s: a fetcher that waits on a paused leader
+    "replica.fetch.backoff.ms": "200",  # 1 s: before a fetcher tries a restarted leader again
+}
+
+_ZOOKEEPER_CLIENT: Settings = {
+    "zookeeper.session.timeout.ms": "2000",  # 6 s: how long a dead broker leads
+    "zookeeper.connection.timeout.ms": "30000",  # brokers start at the same time as ZooKeeper
+}
+
+_KRAFT_SESSION: Settings = {
+    "broker.session.timeout.ms": "2000",  # 9 s: as the ZooKeeper session
+    "broker.heartbeat.interval.ms": "400",
+}

@@ -1,0 +1,165 @@
+"""Who leads, who is in sync, who is alive: read where each generation of Kafka keeps it."""
+
+import contextlib
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.metadata import MetadataRequest
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from clusters.addresses import Address
+from clusters.cluster import PartitionState, UnreachableError
+from clusters.config import CONTROLLER_ID
+from clusters.wire import Response, Wire
+
+_CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
+
+
+class View(Protocol):
+    """The coordination's view of a cluster. Every question may raise UnreachableError."""
+
+    def controller(self) -> int:
+        """Id of the active controller."""
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        """Leader, epoch and ISR."""
+
+    def live_brokers(self) -> frozenset[int]:
+        """Brokers with a session (ZooKeeper) or unfenced (KRaft)."""
+
+    def close(self) -> None:
+        """Give back every connection."""
+
+
+class ZooKeeperView:
+    """Reads the nodes in ZooKeeper that the controller itself writes.
+
+    Args:
+        address: of ZooKeeper.
+        timeout_s: for each answer.
+    """
+
+    def __init__(self, address: Address, *, timeout_s: float = 1.0) -> None:
+        quiet = logging.getLogger("highwater.kazoo")
+        quiet.setLevel(logging.CRITICAL)
+        self._timeout_s = timeout_s
+        self._client = KazooClient(hosts=str(address), timeout=10, logger=quiet)
+        self._started = False
+
+    def controller(self) -> int:
+        """The node ``/controller``."""
+        return int(self._read("/controller")["brokerid"])
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        """The partition's ``state`` node."""
+        state = self._read(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        return PartitionState(
+            leader=state["leader"], leader_epoch=state["leader_epoch"], isr=tuple(state["isr"])
+        )
+
+    def live_brokers(self) -> frozenset[int]:
+        """The nodes below ``/brokers/ids``, which go with their sessions."""
+        try:
+            names = self._wait(self._connected().get_children_async("/brokers/ids"))
+        except NoNodeError:  # the first broker to start makes it
+            return frozenset()
+        return frozenset(int(name) for name in names)
+
+    def _read(self, path: str) -> dict[str, Any]:
+        try:
+            data, _ = self._wait(self._connected().get_async(path))
+        except NoNodeError as error:
+            raise UnreachableError(f"ZooKeeper has no node {path}") from error
+        found: dict[str, Any] = json.loads(data)
+        return found
+
+    def _wait(self, answer: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
+        try:
+            return answer.get(timeout=self._timeout_s)
+        except NoNodeError:
+            raise
+        except (KazooException, KazooTimeoutError) as error:
+            raise UnreachableError(f"ZooKeeper does not answer: {type(error).__name__}") from error
+
+    def _connected(self) -> KazooClient:
+        if not self._started:
+            try:
+                self._client.start(timeout=self._timeout_s)
+            except KazooTimeoutError as error:
+                raise UnreachableError("ZooKeeper does not answer yet") from error
+            self._started = True
+        return self._client
+
+    def close(self) -> None:
+        """End the session."""
+        with contextlib.suppress(KazooException, KazooTimeoutError, OSError):
+            self._client.stop()
+            self._client.close()
+
+
+class KraftView:
+    """Asks the controller for itself, and any broker that answers for the partitions.
+
+    A broker's answer is its own copy of the metadata, milliseconds behind the controller's; one
+    that has just been resumed may be further behind, so the broker that answered last is asked
+    first.
+
+    Args:
+        brokers: broker id to address.
+        controller: address of the KRaft controller.
+        metadata: version of the Metadata request.
+        timeout_s: for each answer.
+    """
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Address],
+        controller: Address,
+        *,
+        metadata: int,
+        timeout_s: float = 0.5,
+    ) -> None:
+        self._brokers = tuple(brokers)
+        self._metadata = metadata
+        self._wire = Wire({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
+
+    def controller(self) -> int:
+        """DescribeCluster, asked of the controller."""
+        request = DescribeClusterRequest(version=1, endpoint_type=_CONTROLLER_ENDPOINTS)
+        [answer] = self._wire.ask(CONTROLLER_ID, request)
+        if answer.controller_id < 0:
+            raise UnreachableError("the KRaft quorum has no leader")
+        return int(answer.controller_id)
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        """Metadata of the topic."""
+        wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        for found_topic in self._ask(wanted).topics:
+            for found in found_topic.partitions:
+                if found.partition_index == partition:
+                    return PartitionState(
+                        leader=found.leader_id,
+                        leader_epoch=found.leader_epoch,
+                        isr=tuple(found.isr_nodes),
+                    )
+        raise UnreachableError(f"{topic}-{partition} is not known yet")
+
+    def live_brokers(self) -> frozenset[int]:
+        """Metadata lists the unfenced brokers alone."""
+        return frozenset(broker.node_id for broker in self._ask([]).brokers)
+
+    def _ask(self, topics: list[Any]) -> Response:
+        request = MetadataRequest(
+            version=self._metadata, topics=topics, allow_auto_topic_creation=False
+        )
+        [answer] = self._wire.ask_any(self._brokers, request)
+        return answer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._wire.close()

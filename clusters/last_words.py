@@ -1,0 +1,30 @@
+"""What a JVM said before it died: the lines of its log that say why."""
+
+import re
+from pathlib import Path
+
+_TAIL_BYTES = 64 * 1024
+_LINES = 4
+_WORTH_SAYING = re.compile(
+    r"\b(ERROR|FATAL)\b|Exception\b|Error\b|No space left|already in use|^Caused by"
+)
+_STACK_FRAME = re.compile(r"^\s+at |^\s*\.\.\. \d+ more")
+
+
+def last_words(log: Path, *, since: int = 0) -> str:
+    """The last few meaningful lines of a log, or its last line if nothing looks like an error.
+
+    Args:
+        log: of the process.
+        since: byte at which this life of the process began.
+    """
+    try:
+        with log.open("rb") as file:
+            end = file.seek(0, 2)
+            file.seek(max(since, end - _TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        return f"(its log {log} cannot be read: {error.strerror})"
+    said = [line.strip() for line in lines if line.strip() and not _STACK_FRAME.match(line)]
+    telling = [line for line in said if _WORTH_SAYING.search(line)]
+    return "\n".join((telling or said[-1:])[-_LINES:]) or "(it said nothing)"

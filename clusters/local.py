@@ -1,0 +1,341 @@
+"""The embedded driver: brokers as local processes, each on a loopback address of its own."""
+
+import base64
+import contextlib
+import errno
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from clusters import config, freeze, jvm, topics
+from clusters.addresses import AddressGroup
+from clusters.cluster import Broker, BrokerState, Probe, UnreachableError
+from clusters.coordination import KraftView, View, ZooKeeperView
+from clusters.node import START_LIMIT_S, Node
+from clusters.probe import ClusterProbe
+from clusters.process import wait_until
+from clusters.versions import Release
+from harness.errors import HarnessError
+
+_BROKER = "kafka.Kafka"
+_ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_FORMAT = "kafka.tools.StorageTool"
+_ZOOKEEPER_PROPERTIES = {
+    "zookeeper.jmx.log4j.disable": "true",
+    "zookeeper.preAllocSize": "1024",  # KiB; 64 MiB of zeros a cluster by default
+}
+_SMALL_HEAP_MB = 128
+_GONE_S = 10.0
+
+
+def open_cluster(
+    release: Release, directory: Path, *, brokers: int, broker_config: Mapping[str, str]
+) -> "LocalCluster":
+    """Start a cluster of local processes; a ``clusters.cluster.Driver``.
+
+    Raises:
+        HarnessError: no Java, no jars, a port in use, a full disk, or a node that died or was not
+            ready in time, with its last words. Nothing is left running then.
+    """
+    if brokers < 1:
+        raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
+    cluster = LocalCluster(release, directory.absolute(), brokers, broker_config)
+    try:
+        cluster.open()
+    except BaseException:  # Ctrl-C too: nothing may be left behind
+        cluster.close()
+        raise
+    return cluster
+
+
+class LocalBroker:
+    """One broker; the Broker of ``clusters.cluster``."""
+
+    def __init__(self, identity: int, node: Node, cluster: "LocalCluster") -> None:
+        self._id = identity
+        self._node = node
+        self._cluster = cluster
+
+    @property
+    def id(self) -> int:
+        """Broker id."""
+        return self._id
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return str(self._node.address)
+
+    @property
+    def state(self) -> BrokerState:
+        """Of its process."""
+        return self._node.state
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the JVM and its warden, while they run."""
+        return self._node.pids
+
+    def start(self) -> None:
+        """Start it on the data it left, once its old session has ended."""
+        if self._node.state == "running":
+            return
+        if self._node.state == "paused":
+            raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
+        self._cluster.await_session_end(self._id)
+        self._node.launch()
+        self._node.wait_for(self._node.listens, "does not listen")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the process to end."""
+        self._node.stop()
+
+    def kill(self) -> None:
+        """SIGKILL, paused or not."""
+        self._node.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._node.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._node.resume()
+
+
+class LocalCluster:
+    """The Cluster of ``clusters.cluster``; use ``open_cluster``.
+
+    Args:
+        release: what every node runs.
+        directory: of the run, absolute.
+        brokers: how many.
+        broker_config: settings above the driver's own.
+    """
+
+    def __init__(
+        self, release: Release, directory: Path, brokers: int, broker_config: Mapping[str, str]
+    ) -> None:
+        self._release = release
+        self._replicas = directory / "replicas"
+        self._logs = directory / "logs"
+        self._coordination = directory / "coordination"
+        self._scratch = self._coordination / "tmp"
+        self._overrides = broker_config
+        self._group = AddressGroup(brokers)
+        self._logging = ""
+        self._nodes: list[Node] = []
+        self._brokers: dict[int, Broker] = {}
+
+    @property
+    def release(self) -> Release:
+        """What every node runs."""
+        return self._release
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """Broker id to broker."""
+        return MappingProxyType(self._brokers)
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,host:port`` of every broker."""
+        return ",".join(str(address) for address in self._group.brokers.values())
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Of every JVM and warden that runs now, the coordination's included."""
+        return frozenset(pid for node in self._nodes for pid in node.pids)
+
+    def open(self) -> None:
+        """Start every node at once and wait until all brokers have registered."""
+        with _disk_errors(self._replicas.parent):
+            if self._replicas.exists() and any(self._replicas.iterdir()):
+                raise HarnessError(
+                    f"{self._replicas} holds replicas of another cluster",
+                    hint="Give every cluster a directory of its own.",
+                )
+            for folder in (self._replicas, self._logs, self._coordination, self._scratch):
+                folder.mkdir(parents=True, exist_ok=True)
+            self._logging = jvm.write_logging(self._release, self._coordination)
+            if self._release.coordination == "zookeeper":
+                self._launch_with_zookeeper()
+            else:
+                self._launch_with_kraft()
+        self._await_registration()
+
+    def probe(self) -> Probe:
+        """A new probe, for one thread."""
+        return ClusterProbe(self._release, self._group.brokers, self._view())
+
+    def create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
+    ) -> None:
+        """Create a topic with its replicas placed as told, and wait until it is ready."""
+        with contextlib.closing(self.probe()) as probe:
+            topics.create_topic(
+                self._release, self._group.brokers, probe, name, assignment, settings
+            )
+
+    def freeze(self) -> Path:
+        """Pause every broker, kill every node, and prune what is no evidence."""
+        for broker in self._brokers.values():
+            if broker.state == "running":
+                broker.pause()
+        for node in self._nodes:
+            node.kill()
+        self.close()
+        return freeze.prune(self._replicas)
+
+    def close(self) -> None:
+        """Kill whatever runs and give everything back. Never raises; may be called twice."""
+        for node in self._nodes:
+            node.release()
+        for node in self._nodes:
+            node.gone(_GONE_S)
+        self._group.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def await_session_end(self, identity: int) -> None:
+        """Wait until ZooKeeper has forgotten a broker; a second registration would be refused.
+
+        A KRaft broker needs no such wait: it repeats its registration until it is let in.
+        """
+        if self._release.coordination == "kraft":
+            return
+        with contextlib.closing(self._view()) as view:
+            wait_until(
+                lambda: identity not in _live(view),
+                limit_s=START_LIMIT_S,
+                message=f"the old session of broker {identity} did not end",
+            )
+
+    def _view(self) -> View:
+        if self._release.coordination == "zookeeper":
+            return ZooKeeperView(self._group.coordination)
+        return KraftView(
+            self._group.brokers,
+            self._group.coordination,
+            metadata=self._release.wire.metadata,
+        )
+
+    def _await_registration(self) -> None:
+        wanted = frozenset(self._brokers)
+        with contextlib.closing(self._view()) as view:
+            for node in self._nodes:
+                node.wait_for(node.listens, "does not listen")
+            for node in self._nodes:
+                node.wait_for(lambda: _live(view) == wanted, "waits for every broker to register")
+
+    def _launch_with_zookeeper(self) -> None:
+        address = self._group.coordination
+        settings = config.zookeeper(address, directory=self._coordination / "zookeeper")
+        file = self._write("zookeeper.properties", settings)
+        self._launch("zookeeper", _ZOOKEEPER, [file], heap_mb=_SMALL_HEAP_MB)
+        self._launch_brokers()
+
+    def _launch_with_kraft(self) -> None:
+        """Brokers start while the controller's directory is formatted; they wait for it."""
+        cluster_id = _kafka_uuid()
+        for identity in self._group.brokers:
+            self._format_broker(identity, cluster_id)
+        data = self._coordination / "controller"
+        settings = config.controller(
+            self._group.coordination, log_directory=data, overrides=self._overrides
+        )
+        file = self._write("controller.properties", settings)
+        arguments = ["format", "-t", cluster_id, "-c", file]
+        formatting = self._node("format", _FORMAT, arguments, heap_mb=_SMALL_HEAP_MB)
+        formatting.launch()
+        self._launch_brokers()
+        if not formatting.gone(START_LIMIT_S) or not (data / "meta.properties").exists():
+            formatting.require_alive()
+        self._launch("controller", _BROKER, [file], heap_mb=self._release.heap_mb)
+
+    def _format_broker(self, identity: int, cluster_id: str) -> None:
+        """What ``StorageTool format`` leaves for a broker, without a JVM each."""
+        folder = self._replicas / str(identity)
+        folder.mkdir()
+        properties = {
+            "version": "1",
+            "cluster.id": cluster_id,
+            "node.id": str(identity),
+            "directory.id": _kafka_uuid(),
+        }
+        (folder / "meta.properties").write_text(config.text(properties), encoding="ascii")
+
+    def _launch_brokers(self) -> None:
+        for identity, address in self._group.brokers.items():
+            settings = config.broker(
+                self._release,
+                identity,
+                address,
+                log_directory=self._replicas / str(identity),
+                coordination=self._group.coordination,
+                overrides=self._overrides,
+            )
+            file = self._write(f"broker-{identity}.properties", settings)
+            node = self._launch(
+                f"broker-{identity}", _BROKER, [file], heap_mb=self._release.heap_mb
+            )
+            self._brokers[identity] = LocalBroker(identity, node, self)
+
+    def _launch(self, name: str, main: str, arguments: Sequence[str], *, heap_mb: int) -> Node:
+        node = self._node(name, main, arguments, heap_mb=heap_mb)
+        self._nodes.append(node)
+        node.launch()
+        return node
+
+    def _node(self, name: str, main: str, arguments: Sequence[str], *, heap_mb: int) -> Node:
+        kind, _, identity = name.partition("-")
+        address = self._group.brokers[int(identity)] if identity else self._group.coordination
+        command = jvm.command(
+            self._release,
+            main,
+            arguments,
+            heap_mb=heap_mb,
+            scratch=self._scratch,
+            logging=self._logging,
+            properties=_ZOOKEEPER_PROPERTIES if kind == "zookeeper" else {},
+        )
+        return Node(
+            name.replace("-", " "),
+            address,
+            command,
+            log=self._logs / f"{name}.log",
+            directory=self._logs,
+        )
+
+    def _write(self, name: str, settings: Mapping[str, str]) -> str:
+        path = self._coordination / name
+        path.write_text(config.text(settings), encoding="utf-8")
+        return str(path)
+
+
+def _live(view: View) -> frozenset[int]:
+    """Registered brokers; none while nobody answers, as in a cluster that starts."""
+    try:
+        return view.live_brokers()
+    except UnreachableError:
+        return frozenset()
+
+
+def _kafka_uuid() -> str:
+    """A random identity as Kafka writes it: url-safe base64 without padding."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+@contextlib.contextmanager
+def _disk_errors(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise HarnessError(
+            f"the cluster's directory {directory} cannot be written: {error.strerror}",
+            hint="Make room on that disk, or choose another directory for runs."
+            if full
+            else "Choose another directory for runs.",
+        ) from error

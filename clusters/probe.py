@@ -1,0 +1,117 @@
+"""LEO, HW, leader, epoch and ISR of every replica of a running cluster, over the wire."""
+
+from collections.abc import Mapping
+
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+
+from clusters.addresses import Address
+from clusters.cluster import PartitionState, ReplicaState, UnreachableError
+from clusters.coordination import View
+from clusters.versions import Release
+from clusters.wire import Request, Response, Wire
+
+_DEBUGGING_CONSUMER = -2
+_LATEST = -1
+_OFFSET_OUT_OF_RANGE = 1
+_SESSIONLESS = -1
+
+
+class ClusterProbe:
+    """The Probe of ``clusters.cluster``; for one thread.
+
+    LEO is what ListOffsets tells a debugging consumer, which every release lets read past the high
+    watermark. HW is the one in a Fetch answer, asked for at the log's end so that no record
+    travels. The Fetch goes first on the same connection, so that HW above LEO is never seen unless
+    the replica was cut in between.
+    """
+
+    def __init__(self, release: Release, brokers: Mapping[int, Address], view: View) -> None:
+        self._wire_versions = release.wire
+        self._view = view
+        self._wire = Wire(brokers)
+        self._last_leo: dict[tuple[int, str, int], int] = {}
+
+    def controller(self) -> int:
+        """Id of the active controller; on KRaft of the quorum's leader."""
+        return self._view.controller()
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        """Leader, epoch and ISR, as the coordination has them."""
+        return self._view.partition(topic, partition)
+
+    def live_brokers(self) -> frozenset[int]:
+        """Brokers with a session (ZooKeeper) or unfenced (KRaft)."""
+        return self._view.live_brokers()
+
+    def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
+        """LEO and HW of one replica, asked of its own broker."""
+        key = (broker, topic, partition)
+        offset = self._last_leo.pop(key, None)
+        if offset is None:
+            [listed] = self._wire.ask(broker, self._list_offsets(topic, partition))
+            offset = _leo(listed)
+        fetched, listed = self._ask_both(broker, topic, partition, offset)
+        leo = _leo(listed)
+        if fetched.error_code == _OFFSET_OUT_OF_RANGE:  # it was cut since we last looked
+            fetched, listed = self._ask_both(broker, topic, partition, leo)
+            leo = _leo(listed)
+        if fetched.error_code:
+            raise UnreachableError(
+                f"broker {broker} does not serve {topic}-{partition}: error {fetched.error_code}"
+            )
+        self._last_leo[key] = leo
+        return ReplicaState(leo=leo, hw=fetched.high_watermark)
+
+    def close(self) -> None:
+        """Give back every connection."""
+        self._wire.close()
+        self._view.close()
+
+    def _ask_both(
+        self, broker: int, topic: str, partition: int, offset: int
+    ) -> tuple[Response, Response]:
+        fetch = self._fetch(topic, partition, offset)
+        fetched, listed = self._wire.ask(broker, fetch, self._list_offsets(topic, partition))
+        if fetched.error_code or not fetched.responses:
+            raise UnreachableError(f"broker {broker} refused a fetch: error {fetched.error_code}")
+        return fetched.responses[0].partitions[0], listed
+
+    def _fetch(self, topic: str, partition: int, offset: int) -> Request:
+        wanted = FetchRequest.FetchTopic.FetchPartition(
+            partition=partition,
+            current_leader_epoch=-1,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=1,
+        )
+        return FetchRequest(
+            version=self._wire_versions.fetch,
+            replica_id=self._wire_versions.fetch_as,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=_SESSIONLESS,
+            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    def _list_offsets(self, topic: str, partition: int) -> Request:
+        wanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+            partition_index=partition, timestamp=_LATEST
+        )
+        return ListOffsetsRequest(
+            version=self._wire_versions.list_offsets,
+            replica_id=_DEBUGGING_CONSUMER,
+            topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[wanted])],
+        )
+
+
+def _leo(listed: Response) -> int:
+    found = listed.topics[0].partitions[0]
+    if found.error_code:
+        raise UnreachableError(f"the replica is not served: error {found.error_code}")
+    return int(found.offset)

@@ -1,0 +1,118 @@
+"""Create topics over the wire, replica by replica, and wait until they are what was asked for."""
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kafka.protocol.admin import CreateTopicsRequest
+
+from clusters.addresses import Address
+from clusters.cluster import Probe, UnreachableError
+from clusters.process import wait_until
+from clusters.versions import Release
+from clusters.wire import Wire
+from harness.errors import HarnessError, WaitTimeoutError
+
+_LIMIT_S = 30.0
+_ANSWER_S = 10.0
+_AGAIN_S = 0.1
+_NONE, _TIMED_OUT, _EXISTS, _NOT_CONTROLLER = 0, 7, 36, 41
+
+
+def create_topic(
+    release: Release,
+    brokers: Mapping[int, Address],
+    probe: Probe,
+    name: str,
+    assignment: Sequence[Sequence[int]],
+    settings: Mapping[str, str],
+) -> None:
+    """Create a topic and wait for its preferred leaders, full ISRs and serving replicas.
+
+    Raises:
+        HarnessError: Kafka refuses it; the message says why.
+        WaitTimeoutError: it was not ready in time.
+    """
+    request = _request(release, name, assignment, settings)
+    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+        _send(release, wire, tuple(brokers), probe, request)
+    for partition, replicas in enumerate(assignment):
+        wait_until(
+            partial(_ready, probe, name, partition, replicas),
+            limit_s=_LIMIT_S,
+            message=f"{name}-{partition} did not get leader {replicas[0]} and ISR {list(replicas)}",
+        )
+
+
+def _request(
+    release: Release,
+    name: str,
+    assignment: Sequence[Sequence[int]],
+    settings: Mapping[str, str],
+) -> Any:  # noqa: ANN401 - kafka-python makes these classes at run time
+    topic = CreateTopicsRequest.CreatableTopic
+    return CreateTopicsRequest(
+        version=release.wire.create_topics,
+        topics=[
+            topic(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    topic.CreatableReplicaAssignment(partition_index=index, broker_ids=[*replicas])
+                    for index, replicas in enumerate(assignment)
+                ],
+                configs=[
+                    topic.CreatableTopicConfig(name=key, value=value)
+                    for key, value in settings.items()
+                ],
+            )
+        ],
+        timeout_ms=int(_ANSWER_S * 1000),
+        validate_only=False,
+    )
+
+
+def _send(
+    release: Release,
+    wire: Wire,
+    brokers: Sequence[int],
+    probe: Probe,
+    request: Any,  # noqa: ANN401 - as above
+) -> None:
+    """Send it to whoever may create topics, again while there is no such broker."""
+    deadline = time.monotonic() + _LIMIT_S
+    asked_before = False
+    while time.monotonic() < deadline:
+        try:
+            # Before KRaft only the controller creates topics; since then every broker forwards.
+            kraft = release.coordination == "kraft"
+            nodes = brokers if kraft else [probe.controller()]
+            [answer] = wire.ask_any(nodes, request)
+        except UnreachableError:
+            time.sleep(_AGAIN_S)
+            continue
+        [result] = answer.topics
+        if result.error_code == _NONE or (result.error_code == _EXISTS and asked_before):
+            return
+        asked_before = asked_before or result.error_code == _TIMED_OUT
+        if result.error_code not in {_NOT_CONTROLLER, _TIMED_OUT}:
+            raise HarnessError(
+                f"Kafka {release.name} refuses to create topic {result.name!r}: "
+                f"{getattr(result, 'error_message', None) or f'error {result.error_code}'}",
+                hint="Look at the topic's settings and its replicas.",
+            )
+        time.sleep(_AGAIN_S)
+    raise WaitTimeoutError(f"no controller created the topic within {_LIMIT_S:g} s")
+
+
+def _ready(probe: Probe, topic: str, partition: int, replicas: Sequence[int]) -> bool:
+    try:
+        state = probe.partition(topic, partition)
+        for broker in replicas:
+            probe.replica(broker, topic, partition)
+    except UnreachableError:
+        return False
+    return state.leader == replicas[0] and set(state.isr) == set(replicas)

@@ -1,0 +1,120 @@
+"""A process between the harness and one JVM, so that the JVM never outlives the harness.
+
+Run as ``python -I -S warden.py LOG COMMAND...``; imports nothing but the standard library. It
+starts COMMAND as its own child with both outputs appended to LOG, obeys the verbs that it reads on
+its standard input (``KILL TERM STOP CONT``, one a line), and reports on its standard output what
+has really happened (``started PID``, ``stopped``, ``continued``, ``exited STATUS``). The end of its
+input means that the harness is gone, however it went: the child is killed at once.
+
+Being the parent, it is the only one who can reap the child, so no signal can hit a reused pid.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import sys
+
+VERBS = {
+    b"KILL": signal.SIGKILL,
+    b"TERM": signal.SIGTERM,
+    b"STOP": signal.SIGSTOP,
+    b"CONT": signal.SIGCONT,
+}
+PR_SET_PDEATHSIG = 1
+EXIT_NOT_STARTED = 127
+
+
+def report(text: str) -> None:
+    """Tell the harness, if it still listens."""
+    # If it does not, the end of our input follows, and with it the end of the child.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, f"{text}\n".encode())
+
+
+def start(log: str, command: list[str]) -> int:
+    """Fork and execute; on Linux the kernel kills the child even if this warden is killed."""
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    executed, executing = os.pipe()  # closed by the execution itself
+    warden = os.getpid()
+    pid = os.fork()
+    if not pid:
+        become(command, output, warden)
+    os.close(output)
+    os.close(executing)
+    os.read(executed, 1)
+    os.close(executed)
+    return pid
+
+
+def become(command: list[str], output: int, warden: int) -> None:
+    """Turn this fork into the command; never returns."""
+    try:
+        signal.set_wakeup_fd(-1)
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != warden:
+                os._exit(EXIT_NOT_STARTED)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.execv(command[0], command)  # noqa: S606 - no shell is what we want
+    except OSError as error:
+        os.write(output, f"{command[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(EXIT_NOT_STARTED)
+
+
+def reap(pid: int) -> bool:
+    """Report every change of the child's state; true once it has ended."""
+    while True:
+        changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        if not changed:
+            return False
+        if os.WIFSTOPPED(status):
+            report("stopped")
+        elif os.WIFCONTINUED(status):
+            report("continued")
+        else:
+            report(f"exited {os.waitstatus_to_exitcode(status)}")
+            return True
+
+
+def watch(pid: int, wakeup: int) -> None:
+    """Obey and report until the child has ended."""
+    pending = b""
+    while not reap(pid):
+        ready, _, _ = select.select([0, wakeup], [], [])
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+        if 0 in ready:
+            chunk = os.read(0, 4096)
+            if not chunk:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                os.kill(pid, VERBS[line])
+
+
+def main() -> None:
+    """Guard one child until it ends or the harness does."""
+    wakeup, alarm = os.pipe()
+    os.set_blocking(alarm, False)
+    signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    pid = start(sys.argv[1], sys.argv[2:])
+
+    def end(*_: object) -> None:
+        os.kill(pid, signal.SIGKILL)
+
+    for request in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(request, end)
+    report(f"started {pid}")
+    watch(pid, wakeup)
+
+
+if __name__ == "__main__":
+    main()

@@ -53,9 +53,12 @@ def open_cluster(
 class LocalBroker:
     """One broker; the Broker of ``clusters.cluster``."""
 
-    def __init__(self, identity: int, node: Node, cluster: "LocalCluster") -> None:
+    def __init__(
+        self, identity: int, node: Node, log_directory: Path, cluster: "LocalCluster"
+    ) -> None:
         self._id = identity
         self._node = node
+        self._log_directory = log_directory
         self._cluster = cluster
 
     @property
@@ -77,6 +80,10 @@ class LocalBroker:
     def pids(self) -> tuple[int, ...]:
         """Of the JVM and its warden, while they run."""
         return self._node.pids
+
+    def read(self, name: str) -> str:
+        """A small text file of its log directory, whether it runs or not."""
+        return (self._log_directory / name).read_text(encoding="utf-8")
 
     def start(self) -> None:
         """Start it on the data it left, once its old session has ended."""
@@ -268,11 +275,12 @@ class LocalCluster:
 
     def _launch_brokers(self) -> None:
         for identity, address in self._group.brokers.items():
+            folder = self._replicas / str(identity)
             settings = config.broker(
                 self._release,
                 identity,
                 address,
-                log_directory=self._replicas / str(identity),
+                log_directory=folder,
                 coordination=self._group.coordination,
                 overrides=self._overrides,
             )
@@ -280,7 +288,7 @@ class LocalCluster:
             node = self._launch(
                 f"broker-{identity}", _BROKER, [file], heap_mb=self._release.heap_mb
             )
-            self._brokers[identity] = LocalBroker(identity, node, self)
+            self._brokers[identity] = LocalBroker(identity, node, folder, self)
 
     def _launch(self, name: str, main: str, arguments: Sequence[str], *, heap_mb: int) -> Node:
         node = self._node(name, main, arguments, heap_mb=heap_mb)

@@ -21,7 +21,7 @@ def tag(name: str, *children: str, **attributes: object) -> Markup:
     for key, value in attributes.items():
         if value is None:
             continue
-        text = number(value) if isinstance(value, float) else plain(str(value))
+        text = number(value) if isinstance(value, float) else str(value)
         words.append(f'{key.rstrip("_").replace("_", "-")}="{escape(text)}"')
     inner = join(children)
     opening = " ".join(words)
@@ -134,6 +134,8 @@ def bar(x: float, y: float, width: float, height: float, shares: Sequence[Share]
         title = tag("title", f"{share.name}: {share.count:,} of {total:,}")
         parts.append(rect(x, y, each, height, f"bar {share.class_}", title))
         if each >= 9 * len(f"{share.count:,}") + 12:
-            parts.append(text(x + each / 2, y + height / 2 + 5, f"{share.count:,}", "bar-n", "middle"))
+            parts.append(
+                text(x + each / 2, y + height / 2 + 5, f"{share.count:,}", "bar-n", "middle")
+            )
         x += each
     return join(parts)

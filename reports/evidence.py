@@ -46,11 +46,20 @@ class Track:
     def at(self, time_ns: int) -> tuple[int, int, bool]:
         """The last LEO and HW that were told by then, and whether the broker still answered."""
         end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
-        told = np.flatnonzero(self.leo[:end] != UNKNOWN)
-        if not len(told):
+        last = self._last(end)
+        if last < 0:
             return UNKNOWN, UNKNOWN, False
-        last = told[-1]
-        return int(self.leo[last]), int(self.hw[last]), bool(last == end - 1)
+        return int(self.leo[last]), int(self.hw[last]), last == end - 1
+
+    def told(self, time_ns: int) -> int:
+        """When the replica's state as of that time was observed; -1 when it never was."""
+        last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
+        return int(self.time_ns[last]) if last >= 0 else -1
+
+    def _last(self, end: int) -> int:
+        """The last row before index ``end`` in which the replica answered; -1 when there is none."""
+        answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
+        return int(answers[-1]) if len(answers) else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +186,9 @@ def _table(run: Run, name: str, missing: list[str]) -> pa.Table:
             return pq.read_table(run.parquet(name)).select(schema.names)
         if run.stream(name).exists():
             table = pa.Table.from_batches(list(read_stream(run.stream(name))), schema=schema)
-            missing.append(f"{name} was never finished; its first {table.num_rows:,} rows are shown.")
+            missing.append(
+                f"{name} was never finished; its first {table.num_rows:,} rows are shown."
+            )
             return table
         missing.append(f"{name} is missing.")
     except (pa.ArrowException, OSError, KeyError) as error:
@@ -202,9 +213,7 @@ def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
             pc.equal(table["broker"], key["broker"]),
         )
         rows = table.filter(mask).sort_by("time_ns")
-        track = Track(
-            time_ns=_ints(rows["time_ns"]), leo=_ints(rows["leo"]), hw=_ints(rows["hw"])
-        )
+        track = Track(time_ns=_ints(rows["time_ns"]), leo=_ints(rows["leo"]), hw=_ints(rows["hw"]))
         found.setdefault((key["topic"], key["partition"]), {})[key["broker"]] = track
     return found
 
@@ -268,9 +277,7 @@ def _faults(table: pa.Table) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
         if row["phase"] == "heal":
             _heal(spans, name, broker, time_ns, row["says"])
             continue
-        fault = Fault(
-            name=name, broker=broker, start_ns=time_ns, end_ns=None, says=row["says"]
-        )
+        fault = Fault(name=name, broker=broker, start_ns=time_ns, end_ns=None, says=row["says"])
         (steps if row["phase"] == "note" else spans).append(fault)
     return tuple(spans), tuple(steps)
 
@@ -294,7 +301,10 @@ def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dic
     times = pc.fill_null(table["complete_ns"], 0)
     last = pc.max(times).as_py() or 0
     table = table.filter(
-        pc.and_(pc.equal(table["kind"].cast(pa.string()), SEND), pc.equal(table["outcome"].cast(pa.string()), OK))
+        pc.and_(
+            pc.equal(table["kind"].cast(pa.string()), SEND),
+            pc.equal(table["outcome"].cast(pa.string()), OK),
+        )
     )
     acks: dict[Partition, Ints] = {}
     keys = table.select(["topic", "partition"]).drop_null()

@@ -28,7 +28,9 @@ Holdings: TypeAlias = Mapping[int, Mapping[int, Held]]
 AROUND: Final = 3
 """Offsets shown before and after one that differs."""
 TAIL: Final = 4
-ROWS_MAX: Final = 80
+RUN_MAX: Final = 8
+"""Of a longer run of neighbouring findings only the two ends are shown."""
+ROWS_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
     offsets = sorted({offset for held in holdings.values() for offset in held})
     wanted = set(subjects)
     differing = [o for o in offsets if _differs([holdings[b].get(o) for b in brokers])]
-    marked = sorted(wanted | set(differing))
+    marked = _ends(sorted(wanted | set(differing)))
     keep: set[int] = set(offsets[-TAIL:])
     for offset in marked:
         if len(keep) >= ROWS_MAX:
@@ -97,6 +99,17 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
     return SideBySide(
         brokers=brokers, rows=tuple(rows), offsets=len(offsets), differing=len(differing)
     )
+
+
+def _ends(offsets: list[int]) -> list[int]:
+    """Both ends of every run of neighbouring offsets that is longer than ``RUN_MAX``."""
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and offset == runs[-1][-1] + 1:
+            runs[-1].append(offset)
+        else:
+            runs.append([offset])
+    return [o for run in runs for o in (run if len(run) <= RUN_MAX else (run[0], run[-1]))]
 
 
 def _differs(held: Iterable[Held | None]) -> bool:

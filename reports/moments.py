@@ -4,6 +4,7 @@ An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end
 frame that shows every replica as it stood when the beat had taken effect, before the next one began.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +16,7 @@ from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Scene
 from reports.holdings import Held, Holdings
 
 FRAMES_MAX: Final = 9
+_BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
 SETTLE_NS: Final = 1_000_000_000
 """How long after its last witness a beat may still show in observations, which lag behind."""
 BEHIND: Final = 2
@@ -36,7 +38,7 @@ _BEATS: Final = {
     "resumed": "healed",
     "started": "healed",
     "healed": "healed",
-    "follower": "cut",
+    "follower": "follows",
     "truncated": "cut",
     "cut": "cut",
     "elected": "elected",
@@ -52,6 +54,7 @@ TITLES: Final = {
     "fault": "Fault",
     "healed": "Healed",
     "cut": "Cut",
+    "follows": "A new follower",
     "elected": "New leader",
     "end": "In the end",
 }
@@ -105,6 +108,34 @@ def beat(witness: Witness) -> str:
     return _BEATS.get(witness.what.split()[0] if witness.what else "", witness.what or "seen")
 
 
+def actors(witnesses: Sequence[Witness]) -> list[int]:
+    """Ids of the brokers that acted: who is named, or else the first broker in the sentence."""
+    found: dict[int, None] = {}
+    for witness in witnesses:
+        named = _BROKER.search(witness.who) or _BROKER.search(witness.says)
+        if named:
+            found[int(named[1])] = None
+    return list(found)
+
+
+def title(name: str, witnesses: Sequence[Witness]) -> str:
+    """What a beat is called: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
+    ids = actors(witnesses)
+    verbs = {
+        "fault": ("is ", "are ", " and ".join(dict.fromkeys(w.what for w in witnesses))),
+        "healed": ("is ", "are ", "back"),
+        "cut": ("cuts its log", "cut their logs", ""),
+        "follows": ("follows", "follow", ""),
+        "elected": ("is ", "are ", "made leader"),
+    }
+    if not ids or name not in verbs:
+        return TITLES.get(name, name.capitalize())
+    one, many, rest = verbs[name]
+    if len(ids) == 1:
+        return f"Broker {ids[0]} {one}{rest}"
+    return f"Brokers {', '.join(map(str, ids[:-1]))} and {ids[-1]} {many}{rest}"
+
+
 def grouped(witnesses: Sequence[Witness]) -> list[tuple[str, list[Witness]]]:
     """Witnesses in order of time, neighbours of one beat together; what bears no time comes last."""
     last = 1 << 62
@@ -141,7 +172,7 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
             Frame(
                 number=i + 1,
                 beat=name,
-                title=TITLES.get(name, name.capitalize()),
+                title="Replaced" if name == "end" and later else title(name, witnesses),
                 start_ns=min(times, default=None),
                 end_ns=max(times, default=None),
                 witnesses=tuple(witnesses),
@@ -166,27 +197,28 @@ class _Stage:
         leo, hw, answers = track.at(until) if track else (UNKNOWN, UNKNOWN, False)
         cuts = [c for c in self.scene.cuts if c.broker == broker and since < c.time_ns <= until]
         before = track.at(since)[0] if track else UNKNOWN
-        if cuts and not answers:
-            leo = cuts[-1].offset
-            hw = min(hw, leo)
+        for cut in cuts:
+            if track is None or cut.time_ns > track.told(until):
+                leo, hw = min(leo, cut.offset), min(hw, cut.offset)
         ruling = self.scene.leadership(until)
         fault = _fault_on(self.faults, broker, until)
         role = "follower" if answers else "no answer"
         if ruling and ruling.leader == broker:
             role = "leader" if ruling.epoch is None else f"leader, epoch {ruling.epoch}"
         if fault:
-            role = f"{fault.past}, still leader" if role.startswith("leader") else fault.past
-        cut = _real_cut(cuts, before)
+            epoch = "" if ruling is None or ruling.epoch is None else f" e{ruling.epoch}"
+            role = f"{fault.past}, leader{epoch}" if role.startswith("leader") else fault.past
+        shortened = _real_cut(cuts, before)
         return Lane(
             broker=broker,
             role=role,
             in_isr=None if ruling is None else broker in ruling.isr,
             down=fault is not None or not answers,
-            acted=any(w.who == f"broker {broker}" for w in witnesses),
+            acted=any(broker in actors([w])[:1] for w in witnesses),
             leo=None if leo == UNKNOWN else leo,
             hw=None if hw == UNKNOWN else hw,
-            cut=cut,
-            cells=tuple(self._cell(broker, o, leo, cut, until) for o in self._window()),
+            cut=shortened,
+            cells=tuple(self._cell(broker, o, leo, shortened, until) for o in self._window()),
         )
 
     def _window(self) -> range:
@@ -250,3 +282,30 @@ def _fault_on(faults: Sequence[Fault], broker: int, time_ns: int) -> Fault | Non
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """Findings of one kind at neighbouring offsets: the first one's story is the story of all."""
+
+    first: Anomaly
+    last_offset: int | None
+    count: int
+
+
+def bursts(anomalies: Sequence[Anomaly]) -> list[Burst]:
+    """Findings in their own order, neighbours (at most ``BEHIND`` offsets apart) together."""
+    found: list[Burst] = []
+    for each in anomalies:
+        last = found[-1] if found else None
+        if last is not None and _neighbours(last, each):
+            found[-1] = Burst(first=last.first, last_offset=each.offset, count=last.count + 1)
+        else:
+            found.append(Burst(first=each, last_offset=each.offset, count=1))
+    return found
+
+
+def _neighbours(burst: Burst, next_: Anomaly) -> bool:
+    if burst.last_offset is None or next_.offset is None:
+        return False
+    first = burst.first
+    same = (first.kind, first.topic, first.partition) == (next_.kind, next_.topic, next_.partition)
+    return same and 0 < abs(next_.offset - burst.last_offset) <= BEHIND

@@ -1,6 +1,6 @@
 """One judged run as one HTML file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -17,7 +17,7 @@ from reports.drawing import Share, bar, svg, text
 from reports.evidence import Evidence, Partition, gather
 from reports.facts import facts
 from reports.holdings import Holdings, SideBySide, read_holdings, side_by_side
-from reports.moments import Frame, frames
+from reports.moments import Burst, Frame, bursts, frames
 from reports.page import render, save
 from reports.timeline import Mark, timeline
 
@@ -33,6 +33,7 @@ class Story:
     """One finding as the page tells it: frames where there are observations, evidence always."""
 
     anomaly: Anomaly
+    burst: Burst
     frames: tuple[tuple[Frame, Markup], ...]
     key: tuple[tuple[str, str, str], ...]
 
@@ -72,7 +73,9 @@ def page(run: Run) -> str:
         missing.insert(0, f"The run was cut short while it was {status.phase}.")
     shown = _partitions(verdict, evidence)
     holdings = {p: read_holdings(run, p, missing) for p in shown}
-    others = _others(run, verdict.anomalies[:STORIES_MAX], missing)
+    told = bursts(verdict.anomalies)[:STORIES_MAX]
+    others = _others(run, [burst.first for burst in told], missing)
+    more = sum(verdict.counts.values()) - len(told) - min(len(others), LISTED_MAX)
     return render(
         "run.html.j2",
         run=run.name,
@@ -82,19 +85,15 @@ def page(run: Run) -> str:
         environment=environment,
         status=status,
         missing=missing,
-        stories=[_story(i, a, evidence, holdings) for i, a in enumerate(_drawn(verdict))],
+        stories=[_story(i, each, evidence, holdings) for i, each in enumerate(told)],
         others=others[:LISTED_MAX],
-        left_out=max(0, sum(verdict.counts.values()) - STORIES_MAX - LISTED_MAX),
+        left_out=max(0, more),
         timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
         partitions=len(evidence.scenes),
         evidence=evidence,
         ledger=ledger_bars(verdict.ledger),
         sides=_sides(holdings, verdict),
     )
-
-
-def _drawn(verdict: Verdict) -> tuple[Anomaly, ...]:
-    return verdict.anomalies[:STORIES_MAX]
 
 
 def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
@@ -113,15 +112,17 @@ def _partitions(verdict: Verdict, evidence: Evidence) -> list[Partition]:
 
 
 def _story(
-    number: int, anomaly: Anomaly, evidence: Evidence, holdings: Mapping[Partition, Holdings]
+    number: int, burst: Burst, evidence: Evidence, holdings: Mapping[Partition, Holdings]
 ) -> Story:
+    anomaly = burst.first
     held = holdings.get((anomaly.topic, anomaly.partition), {})
     shown = frames(anomaly, evidence, held)
     drawn = tuple((f, strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in shown)
-    return Story(anomaly=anomaly, frames=drawn, key=tuple(strip.key(anomaly, shown)))
+    key = tuple(strip.key(anomaly, shown))
+    return Story(anomaly=anomaly, burst=burst, frames=drawn, key=key)
 
 
-def _others(run: Run, shown: tuple[Anomaly, ...], missing: list[str]) -> list[dict[str, object]]:
+def _others(run: Run, shown: Sequence[Anomaly], missing: list[str]) -> list[dict[str, object]]:
     """Findings whose story is not told, from anomalies.parquet."""
     columns = ["kind", "topic", "partition", "offset", "value", "sentence", "breaks"]
     path = run.analysis / "anomalies.parquet"
@@ -190,5 +191,3 @@ def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[Sid
         ]
         found.append(Side(name=f"{topic}-{number}", table=side_by_side(held, subjects)))
     return found
-
-

@@ -10,12 +10,12 @@ from reports.drawing import join, line, rect, svg, tag, text
 from reports.moments import Cell, Frame, Lane
 from reports.text import short
 
-LABEL: Final = 112.0
-CELL: Final = 54.0
+LABEL: Final = 110.0
+CELL: Final = 58.0
 HEIGHT: Final = 30.0
 LANE: Final = 76.0
 TOP: Final = 30.0
-RIGHT: Final = 34.0
+RIGHT: Final = 26.0
 
 _SAYS: Final = {
     "subject": "holds {value}",
@@ -50,7 +50,9 @@ def describe(shown: Frame, anomaly: Anomaly) -> str:
         at = next((c for c in lane.cells if c.offset == anomaly.offset), None)
         holds = _SAYS[at.state if at else "none"].format(value=(at and at.value) or "a record")
         told = [f"{name} {v}" for name, v in (("LEO", lane.leo), ("HW", lane.hw)) if v is not None]
-        parts.append(f"Broker {lane.broker} ({lane.role}) {holds}; {', '.join(told) or 'no LEO known'}.")
+        parts.append(
+            f"Broker {lane.broker} ({lane.role}) {holds}; {', '.join(told) or 'no LEO known'}."
+        )
     return " ".join(parts)
 
 
@@ -88,12 +90,12 @@ def _role(lane: Lane) -> str:
 def _cell(cell: Cell, x: float, top: float, anomaly: Anomaly) -> Markup:
     kind = anomaly.kind if cell.state in {"subject", "other"} else ""
     class_ = f"cell {cell.state} {kind}".strip()
-    title = tag("title", f"offset {cell.offset}: {_SAYS[cell.state].format(value=cell.value or 'a record')}")
+    title = tag(
+        "title", f"offset {cell.offset}: {_SAYS[cell.state].format(value=cell.value or 'a record')}"
+    )
     parts = [rect(x + 1.5, top, CELL - 3, HEIGHT, class_, title)]
     if cell.value and cell.state != "none":
         parts.append(text(x + CELL / 2, top + 20, short(cell.value), f"id {cell.state}", "middle"))
-    if cell.state == "gone":
-        parts.append(line(x + 6, top + HEIGHT / 2, x + CELL - 6, top + HEIGHT / 2, "strike"))
     return join(parts)
 
 
@@ -101,12 +103,15 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
     """HW below the cells, LEO after the last record, and the cut."""
     first, last = lane.cells[0].offset, lane.cells[-1].offset
     marks: list[Markup] = []
-    same = lane.hw is not None and lane.hw == lane.leo
-    if lane.hw is not None and not same:
-        marks.append(_flag(f"HW {lane.hw}", lane.hw, first, last, top, "hw"))
-    if lane.leo is not None:
-        words = f"HW = LEO {lane.leo}" if same else f"LEO {lane.leo}"
-        marks.append(_flag(words, lane.leo, first, last, top, "hw" if same else "leo"))
+    known = [(name, v) for name, v in (("HW", lane.hw), ("LEO", lane.leo)) if v is not None]
+    places = {min(max(v, first), last + 1) for _, v in known}
+    if len({v for _, v in known}) == 1 and len(known) > 1:
+        marks.append(_flag(f"HW = LEO {lane.leo}", known[0][1], first, last, top, "hw"))
+    elif len(places) == 1:
+        words = ", ".join(f"{name} {v}" for name, v in known)
+        marks.append(_flag(words, known[0][1], first, last, top, known[0][0].lower()))
+    else:
+        marks += [_flag(f"{n} {v}", v, first, last, top, n.lower()) for n, v in known]
     if lane.cut:
         x = _x(max(lane.cut[1], first) - first)
         marks.append(line(x, top - 9, x, top + HEIGHT + 4, "cutline"))
@@ -122,11 +127,17 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
     arrow = f"{words} →" if offset > last + 1 else arrow
     x = _x(place - first)
     bottom = top + HEIGHT
+    # Half of the words' width from the drawing's right edge.
+    edge = _x(last - first + 1) + RIGHT - 3.3 * len(arrow)
     return join(
         [
             line(x, top - 3, x, bottom + 6, class_),
-            tag("path", d=f"M{x - 4:g} {bottom + 10:g}L{x + 4:g} {bottom + 10:g}L{x:g} {bottom + 4:g}Z", class_=class_),
-            text(x, bottom + 21, arrow, f"flag {class_}", "middle"),
+            tag(
+                "path",
+                d=f"M{x - 4:g} {bottom + 10:g}L{x + 4:g} {bottom + 10:g}L{x:g} {bottom + 4:g}Z",
+                class_=class_,
+            ),
+            text(min(x, edge), bottom + 21, arrow, f"flag {class_}", "middle"),
         ]
     )
 
@@ -137,6 +148,10 @@ def key(anomaly: Anomaly, shown: Sequence[Frame]) -> list[tuple[str, str, str]]:
     for each in shown:
         for lane in each.lanes:
             for cell in lane.cells:
-                if cell.value and cell.offset == anomaly.offset and cell.state in {"subject", "other"}:
+                if (
+                    cell.value
+                    and cell.offset == anomaly.offset
+                    and cell.state in {"subject", "other"}
+                ):
                     found.setdefault(cell.value, (cell.state, short(cell.value), cell.value))
     return list(found.values())

@@ -108,13 +108,23 @@ def _acks(acks: Ints, marks: Sequence[Mark], time: Scale) -> Markup:
     for mark in marks[:MARKS_MAX]:
         x = time(mark.time_ns)
         title = tag("title", f"{mark.name}, acknowledged at {seconds(mark.time_ns)}: {mark.kind}")
-        shape = f"M{number(x - 5)} {number(base - 26)}H{number(x + 5)}L{number(x)} {number(base - 17)}Z"
+        shape = (
+            f"M{number(x - 5)} {number(base - 26)}H{number(x + 5)}L{number(x)} {number(base - 17)}Z"
+        )
         parts.append(tag("path", title, d=shape, class_=f"mark {mark.kind}"))
         parts.append(line(x, base - 17, x, base, f"ack {mark.kind}"))
         if len(marks) <= 3:  # noqa: PLR2004 - more names than that run into one another
             end = x > WIDTH - 160
             words = f"{mark.name} {mark.kind.replace('lost-write', 'lost')}"
-            parts.append(text(x + (-9 if end else 9), base - 18, words, f"marktext {mark.kind}", "end" if end else None))
+            parts.append(
+                text(
+                    x + (-9 if end else 9),
+                    base - 18,
+                    words,
+                    f"marktext {mark.kind}",
+                    "end" if end else None,
+                )
+            )
     return join(parts)
 
 
@@ -193,11 +203,14 @@ def _bands(rows: Sequence[Leadership], broker: int, time: Scale, top: float) -> 
         name = "leader" if epoch is None else f"leader, epoch {epoch}"
         parts.append(rect(start, top, end - start, BAND, "band", tag("title", name)))
         room = end - start
-        words = name if room > 100 else f"e{epoch}" if room > 24 and epoch is not None else ""  # noqa: PLR2004
+        fitting = [name] if epoch is None else [name, f"epoch {epoch}", f"e{epoch}"]
+        words = next((each for each in fitting if room > 7 * len(each) + 8), "")
         if words:
             parts.append(text(start + 5, top + 12, words, "bandtext"))
     for start, end, _ in _intervals(rows, time, lambda r: broker in r.isr):
-        parts.append(rect(start, top + LANE - 5, end - start, 5, "isrbar", tag("title", "in the ISR")))
+        parts.append(
+            rect(start, top + LANE - 5, end - start, 5, "isrbar", tag("title", "in the ISR"))
+        )
     return parts
 
 
@@ -276,11 +289,15 @@ def _cuts(scene: Scene, broker: int, time: Scale, y: Scale) -> list[Markup]:
         x, low = time(cut.time_ns), y(cut.offset)
         words = f"cut {before:,} → {cut.offset:,}"
         title = tag("title", f"{seconds(cut.time_ns)}: {words}. {cut.line}")
-        shape = f"M{number(x - 6)} {number(low - 11)}H{number(x + 6)}L{number(x)} {number(low - 1)}Z"
+        shape = (
+            f"M{number(x - 6)} {number(low - 11)}H{number(x + 6)}L{number(x)} {number(low - 1)}Z"
+        )
         parts.append(tag("path", title, d=shape, class_="cutmark"))
         if x - last > 8 * len(words):
             end = x > WIDTH - 120
-            parts.append(text(x + (-9 if end else 9), low - 3, words, "cuttext", "end" if end else None))
+            parts.append(
+                text(x + (-9 if end else 9), low - 3, words, "cuttext", "end" if end else None)
+            )
             last = x
     return parts
 

@@ -217,7 +217,9 @@ def verdict(plan: Plan, name: str, **changes: object) -> Verdict:
 
 def _written(times: Sequence[float]) -> dict[int, list[tuple[float, int | None, int | None]]]:
     """Three replicas that take m0, m1, m2: leader 1 first, the followers' HW half a second late."""
-    rows: dict[int, list[tuple[float, int | None, int | None]]] = {b: [(0.6, 0, 0)] for b in (1, 2, 3)}
+    rows: dict[int, list[tuple[float, int | None, int | None]]] = {
+        b: [(0.6, 0, 0)] for b in (1, 2, 3)
+    }
     for i, t in enumerate(times, 1):
         rows[1] += [(t, i, i - 1), (t + 0.02, i, i)]
         for broker in (2, 3):
@@ -245,7 +247,14 @@ def loss(*, name: str = "20261121T050000-0.10.2.2-loss-a1b2") -> Sample:
     """Story 1 on 0.10.2.2: m3 is lost under clean elections."""
     plan = story_plan("0.10.2.2", "loss")
     rows = _written((1.2, 2.4, 3.6))
-    rows[1] += [(5.4, 4, 3), (5.411, 4, 4), (5.44, None, None), (12.1, 3, 3), (14.21, 4, 3), (14.8, 4, 4)]
+    rows[1] += [
+        (5.4, 4, 3),
+        (5.411, 4, 4),
+        (5.44, None, None),
+        (12.1, 3, 3),
+        (14.21, 4, 3),
+        (14.8, 4, 4),
+    ]
     rows[2] += [(5.409, 4, 3), (6.54, None, None), (12.4, 3, 3), (14.21, 4, 3), (14.8, 4, 4)]
     rows[3] += [(5.41, 4, 3), (7.46, 3, 3), (14.2, 4, 3), (14.23, 4, 4)]
     final = {**{i: (f"m{i}", 0) for i in range(3)}, 3: ("fence-0", 2)}
@@ -295,11 +304,22 @@ def divergence(*, name: str = "20261121T050100-0.10.2.2-divergence-c3d4") -> Sam
     plan = story_plan("0.10.2.2", "divergence")
     rows = made.replicas
     rows[1] = [r for r in rows[1] if r[0] < 6] + [(12.1, 4, 4), (14.21, 5, 4), (14.8, 5, 5)]  # noqa: RUF005
-    rows[1] = [(t + 1.2, *v) if v == (None, None) else (t, *v) for t, *v in rows[1]]
-    rows[2] = [r for r in rows[2] if r[0] < 12] + [(12.4, 3, 3), (12.6, 4, 4), (14.21, 5, 4), (14.8, 5, 5)]  # noqa: RUF005
-    rows[3] = [r for r in rows[3] if r[0] < 14] + [(9.1, 4, 3), (9.12, 4, 4), (14.2, 5, 4), (14.23, 5, 5)]  # noqa: RUF005
+    rows[2] = [r for r in rows[2] if r[0] < 12] + [
+        (12.4, 3, 3),
+        (12.6, 4, 4),
+        (14.21, 5, 4),
+        (14.8, 5, 5),
+    ]  # noqa: RUF005
+    rows[3] = [r for r in rows[3] if r[0] < 14] + [
+        (9.1, 4, 3),
+        (9.12, 4, 4),
+        (14.2, 5, 4),
+        (14.23, 5, 5),
+    ]  # noqa: RUF005
     lost = tuple(
-        msgspec.structs.replace(w, says="m4 is acknowledged at offset 3 by broker 3.", time_ns=ns(9.1))
+        msgspec.structs.replace(
+            w, says="m4 is acknowledged at offset 3 by broker 3.", time_ns=ns(9.1)
+        )
         if w.what == "replaced"
         else w
         for w in lost_witnesses()
@@ -335,7 +355,6 @@ def divergence(*, name: str = "20261121T050100-0.10.2.2-divergence-c3d4") -> Sam
         checkers={"lost-write": "found 1", "divergence": "found 1", "unseen": "held"},
     )
     made.cuts = [c for c in made.cuts if c[1] != 1]
-    made.faults = [(t + (1.2 if (n, p) == ("kill", "inject") and b == 1 else 0), n, p, b, s) for t, n, p, b, s in made.faults]
     made.sends = [*made.sends[:4], (9.08, 9.13, 3, "m4"), (14.19, 14.24, 4, "fence-0")]
     base = {i: (f"m{i}", 0) for i in range(3)}
     end = {4: ("fence-0", 2)}
@@ -353,7 +372,12 @@ def valid(*, name: str = "20261121T050200-4.3.1-loss-e5f6") -> Sample:
     made.cuts = []
     rows = made.replicas
     rows[1] = [r for r in rows[1] if r[0] < 6] + [(12.1, 4, 4), (14.21, 5, 4), (14.8, 5, 5)]  # noqa: RUF005
-    rows[2] = [r for r in rows[2] if r[0] < 12] + [(12.4, 4, 3), (12.9, 4, 4), (14.21, 5, 4), (14.8, 5, 5)]  # noqa: RUF005
+    rows[2] = [r for r in rows[2] if r[0] < 12] + [
+        (12.4, 4, 3),
+        (12.9, 4, 4),
+        (14.21, 5, 4),
+        (14.8, 5, 5),
+    ]  # noqa: RUF005
     rows[3] = [r for r in rows[3] if r[0] < 6] + [(8.7, 4, 4), (14.2, 5, 4), (14.23, 5, 5)]  # noqa: RUF005
     made.sends = [*made.sends[:4], (14.19, 14.24, 4, "fence-0")]
     disk = {**{i: (f"m{i}", 0) for i in range(4)}, 4: ("fence-0", 2)}
@@ -416,7 +440,9 @@ def big(
         leo = int(i / 20 / step)
         for broker in (1, 2, 3):
             lag = dice.randrange(0, 40) if broker > 1 else 0
-            made.replicas[broker].append((t, max(0, leo - lag), max(0, leo - lag - dice.randrange(60))))
+            made.replicas[broker].append(
+                (t, max(0, leo - lag), max(0, leo - lag - dice.randrange(60)))
+            )
     for i in range(20):
         t, broker = 4 + i * 5.6, 1 + i % 3
         fault = ("kill", "pause")[i % 2]
@@ -430,7 +456,11 @@ def big(
         made.replicas[broker] = [r for r in rows if not t < r[0] < t + 3.4]
         made.replicas[broker].append((t + 0.03, None, None))
         made.replicas[broker].sort()
-    lost = [_big_loss(int((4 + 5.6 * k - 1) / step) - n, step) for k in (2, 9, 15) for n in range(1, 101)]
+    lost = [
+        _big_loss(int((4 + 5.6 * k - 1) / step) - n, step)
+        for k in (2, 9, 15)
+        for n in range(1, 101)
+    ]
     read = records - len(lost)
     made.verdict = verdict(
         plan,

@@ -8,7 +8,9 @@ from reports.run import write
 from tests.browser.chromium import Scheme, chromium, opened
 
 
-def screenshot(page: Path, out: Path, *, width: int = 1280, scheme: Scheme = "light", full: bool = False) -> None:
+def screenshot(
+    page: Path, out: Path, *, width: int = 1280, scheme: Scheme = "light", full: bool = False
+) -> None:
     """Picture of a page from its top to the end of the first record's story (or the whole page)."""
     with chromium() as browser, opened(browser, page, width=width, scheme=scheme) as (view, sins):
         if sins:

@@ -1,4 +1,4 @@
-"""SVG by hand: elements, scales, axis ticks, and the ledger's bars. Pure functions from numbers to markup.
+"""SVG by hand: elements, scales, axis ticks and bars. Pure functions from numbers to markup.
 
 Colours come from the page's style sheet by class name, so that a drawing follows light and dark.
 """
@@ -13,7 +13,7 @@ from reports.text import plain
 
 
 def tag(name: str, *children: str, **attributes: object) -> Markup:
-    """One element. ``class_`` and ``stroke_width`` become ``class`` and ``stroke-width``; None is left out.
+    """One element. ``class_`` is ``class``, ``stroke_width`` is ``stroke-width``; None is left out.
 
     Children that are not Markup are escaped, attribute values always are.
     """
@@ -80,6 +80,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
+        """Where a value lies; a value outside the domain lies on its nearer end."""
         if self.hi <= self.lo:
             return (self.start + self.end) / 2
         share = (value - self.lo) / (self.hi - self.lo)
@@ -87,7 +88,7 @@ class Scale:
 
 
 def ticks(hi: float, *, about: int = 10) -> list[float]:
-    """Round numbers from 0 to ``hi``, some ``about`` of them, 1, 2 or 5 times a power of ten apart."""
+    """Some ``about`` round numbers from 0 to ``hi``; 1, 2 or 5 times a power of ten apart."""
     if hi <= 0:
         return [0.0]
     raw = hi / about
@@ -120,7 +121,7 @@ class Share:
 
 
 def bar(x: float, y: float, width: float, height: float, shares: Sequence[Share]) -> Markup:
-    """A stacked bar. A share that is not zero is at least 6 wide, so that one lost record is seen."""
+    """A stacked bar. No share but zero is less than 6 wide, so that one lost record is seen."""
     present = [share for share in shares if share.count > 0]
     total = sum(share.count for share in present)
     if not total:

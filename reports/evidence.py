@@ -37,7 +37,7 @@ PAST: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """LEO and HW of one replica over time: a row whenever one of them changed (``UNKNOWN``: no answer)."""
+    """LEO and HW of one replica over time, a row a change (``UNKNOWN``: it did not answer)."""
 
     time_ns: Ints
     leo: Ints
@@ -57,7 +57,7 @@ class Track:
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def _last(self, end: int) -> int:
-        """The last row before index ``end`` in which the replica answered; -1 when there is none."""
+        """The last row before index ``end`` in which the replica answered; -1: there is none."""
         answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
         return int(answers[-1]) if len(answers) else -1
 
@@ -297,7 +297,7 @@ def _heal(spans: list[Fault], name: str, broker: int | None, time_ns: int, says:
 
 
 def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dict[str, int], int]:
-    """Times of acknowledgements by partition, those of the given ids, and the history's last time."""
+    """Acknowledgements by partition and of the given ids, and the history's last time; in ns."""
     times = pc.fill_null(table["complete_ns"], 0)
     last = pc.max(times).as_py() or 0
     table = table.filter(

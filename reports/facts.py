@@ -11,7 +11,7 @@ _ACKS: Final = {
     "1": "the leader's own write is enough",
     "all": "every member of the ISR has it",
 }
-# ReplicaManager.makeFollowers; KIP-101; KIP-279; KIP-595 (ReplicaFetcherThread at the release tags).
+# ReplicaManager.makeFollowers; KIP-101; KIP-279; KIP-595 (ReplicaFetcherThread at the tags).
 _RULES: Final = (
     ((2, 7), "Where the leader says, in its answer to a fetch, that the two logs part (KIP-595)."),
     ((2, 0), "Where the leader says the follower's last epoch ended, epoch by epoch (KIP-279)."),

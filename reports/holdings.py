@@ -1,4 +1,4 @@
-"""What each replica holds at the end, offset by offset, and the windows of it that are worth showing."""
+"""What each replica holds at the end, offset by offset, and which windows of it to show."""
 
 import glob
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from reports.evidence import Partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One record on disk: its id (None: it cannot be read) and the epoch in which it was appended."""
+    """One record on disk: its id (None: it has no value) and the epoch of its append."""
 
     value: str | None
     epoch: int | None = None
@@ -35,8 +35,9 @@ ROWS_MAX: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One offset across the replicas; ``states`` are ``same``, ``odd`` (differs) or ``none``, one a broker.
+    """One offset across the replicas.
 
+    ``states`` are ``same``, ``odd`` (differs from most) or ``none``, one a broker;
     ``held`` has None where a replica holds nothing there.
     """
 

@@ -1,4 +1,4 @@
-"""Several judged runs on one page: which Kafka loses what, under which settings, and where to read on."""
+"""Several judged runs on one page: which Kafka loses what, and where to read on."""
 
 import os
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """The decisive moments of one record: what each replica held around its offset, and why it changed.
 
-An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end). Each beat becomes one
-frame that shows every replica as it stood when the beat had taken effect, before the next one began.
+An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end). Each beat
+becomes one frame that shows every replica as it stood when the beat had taken effect.
 """
 
 import re
@@ -12,31 +12,28 @@ from typing import Final
 import numpy as np
 
 from harness.verdict import Anomaly, Witness
-from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Scene
+from reports.evidence import PAST, UNKNOWN, Cut, Evidence, Fault, Scene
 from reports.holdings import Held, Holdings
 
 FRAMES_MAX: Final = 9
 _BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
 SETTLE_NS: Final = 1_000_000_000
 """How long after its last witness a beat may still show in observations, which lag behind."""
+TANGLE_NS: Final = 500_000_000
 BEHIND: Final = 2
 AHEAD: Final = 1
 """Offsets shown before and after the record's own."""
 
 _BEATS: Final = {
+    "step": "",
     "sent": "written",
+    "fail": "written",
+    "info": "written",
     "appended": "written",
     "acknowledged": "written",
     "held": "written",
     "committed": "written",
     "replicated": "written",
-    "killed": "fault",
-    "paused": "fault",
-    "stopped": "fault",
-    "died": "fault",
-    "fault": "fault",
-    "resumed": "healed",
-    "started": "healed",
     "healed": "healed",
     "follower": "follows",
     "truncated": "cut",
@@ -65,8 +62,8 @@ class Cell:
     """One offset of one replica at one moment.
 
     Attributes:
-        state: ``none`` (past the LEO), ``record`` (some record), ``subject`` (the record the finding is
-            about), ``other`` (another record at the subject's offset), ``gone`` (cut in this beat).
+        state: ``none`` (past the LEO), ``record`` (some record), ``subject`` (the record that the
+            finding is about), ``other`` (another one at its offset), ``gone`` (cut in this beat).
         value: the record's id, where it is known.
     """
 
@@ -104,8 +101,11 @@ class Frame:
 
 
 def beat(witness: Witness) -> str:
-    """To which part of the story a piece of evidence belongs."""
-    return _BEATS.get(witness.what.split()[0] if witness.what else "", witness.what or "seen")
+    """To which part of the story a piece of evidence belongs; "" to whichever it falls into."""
+    known = _BEATS.get(witness.what)
+    if known is not None:
+        return known
+    return "fault" if witness.who == "nemesis" or witness.what in PAST.values() else ""
 
 
 def actors(witnesses: Sequence[Witness]) -> list[int]:
@@ -122,7 +122,11 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
     """What a beat is called: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
     ids = actors(witnesses)
     verbs = {
-        "fault": ("is ", "are ", " and ".join(dict.fromkeys(w.what for w in witnesses))),
+        "fault": (
+            "is ",
+            "are ",
+            " and ".join(dict.fromkeys(PAST.get(w.what, w.what) for w in witnesses if beat(w))),
+        ),
         "healed": ("is ", "are ", "back"),
         "cut": ("cuts its log", "cut their logs", ""),
         "follows": ("follows", "follow", ""),
@@ -137,21 +141,35 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
 
 
 def grouped(witnesses: Sequence[Witness]) -> list[tuple[str, list[Witness]]]:
-    """Witnesses in order of time, neighbours of one beat together; what bears no time comes last."""
+    """Witnesses in order of time, neighbours of one beat together; those without a time last."""
     last = 1 << 62
     ordered = sorted(witnesses, key=lambda w: last if w.time_ns is None else w.time_ns)
     groups: list[tuple[str, list[Witness]]] = []
     for witness in ordered:
         name = "end" if witness.time_ns is None else beat(witness)
-        if groups and groups[-1][0] == name:
+        if groups and name in {groups[-1][0], ""}:
             groups[-1][1].append(witness)
         else:
-            groups.append((name, [witness]))
-    return groups
+            groups.append((name or "written", [witness]))
+    return _untangled(groups)
+
+
+def _untangled(groups: list[tuple[str, list[Witness]]]) -> list[tuple[str, list[Witness]]]:
+    """A cut that was logged just before, and observed just after, the election that caused it.
+
+    Brokers' logs and the observer's polls bear different delays, so one cut may come in two pieces.
+    """
+    found = list(groups)
+    for i in range(len(found) - 3, -1, -1):
+        (first, early), (second, middle), (third, late) = found[i : i + 3]
+        span = (late[-1].time_ns or 0) - (early[0].time_ns or 0)
+        if (first, second, third) == ("cut", "elected", "cut") and span <= TANGLE_NS:
+            found[i : i + 3] = [(second, middle), (first, [*early, *late])]
+    return found
 
 
 def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Frame]:
-    """The story of one anomaly as frames, at most ``FRAMES_MAX``; empty without an offset or a scene."""
+    """One anomaly's story as at most ``FRAMES_MAX`` frames; none without offset or observations."""
     scene = evidence.scenes.get((anomaly.topic, anomaly.partition))
     if anomaly.offset is None or scene is None or not scene.tracks:
         return []
@@ -167,7 +185,7 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
         later = [w.time_ns for _, ws in groups[i + 1 :] for w in ws if w.time_ns is not None]
         until = evidence.end_ns
         if times and later:
-            until = max(max(times), min(min(later) - 1, max(times) + SETTLE_NS))
+            until = max([*times, min(min(later) - 1, max(times) + SETTLE_NS)])
         found.append(
             Frame(
                 number=i + 1,
@@ -240,7 +258,7 @@ class _Stage:
         )
 
     def _value(self, broker: int, offset: int, until: int) -> str | None:
-        """What stood there: the disk tells of the last writing, the finding of those cut away before."""
+        """What stood there: the disk tells of the last writing, the finding of earlier ones."""
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
         held: Held | None = self.holdings.get(broker, {}).get(offset)

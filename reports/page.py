@@ -1,7 +1,7 @@
 """HTML from templates: everything escaped, nothing loaded, nothing run.
 
-The page's own style sheet is allowed by its hash; the content security policy forbids all else, so a
-record whose value is markup can neither run nor fetch anything even if it were not escaped.
+The page's own style sheet is allowed by its hash; the content security policy forbids all else,
+so a record whose value is markup could neither run nor fetch anything, were it not escaped.
 """
 
 import base64
@@ -17,7 +17,7 @@ from reports.text import count, plain, seconds, short
 
 
 def render(template: str, **values: object) -> str:
-    """A whole page from ``templates/``; a name the template asks for and was not given is an error."""
+    """A whole page from ``templates/``; a name that it lacks is an error."""
     css = _css()
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     policy = (
@@ -58,5 +58,5 @@ def _environment() -> jinja2.Environment:
 
 
 def _finalize(value: object) -> object:
-    """Every string that a template prints has its invisible characters spelled out and its length cut."""
+    """Every string that a template prints: invisible characters spelled out, length cut."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else plain(value)

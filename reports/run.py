@@ -141,7 +141,9 @@ def _timeline(partition: Partition, evidence: Evidence, verdict: Verdict) -> tup
     marks = [
         Mark(time_ns=evidence.acked_at[a.value], name=a.value, kind=a.kind)
         for a in verdict.anomalies
-        if a.value in evidence.acked_at and (a.topic, a.partition) == partition
+        if a.value is not None
+        and a.value in evidence.acked_at
+        and (a.topic, a.partition) == partition
     ]
     seen = {mark.name: mark for mark in reversed(marks)}
     drawn = timeline(
@@ -167,14 +169,16 @@ def ledger_bars(ledger: Ledger) -> Markup:
         Share(count=ledger.unseen, name="unseen", class_="unknown"),
     ]
     about = (
-        f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} were acknowledged, {ledger.failed:,} failed "
-        f"and {ledger.unknown:,} are unknown. Of the acknowledged, {ledger.read:,} were read at the "
-        f"end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
+        f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} were acknowledged, {ledger.failed:,} "
+        f"failed and {ledger.unknown:,} are unknown. Of the acknowledged, {ledger.read:,} were "
+        f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
     )
     return svg(
         width, 128.0, "Where every record went", about,
-        text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent),
-        text(0, 84, f"acknowledged {ledger.acknowledged:,}", "barname"), bar(0, 92, width, 32, acked),
+        text(0, 14, f"sent {ledger.sent:,}", "barname"),
+        bar(0, 22, width, 32, sent),
+        text(0, 84, f"acknowledged {ledger.acknowledged:,}", "barname"),
+        bar(0, 92, width, 32, acked),
         uid="ledger",
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""One record's story as a strip of small drawings: a log per replica around the offset, a frame a beat."""
+"""One record's story as a strip of drawings: every replica around its offset, a frame a beat."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -143,7 +143,7 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
 
 
 def key(anomaly: Anomaly, shown: Sequence[Frame]) -> list[tuple[str, str, str]]:
-    """The legend of a strip: (class, label in the cell, full id) for the subject and what replaced it."""
+    """The legend of a strip: (class, label in the cell, id) of the record and its successors."""
     found: dict[str, tuple[str, str, str]] = {}
     for each in shown:
         for lane in each.lanes:

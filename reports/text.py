@@ -8,11 +8,11 @@ LONGEST: Final = 400
 
 _KEPT: Final = {"\n", "\t"}
 _HIDDEN: Final = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
-"""Unicode categories that are invisible or that reorder what stands beside them (bidi controls)."""
+"""Unicode categories that cannot be seen, or that reorder what stands beside them."""
 
 
 def plain(words: str, longest: int = LONGEST) -> str:
-    """The text with every control and bidi character spelled out, and no longer than ``longest``."""
+    """The text with every control and bidi character spelled out, no longer than ``longest``."""
     cut = words[:longest]
     shown = "".join(_visible(c) for c in cut) if not cut.isascii() or not cut.isprintable() else cut
     return shown if len(words) <= longest else f"{shown}… ({len(words):,} characters)"
@@ -21,14 +21,7 @@ def plain(words: str, longest: int = LONGEST) -> str:
 def _visible(character: str) -> str:
     if character in _KEPT or unicodedata.category(character) not in _HIDDEN:
         return character
-    code = ord(character)
-    return (
-        f"\\x{code:02x}"
-        if code <= 0xFF
-        else f"\\u{code:04x}"
-        if code <= 0xFFFF
-        else f"\\U{code:08x}"
-    )  # noqa: PLR2004
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def short(words: str, longest: int = 7) -> str:

@@ -1,4 +1,4 @@
-"""The whole run of one partition over time: a lane per replica, faults, elections, cuts, acknowledgements."""
+"""One partition over the whole run: a lane per replica, faults, elections, cuts, acks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -217,7 +217,7 @@ def _bands(rows: Sequence[Leadership], broker: int, time: Scale, top: float) -> 
 def _intervals(
     rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
 ) -> list[tuple[float, float, int | None]]:
-    """From where to where, and in which epoch, the condition held; neighbours of one epoch joined."""
+    """From where to where, in which epoch, the condition held; one epoch's neighbours joined."""
     found: list[tuple[float, float, int | None]] = []
     for i, row in enumerate(rows):
         if not holds(row):

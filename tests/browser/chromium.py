@@ -39,7 +39,7 @@ def chromium() -> Iterator[Browser]:
 def opened(
     browser: Browser, path: Path, *, width: int, scheme: Scheme = "light", height: int = 900
 ) -> Iterator[tuple[Page, list[str]]]:
-    """A report in an offline page, and the list of its sins: foreign requests, console messages, errors."""
+    """A report in an offline page, and its sins: foreign requests, console messages, errors."""
     sins: list[str] = []
     address = path.resolve().as_uri()
     context = browser.new_context(

@@ -1,4 +1,4 @@
-"""Take a picture of a run's report: ``python -m tests.browser.screenshot RUN OUT.png [WIDTH] [dark] [full]``."""
+"""Picture a report: ``python -m tests.browser.screenshot RUN OUT.png [WIDTH] [dark] [full]``."""
 
 import sys
 from pathlib import Path

@@ -1,0 +1,148 @@
+"""A judged run made by hand, laid down as it lies in a store.
+
+Records are on the disks in Kafka's own formats, so that a report reads them as a real run's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from harness.history import TABLES, record_value
+from harness.plan import Plan
+from harness.store import Environment, Run, Status
+from harness.verdict import Verdict
+
+TOPIC: Final = "events"
+Disk = Mapping[int, tuple[str, int]]
+"""Offset to id and epoch."""
+
+
+def ns(seconds: float) -> int:
+    """Seconds of a run in nanoseconds."""
+    return int(seconds * 1e9)
+
+
+@dataclass(kw_only=True)
+class Sample:
+    """A run in the making; ``write`` lays it down."""
+
+    plan: Plan
+    verdict: Verdict
+    replicas: dict[int, list[tuple[float, int | None, int | None]]] = field(default_factory=dict)
+    partitions: list[tuple[float, int, int, list[int]]] = field(default_factory=list)
+    faults: list[tuple[float, str, str, int | None, str]] = field(default_factory=list)
+    cuts: list[tuple[float, int, int, str]] = field(default_factory=list)
+    sends: list[tuple[float, float | None, int | None, str]] = field(default_factory=list)
+    disks: dict[int, Disk] = field(default_factory=dict)
+    status: Status = field(default_factory=lambda: Status(phase="frozen", quiesced=True))
+
+    def write(self, store: Path) -> Run:
+        """Lay the run down below a store and give it back."""
+        run = Run(store / self.verdict.run)
+        run.path.mkdir(parents=True)
+        run.write("plan.json", self.plan.to_json())
+        run.write_struct("environment.json", environment())
+        run.write_struct("status.json", self.status)
+        run.write("analysis/verdict.json", self.verdict.to_json())
+        rows = [msgspec.to_builtins(each) for each in self.verdict.anomalies]
+        columns = pa.schema(
+            [(n, pa.string()) for n in ("kind", "topic", "value", "sentence")]
+            + [("partition", pa.int32()), ("offset", pa.int64()), ("breaks", pa.bool_())]
+        )
+        pq.write_table(
+            pa.Table.from_pylist(rows, schema=columns), run.analysis / "anomalies.parquet"
+        )
+        for name, table in self.tables().items():
+            run.parquet(name).parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.Table.from_pylist(table, schema=TABLES[name]), run.parquet(name))
+        for broker, disk in self.disks.items():
+            write_log(run.replicas / str(broker) / f"{TOPIC}-0", disk, self.plan.kafka)
+        return run
+
+    def tables(self) -> dict[str, list[dict[str, object]]]:
+        """Rows of every table."""
+        where = {"topic": TOPIC, "partition": 0}
+        return {
+            "history/ops": [self._operation(*each) for each in self.sends],
+            "events/replicas": [
+                {"time_ns": ns(t), "broker": broker, **where, "leo": leo, "hw": hw}
+                for broker, rows in self.replicas.items()
+                for t, leo, hw in rows
+            ],
+            "events/partitions": [
+                {
+                    "time_ns": ns(t), **where, "leader": leader, "leader_epoch": epoch,
+                    "isr": isr, "controller": 3,
+                }
+                for t, leader, epoch, isr in self.partitions
+            ],
+            "events/faults": [
+                {"time_ns": ns(t), "fault": name, "phase": phase, "broker": broker, "says": says}
+                for t, name, phase, broker, says in self.faults
+            ],
+            "events/log_lines": [
+                {
+                    "time_ns": ns(t), "broker": broker, "kind": "truncation", **where,
+                    "offset": offset, "line": text,
+                }
+                for t, broker, offset, text in self.cuts
+            ],
+        }  # fmt: skip
+
+    def _operation(
+        self, start: float, end: float | None, offset: int | None, value: str
+    ) -> dict[str, object]:
+        return {
+            "process": "producer-0", "kind": "send", "phase": "run",
+            "outcome": "ok" if end else "info", "invoke_ns": ns(start),
+            "complete_ns": None if end is None else ns(end), "topic": TOPIC, "partition": 0,
+            "offset": offset, "leader_epoch": None, "acks": self.plan.workload.acks,
+            "value": value, "error": None if end else "_TIMED_OUT",
+        }  # fmt: skip
+
+
+def environment() -> Environment:
+    """A machine."""
+    jars = ("kafka-clients", "kafka_2.11", "zookeeper", "scala-library", "log4j")
+    return Environment(
+        started_at_ns=1_795_000_000_000_000_000,
+        highwater="0.1.0",
+        python="3.11.2",
+        platform="Linux-6.1 x86_64",
+        java="17.0.9",
+        addresses={1: "127.0.0.11:9092", 2: "127.0.0.12:9092", 3: "127.0.0.13:9092"},
+        digests={f"{jar}.jar": f"{i:x}" * 64 for i, jar in enumerate(jars, 10)},
+        packages={"pyspark": "4.3.0", "confluent-kafka": "2.16.0"},
+        git_commit="4b6f67b594e5dd86e578d99d76d96731c9449d6a",
+    )
+
+
+def write_log(folder: Path, disk: Disk, kafka: str) -> None:
+    """One segment with a batch per record, in the format that this version writes."""
+    folder.mkdir(parents=True)
+    old = kafka.startswith(("0.9", "0.10"))
+    log = bytearray()
+    for offset, (value, epoch) in sorted(disk.items()):
+        made = record_value(value, 64)
+        if old:
+            legacy = LegacyRecordBatchBuilder(magic=1, compression_type=0, batch_size=1 << 20)
+            legacy.append(offset, timestamp=1_795_000_000_000, key=None, value=made)
+            log += legacy.build()
+            continue
+        batch = DefaultRecordBatchBuilder(
+            magic=2, compression_type=0, is_transactional=False, producer_id=-1,
+            producer_epoch=-1, base_sequence=-1, batch_size=1 << 20,
+        )  # fmt: skip
+        batch.append(0, timestamp=1_795_000_000_000, key=None, value=made, headers=[])
+        data = bytearray(batch.build())
+        data[0:8] = offset.to_bytes(8, "big")
+        data[12:16] = epoch.to_bytes(4, "big")
+        log += data
+    (folder / f"{0:020}.log").write_bytes(bytes(log))

@@ -1,0 +1,66 @@
+"""``corrupt``: bytes on a replica's disk that are no sound record batch."""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from checkers.disks import ORDINARY, TORN
+from checkers.registry import anomalies, checker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.tables import Tables
+
+
+@checker("corrupt", guarantee="Every batch on every replica's disk passes its checksum.")
+def corrupt(tables: "Tables") -> "DataFrame":
+    """Stretches that cannot be read. A torn batch at a log's end is what a kill leaves, and is none."""
+    last = tables.local(_last_segments(tables))
+    ordinary = F.col("damage").isin(*ORDINARY)
+    torn_inside = (F.col("damage") == TORN) & (F.col("segment") < F.col("last_segment"))
+    damaged = (
+        tables.log.where(F.col("damage").isNotNull())
+        .join(F.broadcast(last), ["run", "broker", "topic", "partition"])
+        .where(~ordinary | torn_inside)
+    )
+    where = F.format_string("%020d.log, byte %d: %s", "segment", "position", "error")
+    copy = F.struct(
+        "broker",
+        "partition",
+        F.col("base_offset").alias("offset"),
+        "leader_epoch",
+        F.lit(None).cast("string").alias("value"),
+        where.alias("note"),
+    )
+    return anomalies(
+        damaged,
+        "corrupt",
+        offset=F.col("base_offset"),
+        value=F.lit(None),
+        copies=F.array(copy),
+    )
+
+
+def _last_segments(tables: "Tables") -> pa.Table:
+    schema = pa.schema(
+        [
+            ("run", pa.string()),
+            ("broker", pa.int32()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("last_segment", pa.int64()),
+        ]
+    )
+    rows = [
+        {
+            "run": end.run,
+            "broker": end.broker,
+            "topic": end.topic,
+            "partition": end.partition,
+            "last_segment": end.segment,
+        }
+        for end in tables.ends
+    ]
+    return pa.Table.from_pylist(rows, schema=schema)

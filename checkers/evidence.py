@@ -1,0 +1,154 @@
+"""The rows that bear on a few anomalies of one run, out of all tables, as plain Python values."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from checkers.disks import End
+from checkers.fates import Reach
+from checkers.staging import Case, staged
+
+if TYPE_CHECKING:
+    from checkers.tables import Tables
+
+Row = dict[str, Any]
+Place = tuple[int, int]
+"""Partition and offset."""
+
+_ROWS_MAX: Final = 200_000
+"""Of a table of events, per run: what a person can no longer read is not worth the memory."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Evidence:
+    """What one run's tables say about some records.
+
+    Attributes:
+        operations: sends and reads of these records, and at their offsets.
+        leaders: rows of ``events/partitions`` in order of time; likewise the next three.
+        disk: what every broker's disk holds at these offsets: (broker, leader epoch, record id).
+        ends: the extent of every replica.
+    """
+
+    topic: str
+    operations: list[Row] = field(default_factory=list)
+    leaders: list[Row] = field(default_factory=list)
+    replicas: list[Row] = field(default_factory=list)
+    faults: list[Row] = field(default_factory=list)
+    log_lines: list[Row] = field(default_factory=list)
+    disk: dict[Place, list[tuple[int, int | None, str | None]]] = field(default_factory=dict)
+    ends: list[End] = field(default_factory=list)
+    reach: dict[int, Reach] = field(default_factory=dict)
+
+
+def gather(tables: "Tables", suspects: dict[str, list[Row]]) -> dict[str, Evidence]:
+    """The evidence about some anomalies of every run.
+
+    Args:
+        tables: of all runs.
+        suspects: a case's key to rows of ``registry.ANOMALY``.
+    """
+    disk = _disks(tables, suspects)
+    return {
+        case.key: _of_run(tables, case, suspects[case.key], disk)
+        for case in tables.cases
+        if suspects.get(case.key)
+    }
+
+
+def places(rows: Iterable[Row]) -> set[Place]:
+    """Every place that some anomalies are about."""
+    found = {(row["partition"], row["offset"]) for row in rows}
+    for row in rows:
+        found |= {(copy["partition"], copy["offset"]) for copy in row["copies"] or ()}
+    return {(p, o) for p, o in found if p is not None and o is not None}
+
+
+def _of_run(
+    tables: "Tables", case: Case, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
+) -> Evidence:
+    wanted = places(rows)
+    partitions = {partition for partition, _ in wanted} or set(range(case.plan.topic.partitions))
+    values = {row["value"] for row in rows} | {
+        copy["value"] for row in rows for copy in row["copies"] or ()
+    }
+    here = pc.field("partition").isin(sorted(partitions))
+
+    def events(name: str, where: pc.Expression | None = None) -> list[Row]:
+        return _read(tables, case, name, where)
+
+    return Evidence(
+        topic=case.plan.topic.name,
+        operations=_operations(tables, case, wanted, {value for value in values if value}),
+        leaders=events("events/partitions", here),
+        replicas=events("events/replicas", here),
+        faults=events("events/faults"),
+        log_lines=events("events/log_lines", here & (pc.field("kind") == "truncation")),
+        disk={
+            place: [
+                (row["broker"], row["leader_epoch"], row["record_id"])
+                for row in disk.get((case.key, *place), [])
+            ]
+            for place in wanted
+        },
+        ends=[end for end in tables.ends if end.run == case.key],
+        reach={each.partition: each for each in tables.reach if each.run == case.key},
+    )
+
+
+def _operations(tables: "Tables", case: Case, wanted: set[Place], values: set[str]) -> list[Row]:
+    offsets = sorted({offset for _, offset in wanted})
+    where = pc.field("value").isin(sorted(values)) | pc.field("offset").isin(
+        pa.array(offsets, pa.int64())
+    )
+    rows = _read(tables, case, "history/ops", where, time="invoke_ns")
+    return [
+        row for row in rows if row["value"] in values or (row["partition"], row["offset"]) in wanted
+    ]
+
+
+def _read(
+    tables: "Tables", case: Case, name: str, where: pc.Expression | None, *, time: str = "time_ns"
+) -> list[Row]:
+    """Rows of one staged table in order of time; none when it could not be staged."""
+    part = staged(tables.staging, name, case.key)
+    if not part.exists():
+        return []
+    rows: list[Row] = []
+    # The values of a dictionary column cannot be filtered; plain strings can.
+    plain = pa.schema([_plain(column) for column in ds.dataset(part).schema])
+    for batch in ds.dataset(part, schema=plain).scanner(filter=where).to_batches():
+        rows.extend(batch.slice(0, _ROWS_MAX - len(rows)).to_pylist())
+    return sorted(rows, key=lambda row: (row[time] is None, row[time]))
+
+
+def _plain(column: pa.Field) -> pa.Field:
+    kind = column.type
+    return column.with_type(kind.value_type) if pa.types.is_dictionary(kind) else column
+
+
+def _disks(
+    tables: "Tables", suspects: dict[str, list[Row]]
+) -> dict[tuple[str, int, int], list[Row]]:
+    """What the replicas hold at the places of all suspects: one Spark job for all runs."""
+    wanted = [
+        {"run": run, "partition": partition, "offset": offset}
+        for run, rows in suspects.items()
+        for partition, offset in places(rows)
+    ]
+    if not wanted:
+        return {}
+    schema = pa.schema([("run", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
+    where = tables.local(pa.Table.from_pylist(wanted, schema=schema))
+    names = ["run", "partition", "offset"]
+    found = tables.log.join(where.hint("broadcast"), names, "left_semi")
+    held: dict[tuple[str, int, int], list[Row]] = {}
+    for row in found.select(*names, "broker", "leader_epoch", "record_id").collect():
+        held.setdefault((row["run"], row["partition"], row["offset"]), []).append(row.asDict())
+    for rows in held.values():
+        rows.sort(key=lambda row: row["broker"])
+    return held

@@ -1,0 +1,97 @@
+"""What the checkers found, on disk: written by Spark once for all runs, then one sorted file a run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from checkers.evidence import Row
+from checkers.registry import ANOMALY
+
+LISTED_MAX: Final = 100
+"""Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""
+
+_COPY: Final = pa.struct(
+    [
+        ("broker", pa.int32()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("value", pa.string()),
+        ("note", pa.string()),
+    ]
+)
+SCHEMA: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.string()),
+        ("acks", pa.string()),
+        ("copies", pa.list_(_COPY)),
+    ]
+)
+"""``registry.ANOMALY`` in Arrow: the columns of ``analysis/anomalies.parquet``."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """One run's anomalies: how many of each kind, and the first of each."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    listed: list[Row] = field(default_factory=list)
+
+
+def write(frames: Sequence[DataFrame], folder: Path) -> None:
+    """Find every anomaly of every run and write it below ``folder``: the one large Spark job."""
+    found = frames[0]
+    for frame in frames[1:]:
+        found = found.unionByName(frame)
+    order = [field.name for field in ANOMALY if field.name not in ("acks", "copies")]
+    found.repartition("run").sortWithinPartitions(*order).write.partitionBy("run").parquet(
+        str(folder), mode="append"
+    )
+
+
+def collect(folder: Path, key: str, name: str, target: Path) -> Found:
+    """Bring one run's anomalies into its own file, and take note of the first ones.
+
+    Args:
+        folder: where ``write`` put all runs' anomalies.
+        key: of the case.
+        name: the run's, which its file bears.
+        target: ``analysis/anomalies.parquet``.
+    """
+    found = Found()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
+        for batch in _batches(folder / f"run={key}"):
+            named = batch.append_column("run", pa.repeat(name, batch.num_rows)).select(SCHEMA.names)
+            writer.write_batch(named.cast(SCHEMA))
+            _note(found, named)
+    partial.replace(target)
+    return found
+
+
+def _batches(folder: Path) -> Iterator[pa.RecordBatch]:
+    if folder.is_dir():
+        plain = SCHEMA.remove(0)
+        files = [str(path) for path in sorted(folder.glob("*.parquet"))]
+        yield from ds.dataset(files, schema=plain).to_batches()
+
+
+def _note(found: Found, batch: pa.RecordBatch) -> None:
+    for kind in pc.unique(batch["kind"]).to_pylist():
+        rows = batch.filter(pc.equal(batch["kind"], kind))
+        before = found.counts.get(kind, 0)
+        found.counts[kind] = before + rows.num_rows
+        found.listed += rows.slice(0, max(0, LISTED_MAX - before)).to_pylist()

@@ -1,0 +1,251 @@
+"""Why a record is gone, or there twice: the evidence about one anomaly as witnesses in order of time."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from checkers.evidence import Row
+from checkers.policy import CORRUPT, LOST, UNSEEN
+from checkers.subject import NEVER, Subject, where
+from harness.history import FINAL, INFO, OK
+from harness.verdict import Witness
+
+_FAULTS_MAX: Final = 12
+"""Of faults between a record's sending and its end, the first half and the last half of this many are told."""
+
+_OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
+_FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
+
+
+def witnesses(subject: Subject) -> tuple[Witness, ...]:
+    """Everything known about an anomaly, in order of time; what the disks show comes last."""
+    told = [
+        *_sent(subject),
+        *_acknowledged(subject),
+        *_held(subject),
+        *_faults(subject),
+        *_truncated(subject),
+        *_elected(subject),
+        *_replaced(subject),
+        *_read(subject),
+        *_passed(subject),
+    ]
+    told.sort(key=lambda witness: NEVER if witness.time_ns is None else witness.time_ns)
+    return (*told, *_disks(subject))
+
+
+def _sent(subject: Subject) -> Iterator[Witness]:
+    for row in subject.sends():
+        acks = f" with acks={row['acks']}" if row["acks"] else ""
+        yield Witness(
+            who=row["process"],
+            what="sent",
+            time_ns=row["invoke_ns"],
+            says=f"{row['process']} sent {subject.value}{acks}.",
+            source=_OPS,
+        )
+
+
+def _acknowledged(subject: Subject) -> Iterator[Witness]:
+    for row in subject.sends():
+        if row["outcome"] != OK:
+            outcome = "nobody knows whether it was written" if row["outcome"] == INFO else "refused"
+            yield Witness(
+                who=row["process"],
+                what=row["outcome"],
+                time_ns=row["complete_ns"],
+                says=f"{subject.value} was not acknowledged ({row['error']}): {outcome}.",
+                source=_OPS,
+            )
+            continue
+        leader = subject.leader_at(row["complete_ns"])
+        by = "The cluster" if leader is None else f"Broker {leader['leader']}, the leader,"
+        at = "" if row["offset"] is None else f" at offset {row['offset']}"
+        yield Witness(
+            who="cluster" if leader is None else f"broker {leader['leader']}",
+            what="acknowledged",
+            time_ns=row["complete_ns"],
+            leader_epoch=_epoch(row, leader),
+            says=f"{by} acknowledged {subject.value}{at}.",
+            source=_OPS,
+        )
+
+
+def _held(subject: Subject) -> Iterator[Witness]:
+    """The HW-lag window: a replica that holds a committed record above its own HW."""
+    if subject.kind == CORRUPT:
+        return
+    for first, last in subject.held():
+        broker, offset = first["broker"], subject.offset
+        assert offset is not None
+        says = f"Broker {broker} held offset {offset} (LEO {first['leo']})"
+        if first["hw"] is None:
+            says += "."
+        elif first["hw"] > offset:
+            says += f" and knew it as committed (HW {first['hw']})."
+        elif last["hw"] is not None and last["hw"] > offset:
+            says += f" above its HW {first['hw']}; its HW passed it at {_clock(last['time_ns'])}."
+        else:
+            says += (
+                f" above its HW, which was still {last['hw']}: to it the record was not committed."
+            )
+        yield Witness(
+            who=f"broker {broker}",
+            what="held",
+            time_ns=first["time_ns"],
+            says=says,
+            source=_REPLICAS,
+        )
+
+
+def _faults(subject: Subject) -> Iterator[Witness]:
+    rows = [
+        row
+        for row in subject.evidence.faults
+        if subject.began_ns() <= row["time_ns"] <= subject.ended_ns()
+    ]
+    half = _FAULTS_MAX // 2
+    told = rows if len(rows) <= _FAULTS_MAX else [*rows[:half], *rows[-half:]]
+    for row in told:
+        yield Witness(
+            who="nemesis",
+            what="healed" if row["phase"] == "heal" else row["fault"],
+            time_ns=row["time_ns"],
+            says=_sentence(row["says"]),
+            source=_FAULTS,
+        )
+
+
+def _truncated(subject: Subject) -> Iterator[Witness]:
+    for cut in subject.cuts():
+        reason = f" Its HW had been {cut.hw}." if cut.hw is not None and cut.hw <= cut.after else ""
+        yield Witness(
+            who=f"broker {cut.broker}",
+            what="truncated",
+            time_ns=cut.time_ns,
+            says=f"Broker {cut.broker} cut its log: LEO {cut.before} became {cut.after}.{reason}",
+            source=_REPLICAS,
+        )
+    for row in subject.evidence.log_lines:
+        time_ns = row["time_ns"] or 0
+        at = row["offset"]
+        if row["partition"] != subject.partition or at is None or subject.offset is None:
+            continue
+        if at <= subject.offset and subject.began_ns() <= time_ns <= subject.ended_ns():
+            yield Witness(
+                who=f"broker {row['broker']}",
+                what="truncated",
+                time_ns=row["time_ns"],
+                says=f"Broker {row['broker']} logged: “{row['line'].strip()}”",
+                source=_LINES,
+            )
+
+
+def _elected(subject: Subject) -> Iterator[Witness]:
+    for row in subject.elections():
+        epoch = "" if row["leader_epoch"] is None else f" in epoch {row['leader_epoch']}"
+        isr = ", ".join(map(str, row["isr"]))
+        if row["leader"] < 0:
+            says = f"The partition has no leader{epoch}; ISR [{isr}]."
+        else:
+            says = f"Broker {row['leader']} became leader{epoch}, ISR [{isr}]."
+        yield Witness(
+            who="controller",
+            what="elected",
+            time_ns=row["time_ns"],
+            leader_epoch=row["leader_epoch"],
+            says=says,
+            source=_LEADERS,
+        )
+
+
+def _replaced(subject: Subject) -> Iterator[Witness]:
+    for row in subject.others():
+        leader = subject.leader_at(row["complete_ns"])
+        by = "The cluster" if leader is None else f"Broker {leader['leader']}"
+        yield Witness(
+            who="cluster" if leader is None else f"broker {leader['leader']}",
+            what="replaced",
+            time_ns=row["complete_ns"],
+            leader_epoch=_epoch(row, leader),
+            says=f"{by} acknowledged another record, {row['value']}, at the same offset"
+            f" {row['offset']}.",
+            source=_OPS,
+        )
+
+
+def _read(subject: Subject) -> Iterator[Witness]:
+    for row in subject.reads():
+        who = "The final reader" if row["phase"] == FINAL else row["process"]
+        instead = "" if row["value"] == subject.value else f", and not {subject.value},"
+        yield Witness(
+            who=row["process"],
+            what="read",
+            time_ns=row["complete_ns"],
+            says=f"{who} read {row['value']}{instead} at offset {row['offset']} of"
+            f" {where(row['topic'], row['partition'])}.",
+            source=_OPS,
+        )
+
+
+def _passed(subject: Subject) -> Iterator[Witness]:
+    if subject.kind not in (LOST, UNSEEN):
+        return
+    topic = subject.evidence.topic
+    if subject.partition is None:
+        yield _reader(f"The final reader read all of {topic} and did not meet {subject.value}.")
+        return
+    name = where(topic, subject.partition)
+    reach = subject.evidence.reach.get(subject.partition)
+    if reach is None:
+        yield _reader(f"The final reader read nothing of {name}.")
+    elif subject.kind == UNSEEN:
+        yield _reader(f"The final reader came to offset {reach.last} of {name} and no further.")
+    else:
+        yield _reader(
+            f"The final reader came to offset {reach.last} of {name} without meeting"
+            f" {subject.value}."
+        )
+
+
+def _reader(says: str) -> Witness:
+    return Witness(who="reader", what="passed", says=says, source=_OPS)
+
+
+def _disks(subject: Subject) -> Iterator[Witness]:
+    if subject.offset is None or subject.partition is None or subject.kind == CORRUPT:
+        return
+    held = subject.evidence.disk.get((subject.partition, subject.offset), [])
+    for end in sorted(subject.evidence.ends, key=lambda end: end.broker):
+        if end.partition != subject.partition:
+            continue
+        copies = [copy for copy in held if copy[0] == end.broker]
+        for broker, epoch, value in copies or [(end.broker, None, None)]:
+            written = "" if epoch is None else f", written in epoch {epoch}"
+            if copies:
+                says = f"The disk of broker {broker} holds {value} at offset {subject.offset}{written}."
+            elif end.last is None or end.last < subject.offset:
+                says = f"The disk of broker {broker} ends before offset {subject.offset}."
+            else:
+                says = f"The disk of broker {broker} holds no record at offset {subject.offset}."
+            yield Witness(
+                who=f"broker {broker}",
+                what="disk",
+                leader_epoch=epoch,
+                says=says,
+                source=f"{_DISKS}/{broker}/{where(end.topic, end.partition)}",
+            )
+
+
+def _epoch(row: Row, leader: Row | None) -> int | None:
+    if row["leader_epoch"] is not None:
+        return int(row["leader_epoch"])
+    return None if leader is None else leader["leader_epoch"]
+
+
+def _clock(time_ns: int) -> str:
+    return f"{time_ns / 1e9:.3f} s"
+
+
+def _sentence(words: str) -> str:
+    words = words.strip()
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")

@@ -1,0 +1,134 @@
+"""What was promised, and which findings break it. Finding knows nothing of this, and this of no table.
+
+What Kafka promises follows from three settings: ``acks`` (ProducerConfig), ``min.insync.replicas`` and
+``unclean.leader.election.enable`` (TopicConfig), and from what was done to the cluster.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from harness.plan import Plan
+
+Word = Literal["valid", "invalid", "unknown"]
+
+LOST: Final = "lost-write"
+UNSEEN: Final = "unseen"
+DIVERGENCE: Final = "divergence"
+DUPLICATE: Final = "duplicate"
+CORRUPT: Final = "corrupt"
+
+_SAID: Final = {
+    LOST: ("acknowledged record was lost", "acknowledged records were lost"),
+    UNSEEN: ("acknowledged record could not be looked for", "acknowledged records could not be looked for"),
+    DIVERGENCE: ("offset differs between replicas", "offsets differ between replicas"),
+    DUPLICATE: ("record stands in the log twice", "records stand in the log twice"),
+    CORRUPT: ("stretch of a log is corrupt", "stretches of logs are corrupt"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a run's settings promise.
+
+    Attributes:
+        says: one sentence for a person.
+        breaking: the kinds of anomaly that break it.
+    """
+
+    says: str
+    breaking: frozenset[str]
+
+
+def promised(plan: Plan, *, faults: int) -> Promise:
+    """The promise under which a run is judged.
+
+    Args:
+        plan: its settings.
+        faults: how many faults were injected.
+    """
+    breaking = {DIVERGENCE, CORRUPT}
+    if plan.workload.idempotence:
+        breaking.add(DUPLICATE)
+    if _keeps_acknowledged(plan, faults=faults):
+        breaking.add(LOST)
+    return Promise(says=_sentence(plan), breaking=frozenset(breaking))
+
+
+def decide(
+    promise: Promise, counts: Mapping[str, int], *, unjudged: Sequence[str]
+) -> tuple[Word, tuple[str, ...]]:
+    """The verdict and its reasons.
+
+    What could not be judged outweighs everything; a broken promise outweighs records that no reader came
+    far enough to look for.
+
+    Args:
+        promise: from ``promised``.
+        counts: how many anomalies of each kind were found.
+        unjudged: why the run could not be judged as a whole; empty when it could.
+    """
+    broken = [
+        said(kind, counts[kind]) for kind in _SAID if kind in promise.breaking and counts.get(kind)
+    ]
+    others = [
+        f"{said(kind, counts[kind])} Nothing was promised against that."
+        for kind in _SAID
+        if kind not in promise.breaking and kind != UNSEEN and counts.get(kind)
+    ]
+    unseen = [said(UNSEEN, counts[UNSEEN])] if counts.get(UNSEEN) else []
+    reasons = (*unjudged, *broken, *unseen, *others)
+    if unjudged:
+        return "unknown", reasons
+    if broken:
+        return "invalid", reasons
+    return ("unknown" if unseen else "valid"), reasons
+
+
+def said(kind: str, count: int) -> str:
+    """A finding and how often, as a sentence."""
+    one, many = _SAID[kind]
+    return f"{count} {one if count == 1 else many}."
+
+
+def elections(plan: Plan) -> str:
+    """The run's kind of elections, in two words."""
+    return "unclean elections" if plan.topic.unclean_leader_election else "clean elections"
+
+
+def _keeps_acknowledged(plan: Plan, *, faults: int) -> bool:
+    """Whether losing an acknowledged record breaks the promise."""
+    match plan.workload.acks:
+        case "0":
+            return False
+        case "1":
+            return faults == 0
+        case _:
+            return faults == 0 or not plan.topic.unclean_leader_election
+
+
+def _sentence(plan: Plan) -> str:
+    least = plan.topic.min_insync_replicas
+    match plan.workload.acks, plan.topic.unclean_leader_election:
+        case "0", _:
+            text = "With acks=0 no record is promised to be kept, since nobody says that it was written"
+        case "1", _:
+            text = "With acks=1 an acknowledged record is kept as long as no leader fails"
+        case _, True:
+            text = (
+                "With acks=all and unclean elections an acknowledged record is kept only as long as the"
+                " leader is elected from the in-sync replicas"
+            )
+        case _:
+            text = (
+                "With acks=all and clean elections an acknowledged record is never lost while the disk"
+                f" of one in-sync replica survives; min.insync.replicas={least} means that at least"
+                f" {_replicas(least)} held it when it was acknowledged"
+            )
+    if plan.workload.idempotence:
+        text += "; the idempotent producer writes it once"
+    return f"{text}; replicas never disagree."
+
+
+def _replicas(count: int) -> str:
+    return "one replica, the leader," if count == 1 else f"{count} replicas"

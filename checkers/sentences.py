@@ -1,0 +1,117 @@
+"""The finding of one anomaly as two or three plain sentences: let R be …, then …, because …, however …."""
+
+from collections.abc import Iterable, Sequence
+
+from checkers.evidence import Row
+from checkers.policy import CORRUPT, DIVERGENCE, DUPLICATE, LOST
+from checkers.subject import Subject, where
+from harness.history import OK
+
+
+def sentence(row: Row, subject: Subject | None) -> str:
+    """What is wrong with a record, for a person.
+
+    Args:
+        row: the anomaly, in columns of ``registry.ANOMALY``.
+        subject: it with its evidence; None for the many that are only listed.
+    """
+    if row["kind"] == DIVERGENCE:
+        return _divergence(row)
+    if row["kind"] == DUPLICATE:
+        return _duplicate(row)
+    if row["kind"] == CORRUPT:
+        return _corrupt(row)
+    let = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
+    if row["kind"] == LOST:
+        return " ".join([let, *_lost(row, subject)])
+    return f"{let} However, no reader came as far as R, so nobody can say whether it is there."
+
+
+def _acknowledged(row: Row, subject: Subject | None) -> str:
+    acks = f"acknowledged with acks={row['acks']}" if row["acks"] else "acknowledged"
+    name = where(row["topic"], row["partition"])
+    at = f"at offset {row['offset']} of {name}" if row["offset"] is not None else f"in {name}"
+    by = ""
+    for send in subject.sends() if subject else ():
+        leader = subject.leader_at(send["complete_ns"]) if subject else None
+        if send["outcome"] == OK and leader is not None and leader["leader"] >= 0:
+            epoch = leader["leader_epoch"]
+            by = f" by broker {leader['leader']}" + ("" if epoch is None else f" in epoch {epoch}")
+    return f"{acks} {at}{by}"
+
+
+def _lost(row: Row, subject: Subject | None) -> list[str]:
+    parts = []
+    if subject is not None:
+        parts += _cut(subject) + _succession(subject)
+        others = subject.others()
+        if others:
+            parts.append(f"However, R's offset was given to {others[0]['value']}.")
+    passed = "read its whole partition" if row["offset"] is None else "passed its offset"
+    return [*parts, f"The final reader {passed} and did not meet R: R is lost."]
+
+
+def _cut(subject: Subject) -> list[str]:
+    cuts = subject.cuts()
+    if not cuts:
+        return []
+    brokers = sorted({cut.broker for cut in cuts})
+    first = cuts[0]
+    because = ""
+    if first.hw is not None and subject.offset is not None and first.hw <= subject.offset:
+        because = f" because its HW was still {first.hw}"
+    if len(brokers) == 1:
+        return [f"Then broker {first.broker} cut its log to offset {first.after}{because}."]
+    return [f"Then brokers {joined(map(str, brokers))} cut R off their logs."]
+
+
+def _succession(subject: Subject) -> list[str]:
+    """Who led without R: the last leader elected before R's offset was written anew."""
+    elected = [row for row in subject.elections() if row["leader"] >= 0]
+    if not elected:
+        return []
+    last = elected[-1]
+    epoch = "" if last["leader_epoch"] is None else f" in epoch {last['leader_epoch']}"
+    lacked = any(cut.broker == last["leader"] for cut in subject.cuts())
+    without = ", without R" if lacked else ""
+    return [f"Then broker {last['leader']} became leader{epoch}{without}."]
+
+
+def _divergence(row: Row) -> str:
+    place = f"offset {row['offset']} of {where(row['topic'], row['partition'])}"
+    copies = row["copies"] or []
+    holders: dict[tuple[str | None, int | None], list[str]] = {}
+    for copy in copies:
+        holders.setdefault((copy["value"], copy["leader_epoch"]), []).append(str(copy["broker"]))
+    if len(holders) == 1:
+        ((value, _), brokers) = next(iter(holders.items()))
+        return f"At {place} {_brokers(brokers)} {value}; another replica skips that offset."
+    told = [
+        f"{_brokers(brokers)} {value}" + ("" if epoch is None else f" of epoch {epoch}")
+        for (value, epoch), brokers in holders.items()
+    ]
+    return f"At {place} {', however '.join(told)}: readers see what the leader of the day holds."
+
+
+def _duplicate(row: Row) -> str:
+    places = [
+        f"offset {copy['offset']} of {where(row['topic'], copy['partition'])}"
+        for copy in row["copies"]
+    ]
+    return f"Let R be {row['value']}, sent once. The final reader read R at {joined(places)}."
+
+
+def _corrupt(row: Row) -> str:
+    copy = row["copies"][0]
+    folder = f"{copy['broker']}/{where(row['topic'], row['partition'])}"
+    return f"The disk of broker {copy['broker']} cannot be read in {folder}/{copy['note']}."
+
+
+def _brokers(ids: Sequence[str]) -> str:
+    return f"broker {ids[0]} holds" if len(ids) == 1 else f"brokers {joined(ids)} hold"
+
+
+def joined(words: Iterable[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    parts = list(words)
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

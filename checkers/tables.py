@@ -1,0 +1,124 @@
+"""Many runs' tables as one: the columns of ``harness.history``, and ``run`` beside them.
+
+``run`` holds the key of a case (``r0``, ``r1``, …), which unlike a directory's name is unique and safe in
+a path. What several checkers read is computed once and kept.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from checkers import disks, fates, kafka_log
+from checkers.staging import Case, plain, stage
+from harness.history import TABLES
+
+_SPARK_TYPES: Final = {
+    pa.string(): T.StringType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    pa.list_(pa.int32()): T.ArrayType(T.IntegerType()),
+}
+
+
+class Tables:
+    """The tables of the runs under judgement.
+
+    Args:
+        spark: the session.
+        staging: an empty folder that outlives this object's use.
+        cases: the runs; their ``reasons`` grow by what is missing or broken.
+    """
+
+    def __init__(self, spark: SparkSession, staging: Path, cases: Sequence[Case]) -> None:
+        self.spark = spark
+        self.staging = staging
+        self.cases = tuple(cases)
+        self._kept: list[DataFrame] = []
+        for case in self.cases:
+            stage(case, staging)
+
+    @cached_property
+    def operations(self) -> DataFrame:
+        """``harness.history.OPERATIONS`` of every run."""
+        return self._read("history/ops")
+
+    @cached_property
+    def partitions(self) -> DataFrame:
+        """``harness.history.PARTITIONS`` of every run."""
+        return self._read("events/partitions")
+
+    @cached_property
+    def replicas(self) -> DataFrame:
+        """``harness.history.REPLICAS`` of every run."""
+        return self._read("events/replicas")
+
+    @cached_property
+    def faults(self) -> DataFrame:
+        """``harness.history.FAULTS`` of every run."""
+        return self._read("events/faults")
+
+    @cached_property
+    def log_lines(self) -> DataFrame:
+        """``harness.history.LOG_LINES`` of every run."""
+        return self._read("events/log_lines")
+
+    @cached_property
+    def settings(self) -> DataFrame:
+        """One row a run: ``run, acks, idempotent, quiesced, compacted, partitions``."""
+        rows = {
+            "run": [case.key for case in self.cases],
+            "acks": [case.plan.workload.acks for case in self.cases],
+            "idempotent": [case.plan.workload.idempotence for case in self.cases],
+            "quiesced": [case.status.quiesced for case in self.cases],
+            "compacted": [case.compacted for case in self.cases],
+            "partitions": pa.array([case.plan.topic.partitions for case in self.cases], pa.int32()),
+        }
+        return self.local(pa.table(rows))
+
+    @cached_property
+    def log(self) -> DataFrame:
+        """Every record on every replica's disk and every damaged stretch, in ``disks.COLUMNS``."""
+        folders = [self.staging / "log" / case.key for case in self.cases]
+        return self.keep(disks.records(kafka_log.read_log(self.spark, folders)))
+
+    @cached_property
+    def ends(self) -> list[disks.End]:
+        """Where each replica's log begins and ends on disk."""
+        return disks.ends(self.log)
+
+    @cached_property
+    def reach(self) -> list[fates.Reach]:
+        """How far the final read came in each partition."""
+        return fates.reach(self.operations)
+
+    @cached_property
+    def fates(self) -> DataFrame:
+        """What became of every record that was sent, in ``fates.COLUMNS``."""
+        return self.keep(fates.fates(self))
+
+    def local(self, table: pa.Table) -> DataFrame:
+        """A small table that is already here, for Spark to join with."""
+        return self.spark.createDataFrame(table)
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Compute a frame once, on disk where memory is short, until ``close``."""
+        self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
+
+    def close(self) -> None:
+        """Give back what was kept."""
+        while self._kept:
+            self._kept.pop().unpersist()
+
+    def _read(self, name: str) -> DataFrame:
+        columns = [T.StructField("run", T.StringType())] + [
+            T.StructField(column.name, _SPARK_TYPES[plain(column.type)]) for column in TABLES[name]
+        ]
+        found = self.spark.read.schema(T.StructType(columns)).parquet(str(self.staging / name))
+        return found.select(*(column.name for column in columns))

@@ -1,0 +1,178 @@
+"""From findings to a verdict: the policy's word, the headline, and every listed anomaly's story."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from checkers.evidence import Evidence, Row
+from checkers.found import Found
+from checkers.lineage import witnesses
+from checkers.policy import DIVERGENCE, Promise, decide, elections, promised
+from checkers.registry import registered
+from checkers.sentences import sentence
+from checkers.staging import Case, staged
+from checkers.subject import Subject
+from harness.errors import StoreError
+from harness.store import Run
+from harness.verdict import Anomaly, Ledger, Verdict, Witness
+
+DETAILED_MAX: Final = 50
+"""Anomalies of a run whose whole story is told; the others that are listed bear their finding alone."""
+
+NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """All that was found out about one run.
+
+    Attributes:
+        ledger: None when the books could not be made.
+        crashed: checker name to what went wrong.
+        evidence: None when there was nothing to explain, or it could not be gathered.
+    """
+
+    case: Case
+    found: Found
+    ledger: Ledger | None
+    faults: int
+    crashed: dict[str, str] = field(default_factory=dict)
+    evidence: Evidence | None = None
+
+
+def verdict(findings: Findings) -> Verdict:
+    """The judge's whole answer about one run."""
+    case, counts = findings.case, findings.found.counts
+    promise = promised(case.plan, faults=findings.faults)
+    word, reasons = decide(promise, counts, unjudged=_unjudged(findings))
+    ledger = findings.ledger or NOTHING
+    return Verdict(
+        run=case.run.name,
+        kafka=case.plan.kafka,
+        acks=case.plan.workload.acks,
+        verdict=word,
+        reasons=reasons,
+        promise=promise.says,
+        headline=_headline(case, ledger, counts),
+        ledger=ledger,
+        counts={checker.name: counts.get(checker.name, 0) for checker in registered()},
+        anomalies=_anomalies(findings, promise),
+        checkers={checker.name: _outcome(checker.name, findings) for checker in registered()},
+    )
+
+
+def unreadable(run: Run, error: StoreError) -> Verdict:
+    """The verdict on a run whose plan or status cannot be read: nothing of it was judged."""
+    return Verdict(
+        run=run.name,
+        kafka="unknown",
+        acks="unknown",
+        verdict="unknown",
+        reasons=(f"{error.message.rstrip('.')}.",),
+        promise="Nothing is known of what was promised.",
+        headline="This run could not be judged",
+        ledger=NOTHING,
+        counts={checker.name: 0 for checker in registered()},
+        anomalies=(),
+        checkers={checker.name: "not run" for checker in registered()},
+    )
+
+
+def detailed(rows: Sequence[Row]) -> list[Row]:
+    """The anomalies whose stories are told: every kind in turn, so that none crowds out another."""
+    rank: dict[str, int] = {}
+    ranked = []
+    for row in rows:
+        rank[row["kind"]] = rank.get(row["kind"], 0) + 1
+        ranked.append((rank[row["kind"]], len(ranked), row))
+    ranked.sort(key=lambda each: each[:2])
+    return [row for _, _, row in ranked[:DETAILED_MAX]]
+
+
+def injected(case: Case, staging: Path) -> int:
+    """How many faults were injected into a run; those that a missing table hides are not counted."""
+    part = staged(staging, "events/faults", case.key)
+    if not part.exists():
+        return 0
+    phases = pq.read_table(part, columns=["phase"])["phase"].cast("string")
+    return int(pc.sum(pc.equal(phases, "inject")).as_py() or 0)
+
+
+def _unjudged(findings: Findings) -> list[str]:
+    case, ledger = findings.case, findings.ledger
+    reasons = [*case.reasons, *(_sentence(problem) for problem in case.status.problems)]
+    reasons += [f"The checker {name} crashed: {why}" for name, why in findings.crashed.items()]
+    if ledger is None:
+        return [*reasons, "The ledger could not be made."]
+    reasons += [f"The ledger does not balance: {error}." for error in ledger.errors()]
+    if not ledger.acknowledged:
+        reasons.append("No record was acknowledged, so no promise was put to the test.")
+    return reasons
+
+
+def _outcome(name: str, findings: Findings) -> str:
+    if name in findings.crashed:
+        return f"crashed: {findings.crashed[name]}"
+    count = findings.found.counts.get(name, 0)
+    return f"found {count}" if count else "held"
+
+
+def _headline(case: Case, ledger: Ledger, counts: dict[str, int]) -> str:
+    total = ledger.acknowledged
+    records = "acknowledged record" if total == 1 else "acknowledged records"
+    if ledger.lost:
+        did = f"lost {ledger.lost} of {total} {records}"
+    elif total and ledger.read == total:
+        did = f"kept all {total} {records}" if total > 1 else f"kept its only {records}"
+    else:
+        did = f"gave back {ledger.read} of {total} {records}"
+    if forks := counts.get(DIVERGENCE, 0):
+        did += f" and holds different records at {forks} offset{'s' * (forks > 1)}"
+    acks = case.plan.workload.acks
+    return f"Kafka {case.plan.kafka} {did} (acks={acks}, {elections(case.plan)})"
+
+
+def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
+    rows = findings.found.listed
+    told = {id(row) for row in detailed(rows)} if findings.evidence else set()
+    listed = [
+        _anomaly(row, promise, findings.evidence if id(row) in told else None) for row in rows
+    ]
+    order = [checker.name for checker in registered()]
+    listed.sort(key=lambda anomaly: (not anomaly.breaks, order.index(anomaly.kind)))
+    return tuple(listed)
+
+
+def _anomaly(row: Row, promise: Promise, evidence: Evidence | None) -> Anomaly:
+    subject = evidence and Subject(
+        evidence=evidence,
+        kind=row["kind"],
+        partition=row["partition"],
+        offset=row["offset"],
+        value=row["value"],
+    )
+    said = sentence(row, subject)
+    return Anomaly(
+        kind=row["kind"],
+        topic=row["topic"],
+        partition=-1 if row["partition"] is None else row["partition"],
+        offset=row["offset"],
+        value=row["value"],
+        sentence=said,
+        breaks=row["kind"] in promise.breaking,
+        witnesses=witnesses(subject) if subject else _basic(row, said),
+    )
+
+
+def _basic(row: Row, said: str) -> tuple[Witness, ...]:
+    source = "replicas" if row["kind"] in (DIVERGENCE, "corrupt") else "history/ops"
+    return (Witness(who="judge", what="found", says=said, source=source),)
+
+
+def _sentence(words: str) -> str:
+    words = words.strip().rstrip(".")
+    return f"{words[:1].upper()}{words[1:]}."

@@ -1,0 +1,250 @@
+"""Builds tiny run directories by hand: the operations, what was observed, and real record batches."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from harness.history import TABLES, StreamWriter, record_value
+from harness.plan import Plan, Topic, Workload
+from harness.store import Environment, Phase, Run, Status
+
+MS = 1_000_000
+_EPOCH_AT, _CRC_AT = 12, 17
+
+
+def batch(base_offset: int, leader_epoch: int, values: Sequence[str]) -> bytes:
+    """A v2 record batch as a leader writes it; offset and epoch are under no checksum."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 20,
+    )
+    for index, value in enumerate(values):
+        builder.append(index, timestamp=1, key=None, value=record_value(value, 32), headers=[])
+    data = bytearray(builder.build())
+    data[0:8] = struct.pack(">q", base_offset)
+    data[_EPOCH_AT : _EPOCH_AT + 4] = struct.pack(">i", leader_epoch)
+    return bytes(data)
+
+
+class RunBuilder:
+    """Gathers a run's rows and bytes; ``write`` puts them where the harness would.
+
+    Args:
+        path: the run directory to make.
+        topic: of the plan; one partition of ``events`` on three brokers unless told.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        kafka: str = "0.10.2.2",
+        topic: Topic | None = None,
+        workload: Workload | None = None,
+        quiesced: bool = True,
+        phase: Phase = "frozen",
+    ) -> None:
+        self.path = path
+        self.topic = topic or Topic()
+        self.workload = workload or Workload()
+        self.plan = Plan(kafka=kafka, topic=self.topic, workload=self.workload, story="loss")
+        self.status = Status(phase=phase, quiesced=quiesced)
+        self.rows: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
+        self.disks: dict[tuple[int, int], list[bytes]] = {}
+        self.now_ns = 0
+
+    def tick(self, ms: float = 10) -> int:
+        """Let time pass; the new time in nanoseconds."""
+        self.now_ns += int(ms * MS)
+        return self.now_ns
+
+    def send(
+        self,
+        value: str,
+        offset: int | None,
+        *,
+        partition: int | None = 0,
+        outcome: str = "ok",
+        process: str = "producer-0",
+        phase: str = "run",
+        leader_epoch: int | None = None,
+    ) -> None:
+        """A record was sent, and this came of it."""
+        start = self.tick(1)
+        self._operation(
+            process=process,
+            kind="send",
+            phase=phase,
+            outcome=outcome,
+            invoke_ns=start,
+            complete_ns=self.tick(4) if outcome != "info" else None,
+            partition=partition,
+            offset=offset,
+            leader_epoch=leader_epoch,
+            acks=self.workload.acks,
+            value=value,
+            error=None if outcome == "ok" else "_TIMED_OUT",
+        )
+
+    def read(
+        self,
+        value: str,
+        offset: int,
+        *,
+        partition: int = 0,
+        process: str = "reader",
+        phase: str = "final",
+    ) -> None:
+        """A reader met a record."""
+        self._operation(
+            process=process,
+            kind="read",
+            phase=phase,
+            outcome="ok",
+            invoke_ns=self.tick(1),
+            complete_ns=self.tick(1),
+            partition=partition,
+            offset=offset,
+            leader_epoch=None,
+            acks=None,
+            value=value,
+            error=None,
+        )
+
+    def fence(self, offset: int, *, partition: int = 0, read: bool = True) -> None:
+        """The fence was written to a partition and, unless told otherwise, read back."""
+        value = f"fence-{partition}"
+        self.send(value, offset, partition=partition, process="fence", phase="final")
+        if read:
+            self.read(value, offset, partition=partition)
+
+    def leader(self, leader: int, epoch: int, isr: Sequence[int], *, partition: int = 0) -> None:
+        """The controller's word on a partition changed."""
+        self.rows["events/partitions"].append(
+            {
+                "time_ns": self.now_ns,
+                "topic": self.topic.name,
+                "partition": partition,
+                "leader": leader,
+                "leader_epoch": epoch,
+                "isr": list(isr),
+                "controller": 1,
+            }
+        )
+
+    def observe(
+        self, broker: int, leo: int | None, hw: int | None = None, *, partition: int = 0
+    ) -> None:
+        """A replica told its LEO and HW; None: it did not answer."""
+        self.rows["events/replicas"].append(
+            {
+                "time_ns": self.now_ns,
+                "broker": broker,
+                "topic": self.topic.name,
+                "partition": partition,
+                "leo": leo,
+                "hw": leo if hw is None else hw,
+            }
+        )
+
+    def fault(self, fault: str, broker: int | None, says: str, *, phase: str = "inject") -> None:
+        """The nemesis did something."""
+        self.rows["events/faults"].append(
+            {
+                "time_ns": self.now_ns,
+                "fault": fault,
+                "phase": phase,
+                "broker": broker,
+                "says": says,
+            }
+        )
+
+    def log_line(
+        self, broker: int, kind: str, line: str, *, offset: int | None = None, partition: int = 0
+    ) -> None:
+        """A broker's own log says something about a partition."""
+        self.rows["events/log_lines"].append(
+            {
+                "time_ns": self.now_ns,
+                "broker": broker,
+                "kind": kind,
+                "topic": self.topic.name,
+                "partition": partition,
+                "offset": offset,
+                "line": line,
+            }
+        )
+
+    def disk(
+        self, brokers: Iterable[int], records: Sequence[tuple[int, int, str]], *, partition: int = 0
+    ) -> None:
+        """Append (offset, leader epoch, value) to replicas' disks, a batch each."""
+        batches = [batch(offset, epoch, [value]) for offset, epoch, value in records]
+        for broker in brokers:
+            self.disks.setdefault((broker, partition), []).extend(batches)
+
+    def everywhere(self, records: Sequence[tuple[int, int, str]], *, partition: int = 0) -> None:
+        """Records that were acknowledged, read back, and are on every broker's disk."""
+        for offset, epoch, value in records:
+            self.send(value, offset, partition=partition, leader_epoch=epoch)
+            self.read(value, offset, partition=partition)
+        self.disk(range(1, self.plan.brokers + 1), records, partition=partition)
+
+    def damage(self, broker: int, index: int, *, partition: int = 0) -> None:
+        """Flip a bit in the last byte of one batch's value on one disk."""
+        batches = self.disks[broker, partition]
+        data = bytearray(batches[index])
+        data[-2] ^= 1
+        batches[index] = bytes(data)
+
+    def write(self, *, sealed: bool = True) -> Run:
+        """Make the run directory; unsealed tables stay Arrow streams, as while a run goes on."""
+        run = Run(self.path)
+        run.path.mkdir(parents=True)
+        run.write("plan.json", self.plan.to_json())
+        run.write_struct("status.json", self.status)
+        run.write_struct("environment.json", _ENVIRONMENT)
+        for name, rows in self.rows.items():
+            path = run.path / name
+            path.parent.mkdir(exist_ok=True)
+            if sealed:
+                table = pa.Table.from_pylist(rows, schema=TABLES[name])
+                pq.write_table(table, path.with_suffix(".parquet"))
+            else:
+                with StreamWriter(path.with_suffix(".arrows"), TABLES[name]) as writer:
+                    writer.append_rows(rows)
+        for broker in range(1, self.plan.brokers + 1):
+            for partition in range(self.topic.partitions):
+                folder = run.replicas / str(broker) / f"{self.topic.name}-{partition}"
+                folder.mkdir(parents=True)
+                data = b"".join(self.disks.get((broker, partition), []))
+                (folder / f"{0:020d}.log").write_bytes(data)
+        return run
+
+    def checkpoint(self, broker: int, watermarks: dict[int, int]) -> None:
+        """Write a broker's ``replication-offset-checkpoint``; call after ``write``."""
+        lines = [f"{self.topic.name} {partition} {hw}" for partition, hw in watermarks.items()]
+        text = "\n".join(["0", str(len(lines)), *lines, ""])
+        (self.path / "replicas" / str(broker) / "replication-offset-checkpoint").write_text(text)
+
+    def _operation(self, **row: object) -> None:
+        self.rows["history/ops"].append({"topic": self.topic.name, **row})
+
+
+_ENVIRONMENT = Environment(
+    started_at_ns=1_790_000_000_000_000_000,
+    highwater="0.1.0",
+    python="3.11",
+    platform="Linux",
+    java="17",
+    addresses={1: "127.0.0.11:9092", 2: "127.0.0.12:9092", 3: "127.0.0.13:9092"},
+)

@@ -45,7 +45,7 @@ SCHEMA: Final = pa.schema(
         pa.field("control_type", pa.string()),  # abort, commit; null: not a control record
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
-        pa.field("record_id", pa.string()),  # harness.history.record_id of the value
+        pa.field("record_id", pa.string()),  # harness.history.record_id; null for markers
         pa.field("crc", pa.int64()),  # as stored: of the message before v2, of the batch in v2
         pa.field("crc_ok", pa.bool_()),  # null: there was no checksum to check
         pa.field("damage", pa.string()),  # torn, zeros (both ordinary), corrupt, unreadable
@@ -239,8 +239,8 @@ def _another_batch(rest: np.ndarray, offset: int, magic: int) -> bool:
     for at in places.tolist():
         claimed, length, _ = _FRAME.unpack_from(view, at)
         size = length + _OFFSET_AND_LENGTH
-        if not (_LEAST[magic] <= size <= len(rest) - at and claimed > offset):
-            continue
+        if not (_LEAST[magic] <= size <= len(rest) - at and 0 < claimed - offset <= len(rest)):
+            continue  # an offset takes a byte at least: greater leaps are chance
         one = _chunk([at], [size], legacy=magic < 2, following=None)  # noqa: PLR2004
         decode = log_messages.decode if one.legacy else log_batches.decode
         if len(decode(view, one, floor=0).owner):
@@ -267,7 +267,7 @@ def _records(decoded: Decoded, where: Segment) -> pa.RecordBatch:
         "control_type": _control_types(columns["control"], decoded.key),
         "key": decoded.key,
         "value": decoded.value,
-        "record_id": record_ids(decoded.value),
+        "record_id": pc.if_else(columns["control"], None, record_ids(decoded.value)),
         "crc": pa.array(decoded.crc),
         "crc_ok": pa.repeat(True, rows),
     }

@@ -74,16 +74,10 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
     header = fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)
     errors: dict[int, str] = {}
     mismatched = _check_crc(data, chunk, header, errors)
-    good = np.array([i for i in range(len(header)) if i not in errors], dtype=np.intp)
-    offsets = header["offset"][good].astype(np.int64)
-    ordered = in_order(offsets, offsets, floor=floor, following=chunk.following)
-    for index in good[~ordered].tolist():
-        errors[index] = "its offset does not fit between its neighbours'"
-    walk = _unpack(data, chunk, header, errors)
-    decoded = _columns(walk, header, chunk, errors)
-    if decoded is None:  # a sound checksum over fields that make no sense: leave those messages out
-        decoded = _columns(_unpack(data, chunk, header, errors), header, chunk, errors)
-        assert decoded is not None
+    decoded = None
+    while decoded is None:  # again without the messages whose fields or offsets make no sense
+        walk = _unpack(data, chunk, header, errors)
+        decoded = _columns(walk, header, chunk, errors, floor)
     decoded.damage.extend(_damage(chunk, header, errors, mismatched))
     return decoded
 
@@ -178,9 +172,9 @@ def _inner(inner: bytes, magic: int, wrapper_offset: int) -> tuple[list[int], li
 
 
 def _columns(
-    walk: _Walk, header: np.ndarray, chunk: Chunk, errors: dict[int, str]
+    walk: _Walk, header: np.ndarray, chunk: Chunk, errors: dict[int, str], floor: int
 ) -> Decoded | None:
-    """Every field of every message; None if some make no sense: they are named in ``errors``."""
+    """Every field of every message; None if some make no sense: ``errors`` names them then."""
     arena = join(walk.parts)
     data: Bytes = np.frombuffer(arena, dtype=np.uint8)
     starts = np.array(walk.starts, dtype=np.int64)
@@ -203,12 +197,15 @@ def _columns(
         for index in np.unique(owner[~sound]).tolist():
             errors[index] = "its checksum is sound but its fields make no sense"
         return None
-    append_time = ((header["attributes"] & _LOG_APPEND_TIME) != 0) & (header["magic"] > 0)
+    batches = _batch_columns(header, chunk, owner, offset)
+    if not _ordered(batches, chunk, errors, floor):
+        return None
+    append_time = batches["log_append_time"]
     wrapped = append_time[owner] & ((header["attributes"][owner] & _CODEC) != 0)
     time = np.where(wrapped, header["timestamp"][owner], message["timestamp"]).astype(np.int64)
     buffer = pa.py_buffer(arena)
     return Decoded(
-        batches=_batch_columns(header, chunk, append_time, owner, offset),
+        batches=batches,
         owner=owner,
         offset=offset,
         timestamp_ms=np.where(versions > 0, time, -1),
@@ -221,8 +218,20 @@ def _columns(
     )
 
 
+def _ordered(
+    batches: dict[str, np.ndarray], chunk: Chunk, errors: dict[int, str], floor: int
+) -> bool:
+    """Whether offsets only grow; if not, ``errors`` names the messages that break the order."""
+    good = np.array([i for i in range(len(chunk.sizes)) if i not in errors], dtype=np.intp)
+    first, last = batches["base_offset"][good], batches["last_offset"][good]
+    ordered = in_order(first, last, floor=floor, following=chunk.following)
+    for index in good[~ordered].tolist():
+        errors[index] = "its offsets do not fit between its neighbours'"
+    return bool(ordered.all())
+
+
 def _batch_columns(
-    header: np.ndarray, chunk: Chunk, append_time: np.ndarray, owner: Ints, offset: Ints
+    header: np.ndarray, chunk: Chunk, owner: Ints, offset: Ints
 ) -> dict[str, np.ndarray]:
     last = header["offset"].astype(np.int64)
     base = last.copy()
@@ -238,7 +247,7 @@ def _batch_columns(
         "producer_id": none.astype(np.int64),
         "producer_epoch": none,
         "codec": header["attributes"] & _CODEC,
-        "log_append_time": append_time,
+        "log_append_time": ((header["attributes"] & _LOG_APPEND_TIME) != 0) & (header["magic"] > 0),
         "transactional": no,
         "control": no,
     }

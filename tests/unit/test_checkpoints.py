@@ -1,0 +1,62 @@
+"""Checkpoint files, well-formed and not."""
+
+from pathlib import Path
+
+import pytest
+
+from checkers.checkpoints import CheckpointError, read_epochs, read_offsets
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def test_offsets_by_topic_and_partition(file: Path) -> None:
+    file.write_text("0\n2\nevents 0 17\nmy.events 11 9223372036854775807\n")
+    assert read_offsets(file) == {("events", 0): 17, ("my.events", 11): 9223372036854775807}
+
+
+def test_epochs_with_their_start_offsets(file: Path) -> None:
+    file.write_text("0\n2\n0 0\n4 120\n")
+    assert read_epochs(file) == ((0, 0), (4, 120))
+
+
+def test_an_empty_one_has_no_entries(file: Path) -> None:
+    file.write_text("0\n0\n")
+    assert read_offsets(file) == {}
+    assert read_epochs(file) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "line 1: no version"),
+        ("1\n0\n", "line 1: version '1'"),
+        ("0\n", "line 2: 0 entries follow where -1"),
+        ("0\nmany\n", "line 2: 'many' instead of a number"),
+        ("0\n2\nevents 0 17\n", "line 2: 1 entries follow where 2"),
+        ("0\n1\nevents 0\n", "line 3: 2 words instead of 3"),
+        ("0\n1\nevents 0 -5\n", "line 3: '-5' instead of a number"),
+        ("0\n2\nevents 0 5\nevents 0 6\n", "line 4: events-0 a second time"),
+    ],
+)
+def test_malformed_offsets_name_the_line(file: Path, text: str, complaint: str) -> None:
+    file.write_text(text)
+    with pytest.raises(CheckpointError, match=complaint):
+        read_offsets(file)
+
+
+@pytest.mark.parametrize("entries", ["3 5\n3 9\n", "3 5\n2 9\n", "3 5\n4 4\n"])
+def test_epochs_grow(file: Path, entries: str) -> None:
+    file.write_text(f"0\n2\n{entries}")
+    with pytest.raises(CheckpointError, match="line 4: epoch"):
+        read_epochs(file)
+
+
+def test_missing_and_binary_files_are_told(file: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_offsets(file)
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CheckpointError, match="no text"):
+        read_epochs(file)

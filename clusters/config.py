@@ -64,7 +64,7 @@ def zookeeper(address: Address, *, directory: Path) -> Settings:
         "dataDir": str(directory.absolute()),
         "clientPort": str(address.port),
         "clientPortAddress": address.host,
-        "tickTime": "500",  # sessions end on a tick, so a coarse one would blur their 2 s
+        "tickTime": "200",  # sessions end on a tick; two that do not overlap must not share one
         "minSessionTimeout": "1000",
         "maxSessionTimeout": "60000",
         "maxClientCnxns": "0",

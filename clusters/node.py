@@ -42,6 +42,11 @@ class Node:
         return self._process.state if self._process else "down"
 
     @property
+    def status(self) -> int | None:
+        """Exit status of the last life, negative for a signal."""
+        return self._process.status if self._process else None
+
+    @property
     def pids(self) -> tuple[int, ...]:
         """Of the JVM and of its warden, while they run."""
         process = self._process

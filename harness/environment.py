@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from clusters.cluster import Cluster
-from clusters.distribution import digests, java_version
+from clusters.distribution import digests
+from clusters.jvm import java_version
 from harness.store import Environment
 
 _PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")

@@ -6,24 +6,33 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-_NAME: Final = r"(?:\[?(?P<topic>[A-Za-z0-9._-]+?)[,-](?P<partition>\d+)\]?)"
-_WHOM: Final = r"\[[A-Za-z ]*[Ll]og partition=" + _NAME[4:-1].replace(r"\[?", "").replace(
-    r"\]?", ""
-)
+_PARTITION: Final = r"\[?(?P<topic>[\w.-]+)[,-](?P<partition>\d+)\]?"
+"""``[events,0]`` as old brokers write it, ``events-0`` as all others do."""
 
-PATTERNS: Final = tuple(
+_PATTERNS: Final = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
-        ("truncation", r"Truncating log " + _NAME + r" to offset (?P<offset>\d+)"),
-        ("truncation", _WHOM + r".*\] Truncating to offset (?P<offset>\d+)"),
-        ("truncation", _WHOM + r".*\] Truncating to (?P<offset>\d+) has no effect"),
-        ("truncation", r"Truncat\w+ partition " + _NAME + r" (?:to|with) .*?(?P<offset>\d+)"),
-        ("isr", r"(?:Shrinking|Expanding) ISR for partition " + _NAME),
-        ("isr", r"\[Partition " + _NAME + r" broker=\d+\] (?:Shrinking|Expanding|ISR updated)"),
-        ("leader", r"\[Partition " + _NAME + r" broker=\d+\] .* starts at leader epoch"),
-        ("leader", r"Leader " + _NAME + r" (?:with topic id \S+ )?starts at"),
-        ("follower", r"Follower " + _NAME + r" (?:starts|has)"),
-        ("start", r"\[Kafka ?Server (?:id=)?\d+\]?,? ?:?started|\[KafkaRaftServer .* started"),
+        # 0.10 to 0.11, then 1.0 and later: Log.truncateTo
+        ("truncation", rf"Truncating log {_PARTITION} to offset (?P<offset>\d+)"),
+        ("truncation", rf"Log partition={_PARTITION}[,\]].* Truncating to offset (?P<offset>\d+)"),
+        ("kept", rf"Truncating {_PARTITION} to (?P<offset>\d+) has no effect"),
+        ("kept", rf"Log partition={_PARTITION}[,\]].* Truncating to (?P<offset>\d+) has no effect"),
+        # 0.11: ReplicaFetcherThread.maybeTruncate, then AbstractFetcherThread
+        ("follower", rf"leader replied with an .*offset.* in {_PARTITION}"),
+        ("follower", rf"Truncating partition {_PARTITION} with TruncationState"),
+        ("follower", rf"Follower {_PARTITION} starts at leader epoch"),
+        ("leader", rf"Leader {_PARTITION} .*starts at leader epoch"),
+        ("leader", rf"{_PARTITION} starts at [Ll]eader [Ee]poch"),
+        ("election", rf"Selected new leader .* for offline partition {_PARTITION}"),
+        (
+            "isr",
+            rf"Partition {_PARTITION} (?:on broker \d+: |broker=\d+\] )(?:Shrinking|Expanding) ISR",
+        ),
+        ("isr", rf"Partition {_PARTITION} broker=\d+\] ISR updated to"),
+        (
+            "start",
+            r"\[Kafka Server \d+\], started|KafkaServer id=\d+\] started|Kafka Server started",
+        ),
         ("error", r"\b(?:FATAL|ERROR)\b"),
     )
 )
@@ -33,7 +42,7 @@ _STAMP: Final = re.compile(r"^\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})([+
 
 LINE_MAX: Final = 500
 LINES_MAX: Final = 20_000
-"""Limits per line (characters) and per broker (lines), so that a broker in a loop cannot flood a run."""
+"""Characters of a line, and lines of a broker: one in a loop of errors must not flood the run."""
 
 
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
@@ -60,7 +69,7 @@ def _row(line: str, topic: str, broker: int, started_at_ns: int) -> dict[str, ob
     stamp = _STAMP.match(line)
     if stamp is None:
         return None
-    for kind, pattern in PATTERNS:
+    for kind, pattern in _PATTERNS:
         found = pattern.search(line)
         if found is None:
             continue

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """One sentence that names what was probably meant, and everything there is."""
-    names = sorted(known)
+    names = list(known)
     close = get_close_matches(name, names, n=3, cutoff=0.4)
     meant = f"Did you mean {' or '.join(close)}? " if close else ""
     return f"{meant}There are: {', '.join(names) or 'none'}."

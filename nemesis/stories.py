@@ -10,9 +10,10 @@ first asks the leader where its epoch ended (KIP-101), gets no answer, and keeps
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from checkers.checkpoints import parse_offset_checkpoint
+from checkers.checkpoints import HIGH_WATERMARK, CheckpointError, parse_offsets
 
 from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
 from clusters.versions import Release
@@ -164,8 +165,8 @@ def _await_hw_on_disk(scene: Scene, broker: int, hw: int) -> None:
     """Wait until a broker has written its HW to replication-offset-checkpoint."""
 
     def checkpointed() -> int:
-        text = scene.cluster.brokers[broker].read("replication-offset-checkpoint")
-        return parse_offset_checkpoint(text).get((scene.topic, 0), 0)
+        text = scene.cluster.brokers[broker].read(HIGH_WATERMARK)
+        return parse_offsets(text, Path(HIGH_WATERMARK)).get((scene.topic, 0), 0)
 
     await_condition(
         checkpointed,
@@ -173,7 +174,7 @@ def _await_hw_on_disk(scene: Scene, broker: int, hw: int) -> None:
         what=f"broker {broker} to have HW {hw} of {scene.topic}-0 on disk",
         limit_s=2.5,
         every_s=0.02,
-        passing=(FileNotFoundError, ValueError),
+        passing=(FileNotFoundError, CheckpointError),
     )
     scene.note(f"broker {broker} has HW {hw} on disk", broker)
 

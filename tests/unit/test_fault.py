@@ -1,0 +1,98 @@
+"""The nemesis knows what it broke, mends it once, and writes both down."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from clusters.cluster import Cluster
+from harness.errors import HarnessError, UsageError
+from nemesis.fault import FAULTS, Nemesis, fault, find_fault
+
+CLUSTER = cast("Cluster", object())
+
+
+class Diary:
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str, int | None]] = []
+
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        assert says
+        self.rows.append((name, phase, broker))
+
+
+@pytest.fixture
+def mended() -> Iterator[list[int]]:
+    done: list[int] = []
+
+    @fault("itch")
+    def itch(_: Cluster, broker: int) -> Iterator[str]:
+        """Make a broker scratch."""
+        yield f"broker {broker} itches"
+        done.append(broker)
+
+    @fault("stumble")
+    def stumble(_: Cluster, broker: int) -> Iterator[str]:
+        """Fail to break anything."""
+        raise HarnessError(f"broker {broker} would not stumble")
+        yield ""
+
+    yield done
+    del FAULTS["itch"], FAULTS["stumble"]
+
+
+def test_a_fault_is_found_by_name_with_its_summary(mended: list[int]):
+    assert mended == []
+    assert find_fault("itch").summary == "Make a broker scratch."
+    assert find_fault("kill").summary.startswith("SIGKILL")
+
+
+def test_an_unknown_fault_names_the_nearest():
+    with pytest.raises(UsageError) as refused:
+        find_fault("pauze")
+    assert "pause" in refused.value.hint
+
+
+def test_inject_and_heal_are_written_down_and_happen_once(mended: list[int]):
+    diary = Diary()
+    nemesis = Nemesis(CLUSTER, diary)
+    nemesis.inject("itch", 2)
+    assert nemesis.struck == {2}
+    assert mended == []
+    nemesis.heal(2)
+    nemesis.heal(2)
+    assert mended == [2]
+    assert diary.rows == [("itch", "inject", 2), ("itch", "heal", 2)]
+
+
+def test_a_struck_broker_is_not_struck_again(mended: list[int]):
+    nemesis = Nemesis(CLUSTER, Diary())
+    nemesis.inject("itch", 1)
+    with pytest.raises(HarnessError, match="struck already"):
+        nemesis.inject("itch", 1)
+    nemesis.heal_all()
+    assert mended == [1]
+
+
+def test_a_fault_that_fails_leaves_nothing_open(mended: list[int]):
+    nemesis = Nemesis(CLUSTER, Diary())
+    with pytest.raises(HarnessError, match="would not"):
+        nemesis.inject("stumble", 1)
+    assert nemesis.struck == frozenset()
+    assert mended == []
+
+
+def test_heal_all_mends_the_named_or_everything(mended: list[int]):
+    nemesis = Nemesis(CLUSTER, Diary())
+    for broker in (1, 2, 3):
+        nemesis.inject("itch", broker)
+    nemesis.heal_all([1, 9])
+    assert mended == [1]
+    nemesis.heal_all()
+    assert sorted(mended) == [1, 2, 3]
+    assert nemesis.struck == frozenset()
+
+
+def test_every_registered_fault_has_a_summary():
+    for one in FAULTS.values():
+        assert one.summary.endswith("."), one

@@ -1,0 +1,67 @@
+"""A plan that cannot be done is refused before anything starts, and says what would do."""
+
+import msgspec
+import pytest
+
+from harness.errors import UsageError
+from harness.feasible import check_plan
+from harness.plan import Plan, Topic, Workload
+
+GOOD = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=60)
+
+
+def changed(**fields: object) -> Plan:
+    return msgspec.structs.replace(GOOD, **fields)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        GOOD,
+        changed(nemesis=()),
+        changed(nemesis=(), story="loss", duration_s=0),
+        changed(workload=Workload(idempotence=True, compression="zstd")),
+        changed(brokers=1, topic=Topic(replication_factor=1)),
+    ],
+)
+def test_what_can_be_done_passes(plan: Plan):
+    check_plan(plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message", "hint"),
+    [
+        (changed(kafka="0.10.2.1"), "0.10.2.1", "0.10.2.2"),
+        (changed(kafka="four"), "four", "4.3.1"),
+        (changed(driver="podman"), "podman", "local"),
+        (changed(nemesis=("kil",)), "kil", "kill"),
+        (changed(story="loss"), "not both", "Leave one"),
+        (changed(nemesis=(), story="los"), "los", "loss"),
+        (changed(brokers=0), "brokers", "From 1"),
+        (changed(brokers=2), "replicas", "From 1 to 2"),
+        (changed(topic=Topic(partitions=0)), "partitions", "From 1"),
+        (changed(topic=Topic(min_insync_replicas=4)), "min.insync.replicas", "From 1 to 3"),
+        (changed(workload=Workload(producers=-1)), "producers", "From 0"),
+        (changed(workload=Workload(record_bytes=1)), "bytes", "From 16"),
+        (changed(workload=Workload(compression="zip")), "zip", "gzip"),
+        (changed(workload=Workload(acks="1", idempotence=True)), "acks=all", "--acks all"),
+        (changed(kafka="0.10.2.2", workload=Workload(idempotence=True)), "idempotent", "0.11.0"),
+        (changed(kafka="0.10.2.2", workload=Workload(compression="zstd")), "zstd", "lz4"),
+        (changed(duration_s=-1), "seconds of faults", "From 0"),
+        (
+            changed(nemesis=(), story="loss", brokers=2, topic=Topic(replication_factor=2)),
+            "three replicas",
+            "--brokers 3",
+        ),
+        (
+            changed(nemesis=(), story="loss", topic=Topic(min_insync_replicas=2)),
+            "one replica alive",
+            "--min-isr 1",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused(plan: Plan, message: str, hint: str):
+    with pytest.raises(UsageError) as refused:
+        check_plan(plan)
+    assert message in refused.value.message
+    assert hint in refused.value.hint

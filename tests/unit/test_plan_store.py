@@ -1,0 +1,97 @@
+"""Plans and runs come back as they were written, or say why not."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from harness.errors import StoreError
+from harness.plan import Plan, Topic, Workload
+from harness.store import Status, Store
+from harness.verdict import Ledger
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_a_plan_comes_back_as_it_was():
+    plan = Plan(
+        kafka="0.10.2.2",
+        nemesis=("kill",),
+        duration_s=12.5,
+        topic=Topic(partitions=7, unclean_leader_election=True, config={"segment.bytes": "1000"}),
+        workload=Workload(acks="1", rate=0),
+    )
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_a_plan_says_its_command():
+    plan = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=60, seed=7)
+    assert plan.command().startswith("highwater run --kafka 4.3.1 --acks all")
+    assert "--nemesis kill,pause --for 60s" in plan.command()
+    assert plan.command().endswith("--seed 7")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "not a plan"),
+        (b"{", "not a plan"),
+        (b'{"schema": 99, "kafka": "4.3.1"}', "schema 99"),
+        (b'{"schema": 1}', "broken"),
+        (b'{"schema": 1, "kafka": "4.3.1", "colour": "red"}', "broken"),
+        (b'{"schema": 1, "kafka": 4}', "broken"),
+    ],
+)
+def test_a_broken_plan_is_refused(text: bytes, message: str):
+    with pytest.raises(StoreError, match=message):
+        Plan.from_json(text)
+
+
+def test_a_store_makes_runs_and_points_to_the_latest(tmp_path: Path):
+    store = Store(tmp_path / "store")
+    first = store.create(Plan(kafka="4.3.1", story="loss"), now=NOW)
+    second = store.create(Plan(kafka="4.3.1", nemesis=("kill",)), now=NOW)
+    assert first.name.startswith("20260102T030405-4.3.1-loss-")
+    assert (tmp_path / "store" / "latest").resolve() == second.path.resolve()
+    assert sorted(store.names()) == sorted([first.name, second.name])
+    assert store.open(first.name).plan().story == "loss"
+    assert store.open("latest").plan().nemesis == ("kill",)
+    assert second.status() == Status(phase="booting")
+
+
+def test_a_missing_run_names_those_there_are(tmp_path: Path):
+    store = Store(tmp_path)
+    run = store.create(Plan(kafka="4.3.1"), now=NOW)
+    with pytest.raises(StoreError) as refused:
+        store.open("nowhere")
+    assert run.name in refused.value.hint
+
+
+def test_an_unwritable_store_is_a_clear_error(tmp_path: Path):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    with pytest.raises(StoreError, match="cannot be written") as refused:
+        Store(blocker).create(Plan(kafka="4.3.1"), now=NOW)
+    assert "--store" in refused.value.hint
+
+
+def test_an_unjudged_run_says_how_to_judge_it(tmp_path: Path):
+    run = Store(tmp_path).create(Plan(kafka="4.3.1"), now=NOW)
+    with pytest.raises(StoreError, match=r"no analysis/verdict\.json") as refused:
+        run.verdict()
+    assert "highwater check" in refused.value.hint
+
+
+def test_a_small_file_is_written_whole_or_not_at_all(tmp_path: Path):
+    run = Store(tmp_path).create(Plan(kafka="4.3.1"), now=NOW)
+    run.write_struct("status.json", Status(phase="frozen", quiesced=True))
+    assert json.loads((run.path / "status.json").read_text())["phase"] == "frozen"
+    assert not list(run.path.glob("*.partial"))
+
+
+def test_a_ledger_that_does_not_balance_says_where():
+    books = {"failed": 1, "unknown": 2, "read": 6, "lost": 1, "unseen": 0}
+    assert Ledger(sent=10, acknowledged=7, **books).errors() == []
+    assert len(Ledger(sent=11, acknowledged=7, **books).errors()) == 1
+    assert len(Ledger(sent=10, acknowledged=8, **books).errors()) == 2

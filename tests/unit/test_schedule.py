@@ -1,0 +1,57 @@
+"""A random schedule follows from the plan alone, and stays within it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UsageError
+from harness.plan import Plan, Topic
+from nemesis import process
+from nemesis.schedule import CALM_S, TROUBLE_S, draw
+
+
+def plan(*, seed: int = 1, duration_s: float = 60, faults: tuple[str, ...] = ("kill", "pause")):
+    return Plan(
+        kafka="4.3.1", seed=seed, duration_s=duration_s, nemesis=faults, topic=Topic(partitions=3)
+    )
+
+
+def test_the_faults_of_a_process_are_registered():
+    assert process.kill
+    assert {strike.fault for step in draw(plan()) for strike in step.strikes} <= {"kill", "pause"}
+
+
+@given(st.integers(0, 10_000))
+def test_the_same_seed_draws_the_same_steps(seed: int):
+    assert draw(plan(seed=seed)) == draw(plan(seed=seed))
+
+
+def test_another_seed_draws_other_steps():
+    assert draw(plan(seed=1)) != draw(plan(seed=2))
+
+
+@given(st.integers(0, 1000), st.floats(0, 300))
+def test_a_schedule_stays_within_its_duration_and_brokers(seed: int, duration_s: float):
+    steps = draw(plan(seed=seed, duration_s=duration_s))
+    assert sum(step.after_s + step.lasts_s for step in steps) <= duration_s
+    for step in steps:
+        assert CALM_S[0] <= step.after_s <= CALM_S[1]
+        assert TROUBLE_S[0] <= step.lasts_s <= TROUBLE_S[1]
+        assert 1 <= len(step.strikes) <= 3
+        assert all(strike.partition < 3 for strike in step.strikes)
+
+
+def test_a_longer_run_begins_like_a_shorter_one():
+    short, long = draw(plan(duration_s=40)), draw(plan(duration_s=120))
+    assert short
+    assert long[: len(short)] == short
+
+
+def test_no_faults_is_no_schedule():
+    assert draw(plan(faults=())) == []
+
+
+def test_an_unknown_fault_is_refused_with_the_nearest_name():
+    with pytest.raises(UsageError, match="kil") as refused:
+        draw(plan(faults=("kil",)))
+    assert "kill" in refused.value.hint

@@ -8,7 +8,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-quick lint bench clean
+.PHONY: help setup setup-dev demo test test-quick docs lint bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ test: setup-dev ## Every test, real brokers included (minutes)
 
 test-quick: setup-dev ## The tests that start no broker and no browser (under a minute)
 	@$(BIN)/python -m pytest -m 'not kafka and not browser'
+
+docs: setup-dev ## Write the pages of docs/ that are generated from the code
+	@$(BIN)/python -m docs.generate
 
 lint: setup-dev ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff format --check .

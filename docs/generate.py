@@ -1,0 +1,111 @@
+"""Writes the pages of docs/ that say what the code has: faults, checkers, versions, commands.
+
+``make docs`` writes them; a test fails when they are out of date.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+import typer.main
+
+from checkers.registry import registered
+from clusters.versions import CATALOGUE
+from harness.cli import app
+from nemesis.fault import FAULTS
+from nemesis.stories import STORIES
+
+HERE: Final = Path(__file__).parent
+_NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
+_FAULTS_INTRO: Final = (
+    "`highwater run --nemesis kill,pause` mixes faults at random, from `--seed`; `--story NAME`"
+    " plays a schedule. To add one see [adding-a-fault.md](adding-a-fault.md).\n"
+)
+_CHECKERS_INTRO: Final = (
+    "A checker finds; the policy (`checkers/policy.py`) says whether what it found breaks a promise."
+    " To add one see [adding-a-checker.md](adding-a-checker.md).\n"
+)
+
+
+def faults() -> str:
+    """docs/faults.md."""
+    rows = [(f"`{one.name}`", one.summary) for one in sorted(FAULTS.values(), key=lambda f: f.name)]
+    tales = [
+        (f"`{one.name}`", one.summary, _settings(one.broker_config)) for one in STORIES.values()
+    ]
+    return "\n".join(
+        [
+            "# Faults and stories\n",
+            _NOTE,
+            _FAULTS_INTRO,
+            _table(("fault", "what it does"), rows),
+            "\n## Stories\n",
+            _table(("story", "what it comes to before KIP-101", "broker settings"), tales),
+        ]
+    )
+
+
+def checkers() -> str:
+    """docs/checkers.md."""
+    rows = [(f"`{one.name}`", one.guarantee) for one in registered()]
+    return "\n".join(
+        [
+            "# Checkers\n",
+            _NOTE,
+            _CHECKERS_INTRO,
+            _table(("anomaly", "the guarantee that it breaks"), rows),
+        ]
+    )
+
+
+def versions() -> str:
+    """docs/versions.md."""
+    rows = [tuple(one.describe().values()) for one in CATALOGUE.values()]
+    heads = tuple(next(iter(CATALOGUE.values())).describe())
+    return "\n".join(["# Kafka releases\n", _NOTE, _table(heads, rows)])
+
+
+def commands() -> str:
+    """docs/commands.md."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, click.Group)
+    parts = ["# The command `highwater`\n", _NOTE]
+    parts.append(
+        "Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness"
+        " itself failed, 130 interrupted.\n"
+    )
+    for name, command in group.commands.items():
+        context = click.Context(command, info_name=f"highwater {name}", max_content_width=100)
+        parts += [f"## {name}\n", f"```\n{command.get_help(context)}\n```\n"]
+    return "\n".join(parts)
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "faults.md": faults,
+    "checkers.md": checkers,
+    "versions.md": versions,
+    "commands.md": commands,
+}
+
+
+def _settings(config: Iterable[str] | dict[str, str]) -> str:
+    items = config.items() if isinstance(config, dict) else []
+    return "<br>".join(f"`{name}={value}`" for name, value in items)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+
+def main() -> None:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"wrote {', '.join(PAGES)}\n")
+
+
+if __name__ == "__main__":
+    main()

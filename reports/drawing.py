@@ -35,7 +35,7 @@ def join(parts: Iterable[str]) -> Markup:
 
 def number(value: float) -> str:
     """A coordinate: at most one decimal, no trailing zero."""
-    return f"{value:.1f}".removesuffix(".0").replace("-0.0", "0")
+    return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")  # adding 0 turns -0 into 0
 
 
 def text(x: float, y: float, words: str, class_: str = "", anchor: str | None = None) -> Markup:

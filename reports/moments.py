@@ -185,7 +185,8 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
         later = [w.time_ns for _, ws in groups[i + 1 :] for w in ws if w.time_ns is not None]
         until = evidence.end_ns
         if times and later:
-            until = max([*times, min(min(later) - 1, max(times) + SETTLE_NS)])
+            until = min(min(later) - 1, max(times) + SETTLE_NS)
+        ruled = max([until, *times])
         found.append(
             Frame(
                 number=i + 1,
@@ -194,7 +195,7 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
                 start_ns=min(times, default=None),
                 end_ns=max(times, default=None),
                 witnesses=tuple(witnesses),
-                lanes=tuple(stage.lane(b, since, until, witnesses) for b in scene.brokers),
+                lanes=tuple(stage.lane(b, since, until, ruled, witnesses) for b in scene.brokers),
             )
         )
         since = until
@@ -210,7 +211,10 @@ class _Stage:
     faults: tuple[Fault, ...]
     holdings: Holdings
 
-    def lane(self, broker: int, since: int, until: int, witnesses: Sequence[Witness]) -> Lane:
+    def lane(
+        self, broker: int, since: int, until: int, ruled: int, witnesses: Sequence[Witness]
+    ) -> Lane:
+        """A replica: its log at ``until``, its role at ``ruled``, its cuts after ``since``."""
         track = self.scene.tracks.get(broker)
         leo, hw, answers = track.at(until) if track else (UNKNOWN, UNKNOWN, False)
         cuts = [c for c in self.scene.cuts if c.broker == broker and since < c.time_ns <= until]
@@ -218,7 +222,7 @@ class _Stage:
         for cut in cuts:
             if track is None or cut.time_ns > track.told(until):
                 leo, hw = min(leo, cut.offset), min(hw, cut.offset)
-        ruling = self.scene.leadership(until)
+        ruling = self.scene.leadership(ruled)
         fault = _fault_on(self.faults, broker, until)
         role = "follower" if answers else "no answer"
         if ruling and ruling.leader == broker:

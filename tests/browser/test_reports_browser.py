@@ -1,0 +1,116 @@
+"""Reports in a real browser, offline: nothing is asked for, logged, or too wide."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from reports import index
+from reports.run import write
+from tests.browser.chromium import CHROMIUM, Scheme, chromium, opened
+from tests.browser.samples import unfinished, write_all
+
+pytestmark = pytest.mark.browser
+PAGES = ("loss", "divergence", "valid", "cut-short", "hostile", "big", "index")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        why = f"{CHROMIUM} is missing: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(why)
+        pytest.skip(why)
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    store = tmp_path_factory.mktemp("store")
+    runs = write_all(store)
+    unfinished(runs["cut-short"])
+    found = {name: write(run) for name, run in runs.items()}
+    return {**found, "index": index.write(list(runs.values()), store / "index.html")}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opens_offline_without_a_sin(
+    name: str, scheme: Scheme, browser: Browser, pages: dict[str, Path]
+) -> None:
+    with opened(browser, pages[name], width=1280, scheme=scheme) as (page, sins):
+        assert page.locator("h1").is_visible()
+        assert len(page.locator("h1").inner_text()) > 20
+        assert len(page.screenshot()) > 20_000
+        assert sins == []
+
+
+@pytest.mark.parametrize("width", [400, 768, 1600])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_never_scrolls_sideways(
+    name: str, width: int, browser: Browser, pages: dict[str, Path]
+) -> None:
+    with opened(browser, pages[name], width=width) as (page, _):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_schemes_differ(browser: Browser, pages: dict[str, Path]) -> None:
+    found = []
+    for scheme in ("light", "dark"):
+        with opened(browser, pages["loss"], width=800, scheme=scheme) as (page, _):
+            found.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert found[0] != found[1]
+
+
+def test_the_headline_and_the_frames_are_seen(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["loss"], width=1280) as (page, _):
+        assert page.get_by_text("1 of 5 acknowledged records is lost").first.is_visible()
+        assert page.get_by_role("heading", name="Broker 3 cuts its log").is_visible()
+        assert page.locator(".strip svg").count() == 6
+        assert page.get_by_role("img", name="events-0 over the whole run").is_visible()
+
+
+def test_the_keyboard_reaches_the_finding_and_the_evidence(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    with opened(browser, pages["loss"], width=1280) as (page, _):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+        page.keyboard.press("Enter")
+        assert page.get_by_role("table", name="Evidence about m3").is_visible()
+
+
+_CONTRAST = """() => {
+  const rgb = c => (c.match(/[\\d.]+/g) || []).slice(0, 4).map(Number);
+  const light = c => c.slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = e => { for (; e; e = e.parentElement) {
+    const c = rgb(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
+  const bad = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (e.closest('svg') || !e.checkVisibility() || e.matches('.sr, .skip, .quiet')) continue;
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.push(e.className + ' ' + e.textContent.slice(0, 30) + ' ' + ratio);
+  }
+  return bad;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["loss", "divergence", "cut-short", "index"])
+def test_text_has_enough_contrast(
+    name: str, scheme: Scheme, browser: Browser, pages: dict[str, Path]
+) -> None:
+    """At least 4.5 to 1, WCAG 2.2 level AA (1.4.3)."""
+    with opened(browser, pages[name], width=1280, scheme=scheme) as (page, _):
+        assert page.evaluate(_CONTRAST) == []

@@ -1,0 +1,180 @@
+"""The geometry of drawings: scales, ticks, step paths, bars, thinning."""
+
+import re
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from markupsafe import Markup
+
+from reports.drawing import Scale, Share, bar, join, number, steps, svg, tag, text, ticks
+from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Leadership, Scene, Track
+from reports.text import LONGEST, count, plain, seconds, short
+from reports.timeline import COLUMNS, LEFT, RIGHT, WIDTH, _answered, _thinned, timeline
+
+SECOND = 1_000_000_000
+
+
+def rects(markup: str, class_: str) -> list[tuple[float, float]]:
+    """X and width of every rectangle of a class."""
+    root = ET.fromstring(f"<g>{markup}</g>")  # noqa: S314 - our own drawing
+    found = [r for r in root.iter() if r.tag.endswith("rect") and class_ in r.get("class", "")]
+    return [(float(r.get("x", "")), float(r.get("width", ""))) for r in found]
+
+
+def track(*rows: tuple[float, int, int]) -> Track:
+    times, leo, hw = zip(*rows, strict=True)
+    return Track(
+        time_ns=np.array([int(t * SECOND) for t in times], np.int64),
+        leo=np.array(leo, np.int64),
+        hw=np.array(hw, np.int64),
+    )
+
+
+def test_a_tag_escapes_text_and_attributes_and_keeps_markup() -> None:
+    made = tag("g", "<b>", Markup("<i/>"), class_='a"b', stroke_width=1.25, href=None)
+    assert made == '<g class="a&#34;b" stroke-width="1.2">&lt;b&gt;<i/></g>'
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(1.0, "1"), (1.26, "1.3"), (-0.04, "0"), (-0.06, "-0.1"), (10.0, "10")]
+)
+def test_coordinates_have_at_most_one_decimal(value: float, words: str) -> None:
+    assert number(value) == words
+
+
+def test_a_scale_is_linear_and_stays_inside_its_range() -> None:
+    scale = Scale(lo=10, hi=20, start=100, end=200)
+    assert [scale(v) for v in (10, 15, 20, 5, 99)] == [100, 150, 200, 100, 200]
+    assert Scale(lo=3, hi=3, start=0, end=50)(3) == 25
+
+
+@pytest.mark.parametrize(
+    ("hi", "first", "last"), [(14.8, (0, 2), 14), (0.9, (0, 0.1), 0.9), (118, (0, 20), 100)]
+)
+def test_ticks_are_round_and_within_the_axis(
+    hi: float, first: tuple[float, float], last: float
+) -> None:
+    found = ticks(hi)
+    assert tuple(found[:2]) == first
+    assert found[-1] == last
+    assert len(found) <= 12
+
+
+def test_a_step_path_holds_each_value_until_the_next() -> None:
+    assert steps([(0, 9), (5, 9), (7, 4)]) == "M0 9H5H7V4"
+    assert steps([]) == ""
+
+
+def test_the_smallest_share_of_a_bar_is_seen_and_the_bar_keeps_its_width() -> None:
+    shares = [
+        Share(count=99_999, name="read", class_="ok"),
+        Share(count=1, name="lost", class_="lost"),
+        Share(count=0, name="unseen", class_="unknown"),
+    ]
+    drawn = rects(bar(0, 0, 660, 32, shares), "bar")
+    assert drawn == [(0, 654), (654, 6)]
+    assert rects(bar(0, 0, 660, 32, []), "bar-empty") == [(0, 660)]
+
+
+def test_a_drawing_names_itself_for_those_who_do_not_see_it() -> None:
+    made = svg(10, 20, "A & B", "says <what>", text(1, 2, "x"), uid="u")
+    root = ET.fromstring(made)  # noqa: S314 - our own drawing
+    assert root.get("role") == "img"
+    assert root.get("aria-labelledby") == "u-t u-d"
+    assert [child.text for child in root][:2] == ["A & B", "says <what>"]
+
+
+def test_thinning_keeps_every_spike_and_bounds_the_points() -> None:
+    times = np.arange(100_000, dtype=np.int64)
+    values = times.copy()
+    values[54_321] = 0
+    time = Scale(lo=0, hi=100_000, start=0, end=COLUMNS)
+    y = Scale(lo=0, hi=100_000, start=0, end=100)
+    points = _thinned(times, values, 100_000, time, y)
+    assert len(points) <= 4 * COLUMNS + 3
+    assert min(py for px, py in points if px > 270) == 0
+    assert points[-1][0] == COLUMNS
+
+
+def test_lines_are_broken_where_a_broker_did_not_answer() -> None:
+    assert _answered(track((0, 1, 1), (1, UNKNOWN, UNKNOWN), (2, 3, 3), (3, 4, 3))) == [
+        (0, 1),
+        (2, 4),
+    ]
+
+
+def scene() -> tuple[Scene, Evidence]:
+    made = Scene(
+        partition=("events", 0),
+        tracks={1: track((0, 4, 4), (10, UNKNOWN, UNKNOWN)), 2: track((0, 4, 3), (12, 3, 3))},
+        leaderships=(
+            Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
+            Leadership(time_ns=12 * SECOND, leader=2, epoch=1, isr=(2,)),
+        ),
+        cuts=(Cut(time_ns=12 * SECOND, broker=2, offset=3),),
+    )
+    fault = Fault(
+        name="kill", broker=1, start_ns=10 * SECOND, end_ns=15 * SECOND, says="broker 1 is killed"
+    )
+    return made, Evidence(
+        scenes={made.partition: made},
+        faults=(fault,),
+        acks={made.partition: np.array([SECOND], np.int64)},
+        end_ns=20 * SECOND,
+    )
+
+
+def test_a_timeline_puts_faults_leaders_cuts_and_isr_where_their_times_are() -> None:
+    one, evidence = scene()
+    drawn = timeline(one, evidence)
+    wide = WIDTH - RIGHT - LEFT
+    plain_svg = drawn.replace(' xmlns="http://www.w3.org/2000/svg"', "")
+    ((start, width),) = rects(plain_svg, "fault")
+    assert start == pytest.approx(LEFT + wide / 2, abs=0.1)
+    assert width == pytest.approx(wide / 4, abs=0.1)
+    bands = rects(plain_svg, "band")
+    assert [x for x, _ in bands] == pytest.approx([LEFT, LEFT + wide * 0.6], abs=0.1)
+    assert sum(w for _, w in bands) == pytest.approx(wide, abs=0.2)
+    isr = rects(plain_svg, "isrbar")
+    assert [w for _, w in isr] == pytest.approx([wide * 0.6, wide * 0.6, wide * 0.4], abs=0.2)
+    assert "cut 4 → 3" in drawn
+    assert drawn.count('class="election"') == 1
+    assert drawn.count('class="ack"') == 1
+
+
+def test_a_timeline_is_told_in_words_too() -> None:
+    one, evidence = scene()
+    assert "10.0 s: kill broker 1; 12.0 s: broker 2 cuts its log to 3; 12.0 s: broker 2 leads" in (
+        timeline(one, evidence)
+    )
+
+
+def test_many_acknowledgements_become_a_rate() -> None:
+    one, evidence = scene()
+    acks = np.linspace(0, 20 * SECOND, 100_000).astype(np.int64)
+    many = Evidence(scenes=evidence.scenes, acks={one.partition: acks}, end_ns=20 * SECOND)
+    drawn = timeline(one, many)
+    assert 'class="ack"' not in drawn
+    found = re.search(r"100,000 acknowledged, at most ([\d,]+) records/s", drawn)
+    assert found is not None
+    assert int(found[1].replace(",", "")) == pytest.approx(5000, rel=0.02)
+
+
+def test_control_and_bidi_characters_are_spelled_out() -> None:
+    assert plain("a\u202eb\x00\x1b\u2066\ud800") == "a\\u202eb\\x00\\x1b\\u2066\\ud800"
+    assert plain("größe → 漢字 🙂") == "größe → 漢字 🙂"
+
+
+def test_long_text_is_cut_and_says_how_long_it_was() -> None:
+    assert plain("x" * 10_000) == "x" * LONGEST + "… (10,000 characters)"
+    assert short("producer-0:17") == "…r-0:17"
+    assert short("m3") == "m3"
+
+
+def test_small_words() -> None:
+    assert count(1, "record") == "1 record"
+    assert count(1024, "record") == "1,024 records"
+    assert seconds(2_409_000_000) == "2.409 s"
+    assert seconds(None) == ""
+    assert join(["<", Markup("<b>")]) == "&lt;<b>"

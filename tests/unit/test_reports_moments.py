@@ -1,0 +1,153 @@
+"""The frames of a record's story: what each replica is shown to hold, and when."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.verdict import Anomaly
+from reports.evidence import gather
+from reports.holdings import Gap, Held, Row, read_holdings, side_by_side
+from reports.moments import Frame, bursts, frames, title
+from reports.strip import describe, frame, key
+from tests.browser.samples import SAMPLES
+from tests.browser.stories import lost_anomaly, witness
+
+
+def told(name: str, store: Path, number: int = 0) -> tuple[Anomaly, list[Frame]]:
+    """The frames of one anomaly of a sample run."""
+    run = SAMPLES[name]().write(store)
+    anomaly = run.verdict().anomalies[number]
+    missing: list[str] = []
+    shown = frames(anomaly, gather(run), read_holdings(run, ("events", 0), missing))
+    assert missing == []
+    return anomaly, shown
+
+
+def at_offset(shown: Frame, offset: int = 3) -> dict[int, tuple[str, str | None]]:
+    """What each broker holds at an offset: state and id."""
+    return {
+        lane.broker: next((c.state, c.value) for c in lane.cells if c.offset == offset)
+        for lane in shown.lanes
+    }
+
+
+def test_the_loss_story_is_told_in_six_frames(tmp_path: Path) -> None:
+    _, shown = told("loss", tmp_path)
+    assert [each.title for each in shown] == [
+        "Written and acknowledged",
+        "Brokers 1 and 2 are killed",
+        "Broker 2 is made leader",
+        "Broker 3 cuts its log",
+        "Broker 3 is made leader",
+        "In the end",
+    ]
+
+
+def test_the_loss_story_shows_what_each_replica_held(tmp_path: Path) -> None:
+    _, shown = told("loss", tmp_path)
+    subject = ("subject", "m3")
+    assert at_offset(shown[0]) == {1: subject, 2: subject, 3: subject}
+    assert at_offset(shown[2]) == {1: subject, 2: subject, 3: subject}
+    assert at_offset(shown[3]) == {1: subject, 2: subject, 3: ("gone", "m3")}
+    assert at_offset(shown[4]) == {1: subject, 2: subject, 3: ("none", None)}
+    assert at_offset(shown[5]) == dict.fromkeys((1, 2, 3), ("other", "fence-0"))
+
+
+def test_the_loss_story_shows_leo_hw_and_the_cut(tmp_path: Path) -> None:
+    _, shown = told("loss", tmp_path)
+    written = {lane.broker: (lane.leo, lane.hw) for lane in shown[0].lanes}
+    assert written == {1: (4, 4), 2: (4, 3), 3: (4, 3)}
+    assert [lane.cut for lane in shown[3].lanes] == [None, None, (4, 3)]
+    assert [lane.down for lane in shown[3].lanes] == [True, True, False]
+    assert [lane.cut for lane in shown[5].lanes] == [(4, 3), (4, 3), None]
+
+
+def test_roles_follow_the_controller_even_onto_a_dead_broker(tmp_path: Path) -> None:
+    _, shown = told("loss", tmp_path)
+    assert [lane.role for lane in shown[0].lanes] == ["leader, epoch 0", "follower", "follower"]
+    assert [lane.role for lane in shown[2].lanes] == ["killed", "killed, leader e1", "follower"]
+    assert [lane.in_isr for lane in shown[2].lanes] == [False, True, True]
+    assert shown[4].lanes[2].role == "leader, epoch 2"
+
+
+def test_a_divergence_ends_with_both_records_side_by_side(tmp_path: Path) -> None:
+    anomaly, shown = told("divergence", tmp_path, 1)
+    other = ("other", "m4")
+    assert at_offset(shown[-1]) == {1: ("subject", "m3"), 2: other, 3: other}
+    assert key(anomaly, shown) == [("subject", "m3", "m3"), ("other", "m4", "m4")]
+    assert not any(lane.down for lane in shown[-1].lanes)
+
+
+def test_a_frame_is_drawn_and_told_in_words(tmp_path: Path) -> None:
+    anomaly, shown = told("loss", tmp_path)
+    drawn = frame(shown[3], anomaly, "x")
+    assert "cut 4 → 3" in drawn
+    assert "HW = LEO 3" in drawn
+    assert "Broker 3 (follower) cut m3 away; LEO 3, HW 3." in describe(shown[3], anomaly)
+
+
+def test_an_anomaly_without_an_offset_or_observations_has_no_frames(tmp_path: Path) -> None:
+    run = SAMPLES["loss"]().write(tmp_path)
+    anomaly = msgspec.structs.replace(run.verdict().anomalies[0], offset=None)
+    assert frames(anomaly, gather(run), {}) == []
+    elsewhere = msgspec.structs.replace(run.verdict().anomalies[0], partition=9)
+    assert frames(elsewhere, gather(run), {}) == []
+
+
+def test_a_beat_is_called_after_who_acted() -> None:
+    killed = [witness(1, "nemesis", "kill", None, "Broker 7 is killed.")]
+    assert title("fault", killed) == "Broker 7 is killed"
+    assert title("elected", [witness(1, "controller", "elected", 1, "No leader.")]) == "New leader"
+
+
+def test_neighbouring_findings_are_one_burst() -> None:
+    offsets = (5, 6, 8, 11, 4)
+    found = bursts([lost_anomaly(offset=o, value=f"m{o}") for o in offsets])
+    assert [(b.first.offset, b.last_offset, b.count) for b in found] == [
+        (5, 8, 3),
+        (11, 11, 1),
+        (4, 4, 1),
+    ]
+
+
+def test_replicas_are_compared_offset_by_offset_and_only_the_windows_shown() -> None:
+    same = {o: Held(value=f"m{o}") for o in range(1000)}
+    table = side_by_side({1: same, 2: {**same, 500: Held(value="x")}, 3: same}, [500])
+    assert table.differing == 1
+    assert table.offsets == 1000
+    shown = [row for row in table.rows if isinstance(row, Row)]
+    assert [row.offset for row in shown] == [*range(497, 504), *range(996, 1000)]
+    assert [row.states for row in shown if row.differs] == [("same", "odd", "same")]
+    assert [(r.offsets, r.differing) for r in table.rows if isinstance(r, Gap)] == [
+        (497, 0),
+        (492, 0),
+    ]
+
+
+def test_a_long_run_of_differences_is_shown_by_its_ends_and_counted() -> None:
+    same = {o: Held(value=f"m{o}") for o in range(1000)}
+    forked = {**same, **{o: Held(value=f"x{o}") for o in range(100, 900)}}
+    table = side_by_side({1: same, 2: forked}, [])
+    assert table.differing == 800
+    assert len(table.rows) < 30
+    assert sum(row.differing for row in table.rows if isinstance(row, Gap)) == 792
+
+
+def test_a_replica_that_ends_early_lacks_records_but_does_not_differ() -> None:
+    table = side_by_side({1: {0: Held(value="a"), 1: Held(value="b")}, 2: {0: Held(value="a")}}, [])
+    last = table.rows[-1]
+    assert isinstance(last, Row)
+    assert last.states == ("same", "none")
+    assert table.differing == 0
+
+
+@pytest.mark.parametrize("name", ["valid", "hostile"])
+def test_holdings_come_from_both_message_formats(name: str, tmp_path: Path) -> None:
+    run = SAMPLES[name]().write(tmp_path)
+    missing: list[str] = []
+    found = read_holdings(run, ("events", 0), missing)
+    assert missing == []
+    assert sorted(found) == [1, 2, 3]
+    assert found[1][0].value == "m0"
+    assert (found[1][0].epoch is None) == (name == "hostile")

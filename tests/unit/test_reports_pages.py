@@ -1,0 +1,211 @@
+"""Whole pages: every sample renders to sound, self-contained, escaped HTML of a bounded size."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from harness.errors import StoreError
+from harness.store import Run, Store
+from reports import index
+from reports.evidence import gather
+from reports.facts import coordination, rule
+from reports.run import write
+from tests.browser.samples import SAMPLES, unfinished, write_all
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+SMALL = tuple(name for name in SAMPLES if name != "big")
+
+
+class Balance(HTMLParser):
+    """Collects elements, and complains of tags that are not closed in order and ids used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open[-1] == tag, f"</{tag}> closes <{self.open[-1]}>"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def parsed(page: Path) -> Balance:
+    """A page that is balanced, and whose ids are its own."""
+    balance = Balance()
+    balance.feed(page.read_text("utf-8"))
+    balance.close()
+    assert balance.open == []
+    ids = [attributes["id"] for _, attributes in balance.seen if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    return balance
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return write_all(tmp_path_factory.mktemp("store"))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_page_is_balanced_and_below_a_megabyte(name: str, runs: dict[str, Run]) -> None:
+    page = write(runs[name])
+    assert page == runs[name].report
+    assert page.stat().st_size < 1_000_000
+    parsed(page)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_page_asks_for_nothing_and_runs_nothing(name: str, runs: dict[str, Run]) -> None:
+    found = parsed(write(runs[name])).seen
+    assert {tag for tag, _ in found} & {"script", "img", "iframe", "object", "form"} == set()
+    for tag, attributes in found:
+        assert not [key for key in attributes if key.startswith("on") or key == "style"]
+        if tag in {"link", "a"}:
+            assert (attributes["href"] or "").startswith(("data:,", "#"))
+    policies = [a["content"] or "" for t, a in found if t == "meta" and "http-equiv" in a]
+    assert len(policies) == 1
+    assert policies[0].startswith("default-src 'none'; style-src 'sha256-")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_table_has_a_caption_and_every_drawing_a_title(
+    name: str, runs: dict[str, Run]
+) -> None:
+    html = write(runs[name]).read_text("utf-8")
+    assert html.count("<table") == html.count("<caption")
+    drawings = re.findall(r'<svg[^>]*role="img"[^>]*>(<title[^>]*>[^<]+</title><desc)?', html)
+    assert drawings
+    assert all(drawings)
+    assert re.findall(r"<th(?![^>]*(?:scope|ead))[^>]*>", html) == []
+
+
+def test_the_loss_page_says_what_was_lost_and_how_to_repeat_it(runs: dict[str, Run]) -> None:
+    words = " ".join(" ".join(parsed(write(runs["loss"])).text).split())
+    for wanted in (
+        "1 of 5 acknowledged records is lost",
+        "Promise broken",
+        "Broker 3 cuts its log",
+        "At its own high watermark, at once, asking nobody",
+        "highwater run --kafka 0.10.2.2 --acks all --min-isr 1 --story loss --seed 7",
+        "127.0.0.13:9092",
+    ):
+        assert wanted in words
+
+
+def test_the_divergence_page_marks_the_differing_cell(runs: dict[str, Run]) -> None:
+    html = write(runs["divergence"]).read_text("utf-8")
+    assert "The replicas hold different records at 1 offset of 5." in html
+    assert len(re.findall(r'<td class="odd">', html)) == 1
+
+
+def test_values_are_escaped_spelled_out_and_cut(runs: dict[str, Run]) -> None:
+    html = write(runs["hostile"]).read_text("utf-8")
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "onerror=alert" not in html.replace("&lt;img src=x onerror=alert(2)&gt;", "")
+    assert not [c for c in html if ord(c) < 32 and c not in "\n\t"]
+    assert not set("\u202e\u2066\u200f") & set(html)
+    assert "\\u202egnp.exe" in html
+    assert "x" * 401 not in html
+    assert "(10,000 characters)" in html
+
+
+def test_a_big_run_says_what_it_left_out(runs: dict[str, Run]) -> None:
+    html = write(runs["big"]).read_text("utf-8")
+    assert "The first of 100 neighbouring records" in html
+    assert "more findings are in analysis/anomalies.parquet" in html
+    assert re.search(r"[\d,]+ offsets not shown", html)
+
+
+def test_a_cut_short_run_says_so_and_shows_the_rest(tmp_path: Path) -> None:
+    run = unfinished(SAMPLES["cut-short"]().write(tmp_path))
+    words = " ".join(parsed(write(run)).text)
+    for wanted in (
+        "The run was cut short while it was running.",
+        "events/log_lines is missing.",
+        "events/replicas was never finished",
+        "No replica of events-0 was frozen.",
+        "There was no final read.",
+    ):
+        assert wanted in words
+    assert "broker 1" in words
+
+
+def test_every_file_but_plan_and_verdict_may_be_missing(tmp_path: Path) -> None:
+    run = SAMPLES["loss"]().write(tmp_path)
+    (run.path / "environment.json").unlink()
+    (run.path / "status.json").write_bytes(b"{")
+    (run.analysis / "anomalies.parquet").write_bytes(b"no parquet")
+    for table in run.path.glob("*/*.parquet"):
+        table.unlink()
+    words = " ".join(parsed(write(run)).text)
+    assert "has no environment.json" in words
+    assert "status.json is broken" in words
+    assert "Nothing was observed of any partition." in words
+
+
+def test_a_broken_table_is_said_and_does_not_stop_the_page(tmp_path: Path) -> None:
+    run = SAMPLES["loss"]().write(tmp_path)
+    run.parquet("events/faults").write_bytes(b"PAR1 no")
+    assert any("events/faults cannot be read" in each for each in gather(run).missing)
+    parsed(write(run))
+
+
+def test_a_run_that_was_not_judged_has_no_report(tmp_path: Path) -> None:
+    run = SAMPLES["valid"]().write(tmp_path)
+    (run.analysis / "verdict.json").unlink()
+    with pytest.raises(StoreError, match=r"verdict\.json"):
+        write(run)
+
+
+def test_the_index_compares_versions_and_links_to_every_report(runs: dict[str, Run]) -> None:
+    home = runs["loss"].path.parent
+    page = index.write(list(runs.values()), home / "index.html")
+    balance = parsed(page)
+    links = {a["href"] for t, a in balance.seen if t == "a" and a["href"] != "#main"}
+    assert links == {f"{run.name}/report.html" for run in runs.values()}
+    words = " ".join(" ".join(balance.text).split())
+    assert "3 of 6 runs broke a promise" in words
+    assert "1 run could not be judged" in words
+    assert "300 lost, as allowed" in words
+
+
+def test_the_index_of_one_run_needs_no_matrix(tmp_path: Path) -> None:
+    run = SAMPLES["valid"]().write(tmp_path)
+    html = index.write([run], tmp_path / "out" / "index.html").read_text("utf-8")
+    assert "Version by version" not in html
+    assert f'href="../{run.name}/report.html"' in html
+    assert Store(tmp_path).names() == [run.name]
+
+
+def test_versions_tell_their_coordination_and_truncation_rule(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert [coordination(run, v) for v in ("0.10.2.2", "3.9.2", "4.3.1")] == [
+        "ZooKeeper",
+        "KRaft",
+        "KRaft",
+    ]
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "zookeeper.log").touch()
+    assert coordination(run, "3.9.2") == "ZooKeeper"
+    rules = [rule(v) for v in ("0.10.2.2", "0.11.0.3", "2.1.1", "4.3.1")]
+    assert [re.search(r"\((?:before )?(KIP-\d+)\)", words)[1] for words in rules] == [  # type: ignore[index]
+        "KIP-101",
+        "KIP-101",
+        "KIP-279",
+        "KIP-595",
+    ]

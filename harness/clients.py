@@ -1,0 +1,110 @@
+"""How our Kafka clients are set up: to see faults soon, and to be quiet about it.
+
+Names are librdkafka's (its CONFIGURATION.md). The same settings serve 0.10.2 to 4.x.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+from harness.plan import Plan
+
+Settings = dict[str, Any]
+QUEUE_RECORDS: Final = 20_000
+CALM_RATE: Final = 2_000
+"""Records per second up to which each is sent in a batch of its own."""
+
+
+def common(bootstrap: str, client_id: str, log: logging.Logger) -> Settings:
+    """Settings of every client."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": client_id,
+        "logger": log,
+        # Brokers listen on IPv4; trying ::1 first costs a refused connection each time.
+        "broker.address.family": "v4",
+        # A broker that came back is used again at once, not up to 10 s later.
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 500,
+        # A paused broker accepts connections and never answers: give up on it before its
+        # session ends (6 to 18 s), but not before an idle ISR follower's fetch round.
+        "socket.timeout.ms": 10_000,
+        "socket.connection.setup.timeout.ms": 3_000,
+        "api.version.request.timeout.ms": 3_000,
+        # Errors refresh metadata; a leader that was only paused gives none, so ask regularly.
+        "topic.metadata.refresh.interval.ms": 1_000,
+        "topic.metadata.refresh.fast.interval.ms": 100,
+        # Connect to every broker beforehand, so that a change of leader costs no handshake.
+        "enable.sparse.connections": False,
+    }
+
+
+def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) -> Settings:
+    """Settings of a producer under the plan's workload, or with other acks."""
+    workload = plan.workload
+    acks = acks or workload.acks
+    timeout_ms = int(workload.delivery_timeout_s * 1000)
+    return {
+        **common_settings,
+        "acks": acks,
+        "enable.idempotence": workload.idempotence and acks == "all",
+        "compression.type": workload.compression,
+        "message.timeout.ms": timeout_ms,
+        # The leader's own limit for acks=all. Where possible longer than the ISR takes to shrink: a
+        # send given up early is sent again, and without idempotence stands twice in the log.
+        "request.timeout.ms": min(timeout_ms, 30_000),
+        "max.in.flight.requests.per.connection": 5,  # as the Java client
+        "retry.backoff.ms": 100,
+        "retry.backoff.max.ms": 1_000,
+        # Records go out one by one at a low rate, so that each has a fate of its own.
+        "linger.ms": 0 if 0 < workload.rate <= CALM_RATE else 5,
+        # Bounded, so that a stalled cluster stalls the producer and not the machine's memory.
+        "queue.buffering.max.messages": QUEUE_RECORDS,
+        "queue.buffering.max.kbytes": 16_384,
+    }
+
+
+def consumer(common_settings: Settings, *, reset: str) -> Settings:
+    """Settings of a consumer that is assigned its partitions by hand and commits nothing.
+
+    The binding insists on a group id, and librdkafka looks for the group's coordinator even when
+    nobody joins, which makes brokers create ``__consumer_offsets``: the driver keeps that small.
+    """
+    return {
+        **common_settings,
+        "group.id": "highwater",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": reset,
+        "allow.auto.create.topics": False,  # a missing topic is a fault to see, not to mend
+        "isolation.level": "read_uncommitted",
+        "check.crcs": True,
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 100,
+        "fetch.queue.backoff.ms": 20,  # default 1000: a full queue would idle a second
+        "queued.max.messages.kbytes": 16_384,
+        "fetch.message.max.bytes": 1_048_576,
+    }
+
+
+class _QuietFileHandler(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say nothing: a full disk is reported by the recorder, once."""
+
+
+def open_log(path: Path) -> logging.Logger:
+    """A logger that writes what librdkafka has to say to one file and never to the terminal."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = logging.Logger(f"clients {path}", logging.INFO)  # noqa: LOG001 - ours alone, not global
+    handler = _QuietFileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(message)s", "%H:%M:%S"))
+    log.addHandler(handler)
+    log.propagate = False
+    return log
+
+
+def close_log(log: logging.Logger) -> None:
+    """Close its file."""
+    for handler in log.handlers[:]:
+        log.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,137 @@
+"""The final read: fence every partition, then read each from its beginning to the fence.
+
+A reader that has read the fence has passed every earlier offset, so that a record it did not return
+is not there. Records are recorded and forgotten: a log of any length is read in the same memory.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from harness.clients import Settings
+from harness.history import FINAL, OK
+from harness.plan import Plan
+from harness.recorder import Recorder
+from harness.sender import Sender
+from harness.tapes import ReadTape
+
+_TRY_S: Final = 5.0
+_RETRY_S: Final = 0.2
+_POLL_S: Final = 0.1
+_READ_AT_ONCE: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRead:
+    """How far the final read came in one partition.
+
+    Attributes:
+        complete: the fence was acknowledged, and everything up to it was read.
+        fence: offset of the acknowledged fence record; None if none was.
+        problem: why it is not complete, a sentence; None when it is.
+    """
+
+    partition: int
+    complete: bool
+    fence: int | None
+    problem: str | None = None
+
+
+def final_read(
+    plan: Plan, recorder: Recorder, fence: Settings, reader: Settings, *, limit_s: float
+) -> tuple[PartitionRead, ...]:
+    """Fence and read every partition of the plan's topic, within a limit for both together.
+
+    Args:
+        plan: names the topic.
+        recorder: gets the fences (process ``fence``) and the reads (process ``reader``).
+        fence: settings of a producer with acks=all.
+        reader: settings of a consumer that reports an offset out of range instead of moving on.
+        limit_s: seconds.
+    """
+    deadline = time.monotonic() + limit_s
+    fences = _fence(plan, recorder, fence, deadline)
+    reached = _read(plan, recorder, reader, fences, deadline)
+    return tuple(
+        _judge(plan, partition, fences[partition], reached[partition], limit_s)
+        for partition in range(plan.topic.partitions)
+    )
+
+
+def _fence(
+    plan: Plan, recorder: Recorder, settings: Settings, deadline: float
+) -> dict[int, int | None]:
+    """Offsets of acknowledged fences. Every try is a record of its own, sent once."""
+    row = {"process": "fence", "phase": FINAL, "topic": plan.topic.name}
+    settings = {**settings, "message.timeout.ms": int(_TRY_S * 1000)}
+    sender = Sender(recorder, settings, row, size=plan.workload.record_bytes, retries=False)
+    fences: dict[int, int | None] = dict.fromkeys(range(plan.topic.partitions))
+    attempt = 0
+    try:
+        while None in fences.values() and time.monotonic() < deadline:
+            if attempt and recorder.failed.wait(_RETRY_S):
+                break
+            attempt += 1
+            for partition in [p for p, offset in fences.items() if offset is None]:
+                left = min(2 * _TRY_S, deadline - time.monotonic())
+                answer = sender.send(f"fence-{partition}-{attempt}", partition, limit_s=left)
+                fences[partition] = answer.offset if answer.outcome == OK else None
+    finally:
+        sender.close(limit_s=_TRY_S)
+    return fences
+
+
+def _read(
+    plan: Plan,
+    recorder: Recorder,
+    settings: Settings,
+    fences: dict[int, int | None],
+    deadline: float,
+) -> dict[int, int]:
+    """Read every partition to its fence, or to its end where it has none.
+
+    Returns:
+        Partition to the last offset read; -1 for none.
+    """
+    topic = plan.topic.name
+    reached: dict[int, int] = dict.fromkeys(fences, -1)
+    tape = ReadTape(recorder, process="reader", phase=FINAL, topic=topic)
+    client = Consumer(settings)
+    try:
+        ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
+        client.assign([TopicPartition(topic, partition, 0) for partition in fences])
+        while any(reached[p] < end for p, end in ends.items()) and time.monotonic() < deadline:
+            invoke_ns = recorder.clock()
+            answers = client.consume(_READ_AT_ONCE, _POLL_S)
+            messages = [message for message in answers if message.error() is None]
+            for message in messages:
+                reached[message.partition() or 0] = message.offset() or 0
+            tape.read(messages, invoke_ns)
+            recorder.check()
+    finally:
+        client.close()
+    return reached
+
+
+def _last_offset(client: Consumer, topic: str, partition: int) -> int:
+    """The last offset a consumer may read; -1 if there is none or nobody tells."""
+    try:
+        bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
+    except KafkaException:
+        return -1
+    return bounds[1] - 1 if bounds else -1
+
+
+def _judge(
+    plan: Plan, partition: int, fence: int | None, reached: int, limit_s: float
+) -> PartitionRead:
+    where = f"{plan.topic.name}-{partition}"
+    if fence is None:
+        problem = f"no fence record on {where} was acknowledged within {limit_s:g} s"
+    elif reached < fence:
+        problem = f"the reader came to offset {reached} of {where} in {limit_s:g} s, not to {fence}"
+    else:
+        return PartitionRead(partition=partition, complete=True, fence=fence)
+    return PartitionRead(partition=partition, complete=False, fence=fence, problem=problem)

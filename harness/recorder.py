@@ -1,0 +1,235 @@
+"""Writes what happens into the run while it happens, at little cost to whoever reports it.
+
+Whoever reports hands rows, or (tapes) thousands of operations at a time, to the one background
+thread; it builds Arrow batches and appends them. Nothing is kept, so memory does not grow with a
+run.
+
+When the disk is full the run must end at once, in order: ``failed`` is set, ``check`` and every
+later report raise, and what was written before stays readable.
+"""
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from harness.errors import HarnessError
+from harness.history import TABLES, StreamWriter
+from harness.store import Run
+
+FLUSH_S: Final = 0.2
+_QUEUED: Final = 8
+_OPS: Final = "history/ops"
+
+Columns = dict[str, Any]
+"""Column name to one value for all rows, or a sequence of one a row; a missing column is null."""
+
+
+class Clock:
+    """Nanoseconds since the run's start, monotonic.
+
+    Attributes:
+        started_at_ns: the wall clock at 0, nanoseconds since the epoch, for ``environment.json``.
+    """
+
+    __slots__ = ("_zero", "started_at_ns")
+
+    def __init__(self) -> None:
+        self.started_at_ns = time.time_ns()
+        self._zero = time.monotonic_ns()
+
+    def __call__(self) -> int:
+        """The time now."""
+        return time.monotonic_ns() - self._zero
+
+
+class Recorder:
+    """Owns the streams of one run. Safe to share between threads, unlike the tapes it gives out.
+
+    Attributes:
+        clock: nanoseconds since the run's start.
+        failed: set when nothing can be recorded any more; whoever waits should wait for it too.
+    """
+
+    def __init__(self, run: Run, clock: Callable[[], int]) -> None:
+        self.clock = clock
+        self.failed = threading.Event()
+        self._error: HarnessError | None = None
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._words: dict[str, dict[str, int]] = {}
+        self._rows: dict[str, list[dict[str, object]]] = {table: [] for table in TABLES}
+        self._rows_lock = threading.Lock()
+        self._queue: queue.Queue[Callable[[], Columns]] = queue.Queue(_QUEUED)
+        self._closing = threading.Event()
+        pa.array([0])  # imports pandas, a second's work, while nobody waits for us
+        self._streams = {
+            table: StreamWriter(run.stream(table), schema) for table, schema in TABLES.items()
+        }
+        self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
+        self._thread.start()
+
+    def operation(self, **row: object) -> None:
+        """Record one operation, a column of ``OPERATIONS`` each; on disk within ``FLUSH_S``.
+
+        For operations that are few; thousands a second belong on a tape.
+        """
+        self._add(_OPS, row)
+
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        """Record what the nemesis does (phase inject, heal or note); on disk when this returns."""
+        row = {"time_ns": self.clock(), "fault": name, "phase": phase, "says": says}
+        self.check()
+        try:
+            self._streams["events/faults"].append_rows([{**row, "broker": broker}])
+        except OSError as error:
+            self._fail(error)
+        self.check()
+
+    def partition(self, **row: object) -> None:
+        """Record a row of ``PARTITIONS``; the time is now unless told."""
+        self._add("events/partitions", {"time_ns": self.clock(), **row})
+
+    def replica(self, **row: object) -> None:
+        """Record a row of ``REPLICAS``; the time is now unless told."""
+        self._add("events/replicas", {"time_ns": self.clock(), **row})
+
+    def log_lines(self, rows: Sequence[dict[str, object]]) -> None:
+        """Record rows of ``LOG_LINES``."""
+        for row in rows:
+            self._add("events/log_lines", row)
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Operations written so far by (kind, outcome); up to ``FLUSH_S`` behind."""
+        return dict(self._counts.copy())
+
+    def check(self) -> None:
+        """Go on if everything could be written so far.
+
+        Raises:
+            HarnessError: it could not; the message says which file and why.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def put(self, build: Callable[[], Columns]) -> None:
+        """Queue columns of operations to be built and written; waits while the writer is behind.
+
+        Raises:
+            HarnessError: nothing can be recorded any more.
+        """
+        while True:
+            self.check()
+            try:
+                self._queue.put(build, timeout=FLUSH_S)
+            except queue.Full:
+                continue
+            return
+
+    def close(self) -> None:
+        """Write everything that was handed over and end the streams. May be called twice.
+
+        Raises:
+            HarnessError: something could not be written, now or before.
+        """
+        self._closing.set()
+        self._thread.join()
+        self.check()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:  # the error under way matters more than a second one about the same disk
+            self._closing.set()
+            self._thread.join()
+
+    def _add(self, table: str, row: dict[str, object]) -> None:
+        self.check()
+        with self._rows_lock:
+            self._rows[table].append(row)
+
+    def _write(self) -> None:
+        try:
+            self._write_until_closed()
+            for stream in self._streams.values():
+                stream.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must hear of it
+            self._fail(error)
+            for stream in self._streams.values():
+                stream.abandon()
+
+    def _write_until_closed(self) -> None:
+        rows_due = time.monotonic() + FLUSH_S
+        while True:
+            closing = self._closing.is_set()
+            try:
+                self._append(self._queue.get(timeout=0 if closing else FLUSH_S)())
+            except queue.Empty:
+                if closing:
+                    break
+            if time.monotonic() >= rows_due:
+                self._write_rows()
+                rows_due = time.monotonic() + FLUSH_S
+        self._write_rows()
+
+    def _write_rows(self) -> None:
+        with self._rows_lock:
+            taken = {table: rows for table, rows in self._rows.items() if rows}
+            self._rows.update({table: [] for table in taken})
+        operations = taken.pop(_OPS, [])
+        if operations:
+            names = TABLES[_OPS].names
+            self._append({name: [row.get(name) for row in operations] for name in names})
+        for table, rows in taken.items():
+            self._streams[table].append_rows(rows)
+
+    def _append(self, columns: Columns) -> None:
+        """Write one batch of operations and count it."""
+        size = len(columns["invoke_ns"])
+        arrays = [self._array(field, columns.get(field.name), size) for field in TABLES[_OPS]]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=TABLES[_OPS])
+        self._streams[_OPS].append(batch)
+        if isinstance(columns["outcome"], str):
+            self._counts[columns["kind"], columns["outcome"]] += size
+        else:
+            self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
+
+    def _array(self, field: pa.Field, column: Any, size: int) -> pa.Array:  # noqa: ANN401 - Arrow's
+        """A column as Arrow wants it. Dictionaries only ever grow, so that deltas suffice."""
+        if column is None:
+            return pa.nulls(size, field.type)
+        if not pa.types.is_dictionary(field.type):
+            return column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        words = self._words.setdefault(field.name, {})
+        if isinstance(column, str):
+            codes = pa.array(np.full(size, words.setdefault(column, len(words)), np.int32))
+        else:
+            codes = pa.array(
+                [None if word is None else words.setdefault(word, len(words)) for word in column],
+                pa.int32(),
+            )
+        return pa.DictionaryArray.from_arrays(codes, pa.array(list(words), pa.string()))
+
+    def _fail(self, error: Exception) -> None:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
+        where = self._streams[_OPS].path.parent.parent
+        failure = HarnessError(
+            f"the run {where} cannot be recorded any more: {reason}",
+            hint="Make room, or choose another folder with --store. What was recorded is readable.",
+        )
+        failure.__cause__ = error
+        self._error = self._error or failure
+        self.failed.set()

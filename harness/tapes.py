@@ -1,0 +1,163 @@
+"""What producers and readers do, on its way into the history at little cost to themselves."""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, Message
+
+from harness.history import OK, READ, RUN, SEND, record_id
+from harness.outcomes import PURGED, REFUSED_LOCALLY, delivered
+from harness.recorder import FLUSH_S, Columns, Recorder
+
+TAPE_ROWS: Final = 8192
+Delivered = Callable[[KafkaError | None, Message], None]
+
+
+class Tape(Protocol):
+    """Where one producer reports: from its own thread alone, callbacks included."""
+
+    def burst(self) -> Delivered:
+        """The callback for the delivery reports of records that are sent from now on."""
+
+    def refused(self, value: bytes, partition: int, error: KafkaError) -> None:
+        """Note that the client would not even queue a record."""
+
+    def turn(self) -> None:
+        """Note that a poll has ended, and hand over what is due; call it after every poll."""
+
+    def close(self) -> None:
+        """Hand over everything."""
+
+
+class SendTape:
+    """The tape of one producer.
+
+    An answer is two entries in one flat list, its invoke time and the client's message, because
+    that costs the producer least; what the message says is read in the background. Times are taken
+    once a burst and once a poll. An operation's interval can so be wider than it was, never
+    narrower, which is the safe side; at a low rate a burst is one record and a poll
+    serves one answer.
+    """
+
+    def __init__(
+        self, recorder: Recorder, *, process: str, topic: str, acks: str, retries: bool = True
+    ) -> None:
+        self._recorder = recorder
+        self._clock = recorder.clock
+        self._row = {
+            "process": process, "kind": SEND, "phase": RUN, "topic": topic, "acks": acks
+        }  # fmt: skip
+        self._retries = retries
+        self._answers: list[Any] = []
+        self._polls: list[tuple[int, int]] = []
+        self._handed_over_ns = self._clock()
+
+    def burst(self) -> Delivered:
+        """The callback for the delivery reports of records that are sent from now on."""
+        invoke_ns = self._clock()
+
+        def answered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self._answers.extend((invoke_ns, message))
+            else:
+                self._lost(invoke_ns, error, message)
+
+        return answered
+
+    def refused(self, value: bytes, partition: int, error: KafkaError) -> None:
+        """Note that the client would not even queue a record."""
+        now = self._clock()
+        self._recorder.operation(
+            **self._row, outcome=REFUSED_LOCALLY, invoke_ns=now, complete_ns=now,
+            partition=partition, value=record_id(value), error=error.name(),
+        )  # fmt: skip
+
+    def turn(self) -> None:
+        """Note that a poll has ended, and hand over what is due."""
+        now, answers = self._clock(), len(self._answers)
+        if answers and (not self._polls or self._polls[-1][0] < answers):
+            self._polls.append((answers, now))
+        if answers >= 2 * TAPE_ROWS or now - self._handed_over_ns >= FLUSH_S * 1e9:
+            self.close()
+
+    def close(self) -> None:
+        """Hand over everything."""
+        self._handed_over_ns = self._clock()
+        if not self._answers:
+            return
+        if not self._polls or self._polls[-1][0] < len(self._answers):
+            self._polls.append((len(self._answers), self._handed_over_ns))
+        answers, polls = self._answers, self._polls
+        self._answers, self._polls = [], []
+        self._recorder.put(lambda: self._columns(answers, polls))
+
+    def _lost(self, invoke_ns: int, error: KafkaError, message: Message) -> None:
+        """Record an error; one that only says that we gave up waiting is no answer."""
+        code = error.code()
+        self._recorder.operation(
+            **self._row, outcome=delivered(code, retries=self._retries), invoke_ns=invoke_ns,
+            complete_ns=None if code in PURGED else self._clock(), partition=message.partition(),
+            value=record_id(message.value() or b""), error=error.name(),
+        )  # fmt: skip
+
+    def _columns(self, answers: list[Any], polls: list[tuple[int, int]]) -> Columns:
+        messages: list[Message] = answers[1::2]
+        ends = np.array([end // 2 for end, _ in polls])
+        times = np.array([time_ns for _, time_ns in polls])
+        return {
+            **self._row,
+            "outcome": OK,
+            "invoke_ns": np.array(answers[0::2], np.int64),
+            "complete_ns": np.repeat(times, np.diff(ends, prepend=0)),
+            "partition": np.array([message.partition() for message in messages], np.int32),
+            "offset": _offsets(messages),
+            "value": _identities(messages),
+        }
+
+
+class ReadTape:
+    """The tape of one reader: whole batches of messages, as the client returned them."""
+
+    def __init__(self, recorder: Recorder, *, process: str, phase: str, topic: str) -> None:
+        self._recorder = recorder
+        self._row = {
+            "process": process, "kind": READ, "phase": phase, "topic": topic, "outcome": OK
+        }  # fmt: skip
+
+    def read(self, messages: list[Message], invoke_ns: int) -> None:
+        """Record that one poll, invoked then and ended now, returned these records."""
+        complete_ns = self._recorder.clock()
+
+        def columns() -> Columns:
+            size = len(messages)
+            return {
+                **self._row,
+                "invoke_ns": np.full(size, invoke_ns),
+                "complete_ns": np.full(size, complete_ns),
+                "partition": np.array([message.partition() for message in messages], np.int32),
+                "offset": _offsets(messages),
+                "leader_epoch": [message.leader_epoch() for message in messages],
+                "value": _identities(messages),
+            }
+
+        if messages:
+            self._recorder.put(columns)
+
+
+def _offsets(messages: list[Message]) -> list[int | None]:
+    """Offsets; acks=0 is told none, which librdkafka writes as a negative number."""
+    offsets = [message.offset() for message in messages]
+    return [None if o is None or o < 0 else o for o in offsets]
+
+
+def _identities(messages: list[Message]) -> pa.Array:
+    """The records' ids, cut from all values at once; one by one where a value is not ours."""
+    values = pa.array([message.value() or b"" for message in messages], pa.binary())
+    try:
+        texts = values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([record_id(value) for value in values.to_pylist()], pa.string())
+    return pc.list_element(pc.split_pattern(texts, "|", max_splits=1), 0)

@@ -23,7 +23,7 @@ from harness.errors import UsageError
 NAME: Final = "kafka-log"
 SPARK_SCHEMA: Final[StructType] = from_arrow_schema(SCHEMA)
 
-TASK_BYTES: Final = 32 << 20
+TASK_BYTES: Final = 4 << 20
 """What a task reads: longer segments are split between batches, short ones put together."""
 
 Stretch = tuple[Segment, int, int]
@@ -126,8 +126,15 @@ def read_log(spark: SparkSession, paths: Iterable[Path]) -> DataFrame:
     """The records of some runs, each named by its folder or by ``replicas`` in it; none: no rows.
 
     The session must know the source, see ``register``.
+
+    Raises:
+        UsageError: one of them is no folder.
     """
-    names = [str(path.absolute()) for path in paths]
+    names = []
+    for path in paths:
+        if not path.is_dir():
+            raise UsageError(f"{path} is not a folder", hint="Name a run, or its folder replicas.")
+        names.append(str(path.absolute()))
     if not names:
         return spark.createDataFrame([], SPARK_SCHEMA)
     return spark.read.format(NAME).load(names)

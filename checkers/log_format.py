@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from checkers import log_batches, log_messages
 from checkers.log_codecs import NAMES
-from checkers.log_columns import Chunk, Damage, Decoded, record_ids
+from checkers.log_columns import Chunk, Damage, Decoded, Mask, column, record_ids
 from harness.errors import UsageError
 
 SCHEMA: Final = pa.schema(
@@ -61,6 +61,10 @@ _SEGMENT: Final = re.compile(r"\d{20}\.log")
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _OFFSET_AND_LENGTH: Final = 12
 _LEAST: Final = (26, 34, 61)  # whole bytes of the smallest batch of each format
+_MINUS_ONE_IS_NULL: Final = frozenset(
+    ("leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms")
+)
+_NAMES: Final = pa.concat_arrays([pa.repeat(name, 1) for name in NAMES])
 _CONTROL_TYPES: Final = {b"\0\0": "abort", b"\0\1": "commit"}
 
 
@@ -174,38 +178,30 @@ def _read(data: memoryview, where: Segment, start: int, stop: int) -> Iterator[p
 def _frames(data: memoryview, start: int, stop: int) -> Iterator[Chunk | Damage]:
     """Walk from batch to batch by their lengths; a damage ends the walk."""
     positions: list[int] = []
-    sizes: list[int] = []
-    legacy, at, gathered, end = False, 0, 0, len(data)
-    while at < end:
-        broken = end - at < _FRAME.size
-        if not broken:
-            offset, length, magic = _FRAME.unpack_from(data, at)
-            size = length + _OFFSET_AND_LENGTH
-            broken = not 0 <= magic < len(_LEAST) or size < _LEAST[magic] or size > end - at
-        if broken or at >= stop:
+    legacy, at, full, end = False, 0, 0, len(data)
+    frame = _FRAME.unpack_from
+    while end - at >= _FRAME.size and at < stop:
+        offset, length, magic = frame(data, at)
+        behind = at + length + _OFFSET_AND_LENGTH
+        if not (0 <= magic < len(_LEAST) and at + _LEAST[magic] <= behind <= end):
             break
-        if positions and (gathered >= CHUNK_BYTES or (magic < 2) != legacy):  # noqa: PLR2004
-            yield _chunk(positions, sizes, legacy=legacy, following=offset)
-            positions, sizes, gathered = [], [], 0
+        if positions and (at >= full or (magic < 2) != legacy):  # noqa: PLR2004
+            yield _chunk(positions, at, legacy=legacy, following=offset)
+            positions = []
         if at >= start:
-            legacy = magic < 2  # noqa: PLR2004
+            if not positions:
+                legacy, full = magic < 2, at + CHUNK_BYTES  # noqa: PLR2004
             positions.append(at)
-            sizes.append(size)
-            gathered += size
-        at += size
+        at = behind
     if positions:
-        yield _chunk(positions, sizes, legacy=legacy, following=None)
+        yield _chunk(positions, at, legacy=legacy, following=None)
     if start <= at < min(stop, end):
         yield _tail(data, at)
 
 
-def _chunk(positions: list[int], sizes: list[int], *, legacy: bool, following: int | None) -> Chunk:
-    return Chunk(
-        legacy=legacy,
-        positions=np.array(positions, dtype=np.int64),
-        sizes=np.array(sizes, dtype=np.int64),
-        following=following,
-    )
+def _chunk(positions: list[int], end: int, *, legacy: bool, following: int | None) -> Chunk:
+    bounds = np.array([*positions, end], dtype=np.int64)
+    return Chunk(legacy=legacy, positions=bounds[:-1], sizes=np.diff(bounds), following=following)
 
 
 def _tail(data: memoryview, at: int) -> Damage:
@@ -241,7 +237,7 @@ def _another_batch(rest: np.ndarray, offset: int, magic: int) -> bool:
         size = length + _OFFSET_AND_LENGTH
         if not (_LEAST[magic] <= size <= len(rest) - at and 0 < claimed - offset <= len(rest)):
             continue  # an offset takes a byte at least: greater leaps are chance
-        one = _chunk([at], [size], legacy=magic < 2, following=None)  # noqa: PLR2004
+        one = _chunk([at], at + size, legacy=magic < 2, following=None)  # noqa: PLR2004
         decode = log_messages.decode if one.legacy else log_batches.decode
         if len(decode(view, one, floor=0).owner):
             return True
@@ -251,31 +247,32 @@ def _another_batch(rest: np.ndarray, offset: int, magic: int) -> bool:
 def _records(decoded: Decoded, where: Segment) -> pa.RecordBatch:
     """A table of ``SCHEMA`` from decoded columns."""
     rows = len(decoded.owner)
-    columns: dict[str, pa.Array] = {
-        name: pa.array(values[decoded.owner])
-        for name, values in decoded.batches.items()
-        if name != "codec"
+    numbers = {
+        name: values[decoded.owner] for name, values in decoded.batches.items() if name != "codec"
     }
-    for name in ("leader_epoch", "producer_id", "producer_epoch"):
-        columns[name] = _or_null(decoded.batches[name][decoded.owner])
-    codecs = pa.array(decoded.batches["codec"][decoded.owner].astype(np.int8))
+    for name in ("offset", "timestamp_ms", "sequence", "crc"):
+        numbers[name] = getattr(decoded, name)
+    columns = {
+        name: column(values, SCHEMA.field(name).type, null=_none(name, values))
+        for name, values in numbers.items()
+    }
+    codecs = column(decoded.batches["codec"][decoded.owner], pa.int8())
     columns |= {
-        "offset": pa.array(decoded.offset),
-        "timestamp_ms": _or_null(decoded.timestamp_ms),
-        "sequence": _or_null(decoded.sequence.astype(np.int32)),
-        "compression": pa.DictionaryArray.from_arrays(codecs, list(NAMES)).cast(pa.string()),
+        "compression": pa.DictionaryArray.from_arrays(codecs, _NAMES).dictionary_decode(),
         "control_type": _control_types(columns["control"], decoded.key),
         "key": decoded.key,
         "value": decoded.value,
-        "record_id": pc.if_else(columns["control"], None, record_ids(decoded.value)),
-        "crc": pa.array(decoded.crc),
+        "record_id": record_ids(decoded.value),
         "crc_ok": pa.repeat(True, rows),
     }
+    if numbers["control"].any():
+        columns["record_id"] = pc.if_else(columns["control"], None, columns["record_id"])
     return _table(columns, rows, where)
 
 
-def _or_null(values: np.ndarray) -> pa.Array:
-    return pa.array(values, mask=values == -1)
+def _none(name: str, values: np.ndarray) -> Mask | None:
+    """Where -1 stands for no value."""
+    return values == -1 if name in _MINUS_ONE_IS_NULL else None
 
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
@@ -312,9 +309,7 @@ def _table(columns: dict[str, pa.Array], rows: int, where: Segment) -> pa.Record
     for name, value in place.items():
         columns[name] = pa.repeat(pa.scalar(value, SCHEMA.field(name).type), rows)
     arrays = [
-        columns[field.name].cast(field.type)
-        if field.name in columns
-        else pa.nulls(rows, field.type)
+        columns[field.name] if field.name in columns else pa.nulls(rows, field.type)
         for field in SCHEMA
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

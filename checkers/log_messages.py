@@ -7,7 +7,7 @@ last one (KIP-31).
 
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -47,16 +47,15 @@ _LENGTH: Final = struct.Struct(">i")
 _SIZE: Final = np.dtype([("length", ">i4")])
 
 
-@dataclass(slots=True)
-class _Walk:
-    """Messages found so far, wrappers unpacked: the arena's parts, and where each message lies."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Messages:
+    """Messages, wrappers unpacked: where each lies in the arena, what to add to its offset."""
 
-    parts: list[bytes | memoryview] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    owners: list[int] = field(default_factory=list)
-    shifts: list[int] = field(default_factory=list)
-    size: int = 0
+    arena: bytes
+    starts: Ints
+    ends: Ints
+    owner: Ints
+    shift: Ints
 
 
 class _MessageError(Exception):
@@ -76,8 +75,8 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
     mismatched = _check_crc(data, chunk, header, errors)
     decoded = None
     while decoded is None:  # again without the messages whose fields or offsets make no sense
-        walk = _unpack(data, chunk, header, errors)
-        decoded = _columns(walk, header, chunk, errors, floor)
+        messages = _unpack(data, chunk, header, errors)
+        decoded = _columns(messages, header, chunk, errors, floor)
     decoded.damage.extend(_damage(chunk, header, errors, mismatched))
     return decoded
 
@@ -96,42 +95,50 @@ def _check_crc(
     return wrong
 
 
-def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, errors: dict[int, str]) -> _Walk:
+def _unpack(
+    data: memoryview, chunk: Chunk, header: np.ndarray, errors: dict[int, str]
+) -> _Messages:
     """Put every good message into one arena, a wrapper replaced by what it holds."""
-    walk = _Walk()
+    codecs = header["attributes"] & _CODEC
+    if not (codecs.any() or errors):  # as they lie in the file
+        first, end = int(chunk.positions[0]), int(chunk.positions[-1] + chunk.sizes[-1])
+        starts = chunk.positions - first
+        owner = np.arange(len(starts))
+        arena = join([data[first:end]])
+        return _Messages(
+            arena=arena, starts=starts, ends=starts + chunk.sizes, owner=owner, shift=owner * 0
+        )
+    parts, bounds, owners, shifts, size = [], [], [], [], 0
     rows = zip(
-        chunk.positions.tolist(),
-        chunk.sizes.tolist(),
-        (header["attributes"] & _CODEC).tolist(),
-        header["magic"].tolist(),
-        header["offset"].tolist(),
+        *(chunk.positions.tolist(), chunk.sizes.tolist(), codecs.tolist()),
+        *(header["magic"].tolist(), header["offset"].tolist()),
         strict=True,
     )
-    for index, (position, size, codec, magic, offset) in enumerate(rows):
+    for index, (position, length, codec, magic, offset) in enumerate(rows):
         if index in errors:
             continue
-        message = data[position : position + size]
-        if not codec:
-            walk.parts.append(message)
-            walk.starts.append(walk.size)
-            walk.size += size
-            walk.ends.append(walk.size)
-            walk.owners.append(index)
-            walk.shifts.append(0)
-            continue
-        try:
-            inner = bytes(decompress(codec, _wrapped(message, magic), magic=magic))
-            starts, ends, shift = _inner(inner, magic, offset)
-        except (CodecError, _MessageError) as error:
-            errors[index] = str(error)
-            continue
-        walk.parts.append(inner)
-        walk.starts.extend(walk.size + start for start in starts)
-        walk.ends.extend(walk.size + end for end in ends)
-        walk.owners.extend([index] * len(starts))
-        walk.shifts.extend([shift] * len(starts))
-        walk.size += len(inner)
-    return walk
+        part = data[position : position + length]
+        inner, shift = [0, length], 0
+        if codec:
+            try:
+                part = decompress(codec, _wrapped(part, magic), magic=magic)
+                inner, shift = _inner(part, magic, offset)
+            except (CodecError, _MessageError) as error:
+                errors[index] = str(error)
+                continue
+        parts.append(part)
+        bounds.append(np.array(inner) + size)
+        owners.append(np.full(len(inner) - 1, index))
+        shifts.append(np.full(len(inner) - 1, shift))
+        size += len(part)
+    none = np.empty(0, dtype=np.int64)
+    return _Messages(
+        arena=join(parts),
+        starts=np.concatenate([none, *(each[:-1] for each in bounds)]),
+        ends=np.concatenate([none, *(each[1:] for each in bounds)]),
+        owner=np.concatenate([none, *owners]),
+        shift=np.concatenate([none, *shifts]),
+    )
 
 
 def _wrapped(message: memoryview, magic: int) -> memoryview:
@@ -145,41 +152,38 @@ def _wrapped(message: memoryview, magic: int) -> memoryview:
     return message[start:at]
 
 
-def _inner(inner: bytes, magic: int, wrapper_offset: int) -> tuple[list[int], list[int], int]:
-    """Starts and ends of a wrapper's messages, and what to add to their offsets."""
-    starts, ends = [], []
-    at, offset, view = 0, 0, memoryview(inner)
+def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int], int]:
+    """Where a wrapper's messages begin, and the last one ends; and what to add to their offsets."""
+    bounds = [0]
+    at, offset, whole = 0, 0, len(inner)
     least = KEY_AT[magic] + 8
-    while at < len(inner):
-        if len(inner) - at < least:
+    unpack, crc32, note = _FRAME.unpack_from, zlib.crc32, bounds.append
+    while at < whole:
+        if whole - at < least:
             raise _MessageError("a wrapper message ends inside an inner message")
-        offset, size, crc, inner_magic, attributes = _FRAME.unpack_from(inner, at)
+        offset, size, crc, inner_magic, attributes = unpack(inner, at)
         end = at + 12 + size
-        if size < least - 12 or end > len(inner):
+        if end < at + least or end > whole:
             raise _MessageError("a wrapper message ends inside an inner message")
         if inner_magic != magic or attributes & _CODEC:
             raise _MessageError("an inner message is of another format than its wrapper")
-        if zlib.crc32(view[at + _CRC_FROM : end]) != crc:
+        if crc32(inner[at + _CRC_FROM : end]) != crc:
             raise _MessageError("the CRC-32 of an inner message does not match")
-        starts.append(at)
-        ends.append(end)
+        note(end)
         at = end
-    if not starts:
+    if not whole:
         raise _MessageError("a wrapper message holds no message")
     if magic == 0 and offset != wrapper_offset:
         raise _MessageError("the last inner message is not at its wrapper's offset")
-    return starts, ends, wrapper_offset - offset
+    return bounds, wrapper_offset - offset
 
 
 def _columns(
-    walk: _Walk, header: np.ndarray, chunk: Chunk, errors: dict[int, str], floor: int
+    messages: _Messages, header: np.ndarray, chunk: Chunk, errors: dict[int, str], floor: int
 ) -> Decoded | None:
     """Every field of every message; None if some make no sense: ``errors`` names them then."""
-    arena = join(walk.parts)
-    data: Bytes = np.frombuffer(arena, dtype=np.uint8)
-    starts = np.array(walk.starts, dtype=np.int64)
-    ends = np.array(walk.ends, dtype=np.int64)
-    owner = np.array(walk.owners, dtype=np.int64)
+    data: Bytes = np.frombuffer(messages.arena, dtype=np.uint8)
+    starts, owner = messages.starts, messages.owner
     message = fields(data, starts, HEADER)
     versions = message["magic"].astype(np.int64)
     key_at = starts + np.where(versions > 0, KEY_AT[1], KEY_AT[0])
@@ -189,9 +193,9 @@ def _columns(
     sound = (
         (key_length >= -1)
         & (value_length >= -1)
-        & (value_at + 4 + np.maximum(value_length, 0) == ends)
+        & (value_at + 4 + np.maximum(value_length, 0) == messages.ends)
     )
-    offset = message["offset"].astype(np.int64) + np.array(walk.shifts, dtype=np.int64)
+    offset = message["offset"].astype(np.int64) + messages.shift
     sound[1:] &= (offset[1:] > offset[:-1]) | (owner[1:] != owner[:-1])
     if not sound.all():
         for index in np.unique(owner[~sound]).tolist():
@@ -203,7 +207,7 @@ def _columns(
     append_time = batches["log_append_time"]
     wrapped = append_time[owner] & ((header["attributes"][owner] & _CODEC) != 0)
     time = np.where(wrapped, header["timestamp"][owner], message["timestamp"]).astype(np.int64)
-    buffer = pa.py_buffer(arena)
+    buffer = pa.py_buffer(messages.arena)
     return Decoded(
         batches=batches,
         owner=owner,

@@ -1,0 +1,102 @@
+"""The Spark data source ``kafka-log``."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkers import kafka_log, session
+from checkers.kafka_log import SPARK_SCHEMA, plan, read_log, replicas_of
+from checkers.log_format import SCHEMA, Segment, read_segment, segments
+from harness.errors import UsageError
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    found = session.spark()
+    kafka_log.register(found)
+    return found
+
+
+def expected(run: Path) -> list[dict[str, Any]]:
+    found = segments(replicas_of(run))
+    return [row for each in found for batch in read_segment(each) for row in batch.to_pylist()]
+
+
+def in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["run"], row["topic"], row["position"], row["offset"]))
+
+
+@pytest.mark.spark
+def test_spark_sees_what_the_reader_reads(spark: SparkSession) -> None:
+    rows = [row.asDict() for row in read_log(spark, [FIXTURES]).collect()]
+    for row in rows:
+        for name in ("key", "value"):
+            row[name] = None if row[name] is None else bytes(row[name])
+    assert len(rows) > 300
+    assert in_order(rows) == in_order(expected(FIXTURES))
+
+
+@pytest.mark.spark
+def test_many_runs_are_read_at_once_and_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    runs = [tmp_path / "first run", tmp_path / 'second, "quoted"']
+    for run in runs:
+        shutil.copytree(FIXTURES / "replicas", run / "replicas")
+    counted = read_log(spark, runs).groupBy("run").count().collect()
+    each = len(expected(FIXTURES))
+    assert sorted(map(tuple, counted)) == [(run.name, each) for run in sorted(runs)]
+
+
+@pytest.mark.spark
+def test_the_replicas_folder_itself_will_do(spark: SparkSession) -> None:
+    log = spark.read.format("kafka-log").load(str(FIXTURES / "replicas"))
+    assert log.schema == SPARK_SCHEMA
+    assert log.where("control").select("control_type").distinct().count() == 2
+
+
+@pytest.mark.spark
+def test_a_broken_segment_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "replicas" / "1" / "events-0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}.log").write_bytes(b"\x09" * 64)
+    (row,) = read_log(spark, [tmp_path / "run"]).collect()
+    assert (row["run"], row["offset"], row["damage"]) == ("run", None, "corrupt")
+
+
+@pytest.mark.spark
+def test_no_runs_and_empty_runs_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    assert read_log(spark, []).schema == SPARK_SCHEMA
+    assert read_log(spark, []).count() == 0
+    (tmp_path / "replicas").mkdir()
+    assert read_log(spark, [tmp_path]).count() == 0
+    with pytest.raises(UsageError, match="is not a folder"):
+        read_log(spark, [tmp_path / "nowhere"])
+
+
+def test_both_schemas_name_the_same_columns() -> None:
+    assert SPARK_SCHEMA.names == SCHEMA.names
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [10, 20, 30], [64], [1000, 1, 0, 130]])
+def test_tasks_cover_every_byte_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(kafka_log, "TASK_BYTES", 64)
+    folder = tmp_path / "run" / "replicas" / "1" / "events-0"
+    folder.mkdir(parents=True)
+    for index, size in enumerate(sizes):
+        (folder / f"{index:020d}.log").write_bytes(bytes(size))
+    tasks = plan(segments(tmp_path / "run" / "replicas"))
+    covered: dict[Segment, int] = {}
+    for task in tasks:
+        assert sum(stop - start for _, start, stop in task) <= 64
+        for segment, start, stop in task:
+            assert start == covered.get(segment, 0)
+            covered[segment] = stop
+    assert list(covered.values()) == sizes
+    assert len(tasks) == max(1, -(-sum(sizes) // 64))

@@ -150,6 +150,13 @@ def gather(run: Run, *, values: Iterable[str] = ()) -> Evidence:
     """
     missing: list[str] = []
     tables = {name: _table(run, name, missing) for name in TABLES}
+    open_ = [
+        f"{name} ({tables[name].num_rows:,} rows shown)"
+        for name in TABLES
+        if run.stream(name).exists() and not run.parquet(name).exists()
+    ]
+    if open_:
+        missing.append(f"Written while the run went on and never finished: {', '.join(open_)}.")
     tracks = _tracks(tables["events/replicas"])
     leaderships = _leaderships(tables["events/partitions"])
     cuts = _cuts(tables["events/log_lines"])
@@ -185,11 +192,7 @@ def _table(run: Run, name: str, missing: list[str]) -> pa.Table:
         if run.parquet(name).exists():
             return pq.read_table(run.parquet(name)).select(schema.names)
         if run.stream(name).exists():
-            table = pa.Table.from_batches(list(read_stream(run.stream(name))), schema=schema)
-            missing.append(
-                f"{name} was never finished; its first {table.num_rows:,} rows are shown."
-            )
-            return table
+            return pa.Table.from_batches(list(read_stream(run.stream(name))), schema=schema)
         missing.append(f"{name} is missing.")
     except (pa.ArrowException, OSError, KeyError) as error:
         missing.append(f"{name} cannot be read: {error}")

@@ -80,10 +80,10 @@ def rule(kafka: str) -> str:
 
 
 def coordination(run: Run, kafka: str) -> str:
-    """ZooKeeper before 2.8, KRaft from 4.0; between them whichever left its traces in the run."""
+    """ZooKeeper before 2.8, KRaft from 4.0; between them whichever left its log, or ""."""
     if numbers(kafka) < (2, 8):
         return "ZooKeeper"
     if numbers(kafka) >= (4,):
         return "KRaft"
-    traces = [*run.path.glob("logs/zookeeper*"), *run.path.glob("coordination/zookeeper*")]
-    return "ZooKeeper" if traces else "KRaft"
+    kept = {"ZooKeeper": "zookeeper*", "KRaft": "controller*"}
+    return next((name for name, files in kept.items() if any(run.logs.glob(files))), "")

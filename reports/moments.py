@@ -16,6 +16,7 @@ from reports.evidence import PAST, UNKNOWN, Cut, Evidence, Fault, Scene
 from reports.holdings import Held, Holdings
 
 FRAMES_MAX: Final = 9
+_LINES: Final = "events/log_lines"
 _BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
 SETTLE_NS: Final = 1_000_000_000
 """How long after its last witness a beat may still show in observations, which lag behind."""
@@ -98,6 +99,16 @@ class Frame:
     end_ns: int | None
     witnesses: tuple[Witness, ...]
     lanes: tuple[Lane, ...]
+
+    @property
+    def captions(self) -> tuple[Witness, ...]:
+        """The witnesses worth a line; no log line of a cut that was also observed."""
+        seen = {w.who for w in self.witnesses if w.what == "truncated" and w.source != _LINES}
+        return tuple(
+            w
+            for w in self.witnesses
+            if w.what != "sent" and (w.source != _LINES or w.who not in seen)
+        )
 
 
 def beat(witness: Witness) -> str:

@@ -1,12 +1,10 @@
 """One judged run as one HTML file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from harness.errors import StoreError
@@ -69,13 +67,14 @@ def page(run: Run) -> str:
     missing = list(evidence.missing)
     environment = _or_none(run.environment, missing)
     status = _or_none(run.status, missing)
-    if status is not None and status.phase != "frozen":
+    known = any("cut short" in reason for reason in verdict.reasons)
+    if status is not None and status.phase != "frozen" and not known:
         missing.insert(0, f"The run was cut short while it was {status.phase}.")
     shown = _partitions(verdict, evidence)
     holdings = {p: read_holdings(run, p, missing) for p in shown}
-    told = bursts(verdict.anomalies)[:STORIES_MAX]
-    others = _others(run, [burst.first for burst in told], missing)
-    more = sum(verdict.counts.values()) - len(told) - min(len(others), LISTED_MAX)
+    found = bursts(verdict.anomalies)
+    told, others = found[:STORIES_MAX], found[STORIES_MAX : STORIES_MAX + LISTED_MAX]
+    said = sum(each.count for each in (*told, *others))
     return render(
         "run.html.j2",
         run=run.name,
@@ -86,8 +85,8 @@ def page(run: Run) -> str:
         status=status,
         missing=missing,
         stories=[_story(i, each, evidence, holdings) for i, each in enumerate(told)],
-        others=others[:LISTED_MAX],
-        left_out=max(0, more),
+        others=others,
+        left_out=max(0, sum(verdict.counts.values()) - said),
         timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
         partitions=len(evidence.scenes),
         evidence=evidence,
@@ -120,20 +119,6 @@ def _story(
     drawn = tuple((f, strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in shown)
     key = tuple(strip.key(anomaly, shown))
     return Story(anomaly=anomaly, burst=burst, frames=drawn, key=key)
-
-
-def _others(run: Run, shown: Sequence[Anomaly], missing: list[str]) -> list[dict[str, object]]:
-    """Findings whose story is not told, from anomalies.parquet."""
-    columns = ["kind", "topic", "partition", "offset", "value", "sentence", "breaks"]
-    path = run.analysis / "anomalies.parquet"
-    try:
-        rows = pq.read_table(path, columns=columns).slice(0, STORIES_MAX + LISTED_MAX).to_pylist()
-    except (pa.ArrowException, OSError, KeyError):
-        missing.append("analysis/anomalies.parquet is missing or cannot be read.")
-        return []
-    told = {(a.kind, a.topic, a.partition, a.offset, a.value) for a in shown}
-    names = columns[:5]
-    return [row for row in rows if tuple(row[name] for name in names) not in told]
 
 
 def _timeline(partition: Partition, evidence: Evidence, verdict: Verdict) -> tuple[str, Markup]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -51,14 +50,6 @@ class Sample:
         run.write_struct("environment.json", environment())
         run.write_struct("status.json", self.status)
         run.write("analysis/verdict.json", self.verdict.to_json())
-        rows = [msgspec.to_builtins(each) for each in self.verdict.anomalies]
-        columns = pa.schema(
-            [(n, pa.string()) for n in ("kind", "topic", "value", "sentence")]
-            + [("partition", pa.int32()), ("offset", pa.int64()), ("breaks", pa.bool_())]
-        )
-        pq.write_table(
-            pa.Table.from_pylist(rows, schema=columns), run.analysis / "anomalies.parquet"
-        )
         for name, table in self.tables().items():
             run.parquet(name).parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.Table.from_pylist(table, schema=TABLES[name]), run.parquet(name))

@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.errors import StoreError
@@ -11,8 +12,9 @@ from harness.store import Run, Store
 from reports import index
 from reports.evidence import gather
 from reports.facts import coordination, rule
-from reports.run import write
+from reports.run import STORIES_MAX, write
 from tests.browser.samples import SAMPLES, unfinished, write_all
+from tests.browser.stories import lost_anomaly
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 SMALL = tuple(name for name in SAMPLES if name != "big")
@@ -127,7 +129,7 @@ def test_values_are_escaped_spelled_out_and_cut(runs: dict[str, Run]) -> None:
 def test_a_big_run_says_what_it_left_out(runs: dict[str, Run]) -> None:
     html = write(runs["big"]).read_text("utf-8")
     assert "The first of 100 neighbouring records" in html
-    assert "more findings are in analysis/anomalies.parquet" in html
+    assert "Further findings" not in html
     assert re.search(r"[\d,]+ offsets not shown", html)
 
 
@@ -137,7 +139,7 @@ def test_a_cut_short_run_says_so_and_shows_the_rest(tmp_path: Path) -> None:
     for wanted in (
         "The run was cut short while it was running.",
         "events/log_lines is missing.",
-        "events/replicas was never finished",
+        "Written while the run went on and never finished: history/ops (5 rows shown)",
         "No replica of events-0 was frozen.",
         "There was no final read.",
     ):
@@ -149,7 +151,6 @@ def test_every_file_but_plan_and_verdict_may_be_missing(tmp_path: Path) -> None:
     run = SAMPLES["loss"]().write(tmp_path)
     (run.path / "environment.json").unlink()
     (run.path / "status.json").write_bytes(b"{")
-    (run.analysis / "anomalies.parquet").write_bytes(b"no parquet")
     for table in run.path.glob("*/*.parquet"):
         table.unlink()
     words = " ".join(parsed(write(run)).text)
@@ -196,7 +197,7 @@ def test_versions_tell_their_coordination_and_truncation_rule(tmp_path: Path) ->
     run = Run(tmp_path)
     assert [coordination(run, v) for v in ("0.10.2.2", "3.9.2", "4.3.1")] == [
         "ZooKeeper",
-        "KRaft",
+        "",
         "KRaft",
     ]
     (tmp_path / "logs").mkdir()
@@ -209,3 +210,14 @@ def test_versions_tell_their_coordination_and_truncation_rule(tmp_path: Path) ->
         "KIP-279",
         "KIP-595",
     ]
+
+
+def test_findings_beyond_the_told_and_the_listed_are_counted(tmp_path: Path) -> None:
+    sample = SAMPLES["loss"]()
+    many = tuple(lost_anomaly(offset=10 * i, value=f"m{i}") for i in range(150))
+    sample.verdict = msgspec.structs.replace(
+        sample.verdict, anomalies=many, counts={"lost-write": 400}
+    )
+    html = write(sample.write(tmp_path)).read_text("utf-8")
+    assert html.count("<article") == STORIES_MAX
+    assert "290 more findings are in analysis/anomalies.parquet" in html

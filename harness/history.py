@@ -137,6 +137,8 @@ class StreamWriter:
         self._length = 0
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
         self._stream = pa.ipc.new_stream(self._pending, schema, options=options)
+        # Arrow writes the schema with the first batch; without one an idle table is no stream.
+        self._stream.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
         self._write_pending()
 
     def append(self, batch: pa.RecordBatch) -> None:

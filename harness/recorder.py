@@ -68,9 +68,14 @@ class Recorder:
         self._queue: queue.Queue[Callable[[], Columns]] = queue.Queue(_QUEUED)
         self._closing = threading.Event()
         pa.array([0])  # imports pandas, a second's work, while nobody waits for us
-        self._streams = {
-            table: StreamWriter(run.stream(table), schema) for table, schema in TABLES.items()
-        }
+        self._where = run.path
+        try:
+            self._streams = {
+                table: StreamWriter(run.stream(table), schema) for table, schema in TABLES.items()
+            }
+        except OSError as error:
+            self._fail(error)
+        self.check()
         self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
         self._thread.start()
 
@@ -225,9 +230,8 @@ class Recorder:
 
     def _fail(self, error: Exception) -> None:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
-        where = self._streams[_OPS].path.parent.parent
         failure = HarnessError(
-            f"the run {where} cannot be recorded any more: {reason}",
+            f"the run {self._where} cannot be recorded any more: {reason}",
             hint="Make room, or choose another folder with --store. What was recorded is readable.",
         )
         failure.__cause__ = error

@@ -1,0 +1,269 @@
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Message
+
+from harness.errors import HarnessError
+from harness.history import read_stream
+from harness.recorder import Clock, Recorder
+from harness.store import Run
+from harness.tapes import TAPE_ROWS, ReadTape, SendTape
+from harness.workload import Pace
+
+Rows = list[dict[str, object]]
+
+
+def rows(run: Run, table: str = "history/ops") -> Rows:
+    return [row for batch in read_stream(run.stream(table)) for row in batch.to_pylist()]
+
+
+NOT_TOLD = -1001
+"""How librdkafka writes the offset of a record that it was not told."""
+
+
+def message(name: str, offset: int = NOT_TOLD, partition: int = 0) -> Message:
+    return Message(
+        topic="events", partition=partition, offset=offset, value=f"{name}|....".encode()
+    )
+
+
+class Hand:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@pytest.mark.parametrize("rate", [0.5, 200.0, 3333.0])
+@pytest.mark.parametrize("step_s", [0.001, 0.037, 0.9])
+def test_a_rate_is_kept_whatever_the_steps(rate: float, step_s: float) -> None:
+    clock = Hand()
+    pace = Pace(rate, clock)
+    sent = 0
+    while clock.now_ns < 60e9:
+        clock.now_ns += int(step_s * 1e9)
+        sent += pace.due()
+    assert sent == pytest.approx(rate * clock.now_ns / 1e9, abs=1)
+
+
+def test_a_stall_is_made_up_for_by_one_second_only() -> None:
+    clock = Hand()
+    pace = Pace(100.0, clock)
+    clock.now_ns = int(30e9)
+    assert pace.due() == 100
+    clock.now_ns += int(1e9)
+    assert pace.due() == 100
+
+
+def test_flat_out_never_waits() -> None:
+    pace = Pace(0.0, Hand())
+    assert pace.due() > 0
+    assert pace.wait_s() == 0.0
+
+
+def test_a_slow_rate_waits_for_its_next_record() -> None:
+    clock = Hand()
+    pace = Pace(50.0, clock)
+    assert pace.due() == 0
+    assert pace.wait_s() == pytest.approx(0.02)
+
+
+def test_an_acknowledgement_becomes_a_row(tmp_path: Path) -> None:
+    run, clock = Run(tmp_path), Hand()
+    with Recorder(run, clock) as recorder:
+        tape = SendTape(recorder, process="producer-0", topic="events", acks="1")
+        clock.now_ns = 5
+        first = tape.burst()
+        clock.now_ns = 7
+        second = tape.burst()
+        second(None, message("p0-1", 41, partition=2))
+        clock.now_ns = 9
+        tape.turn()
+        first(None, message("p0-0"))
+        clock.now_ns = 11
+        tape.turn()
+        tape.close()
+    common = {
+        "process": "producer-0", "kind": "send", "phase": "run", "outcome": "ok",
+        "topic": "events", "acks": "1", "leader_epoch": None, "error": None,
+    }  # fmt: skip
+    assert rows(run) == [
+        common | {
+            "invoke_ns": 7, "complete_ns": 9, "partition": 2, "offset": 41, "value": "p0-1",
+        },
+        common | {
+            "invoke_ns": 5, "complete_ns": 11, "partition": 0, "offset": None, "value": "p0-0",
+        },
+    ]  # fmt: skip
+
+
+def test_what_was_never_answered_has_no_completion(tmp_path: Path) -> None:
+    run, clock = Run(tmp_path), Hand()
+    with Recorder(run, clock) as recorder:
+        tape = SendTape(recorder, process="producer-0", topic="events", acks="all")
+        answered = tape.burst()
+        clock.now_ns = 3
+        answered(KafkaError(KafkaError._MSG_TIMED_OUT), message("p0-0"))
+        answered(KafkaError(KafkaError._PURGE_INFLIGHT), message("p0-1"))
+        tape.refused(b"p0-2|..", 1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        tape.close()
+    found = [(r["value"], r["outcome"], r["complete_ns"], r["error"]) for r in rows(run)]
+    assert found == [
+        ("p0-0", "info", 3, "_MSG_TIMED_OUT"),
+        ("p0-1", "info", None, "_PURGE_INFLIGHT"),
+        ("p0-2", "fail", 3, "MSG_SIZE_TOO_LARGE"),
+    ]
+
+
+def test_reads_are_recorded_as_the_client_returned_them(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with Recorder(run, Hand()) as recorder:
+        tape = ReadTape(recorder, process="reader", phase="final", topic="events")
+        tape.read([message("p0-0", 0), message("p1-0", 1)], 0)
+        tape.read([], 0)
+        alien = Message(topic="events", partition=0, offset=2, value=b"\xff\xfe|")
+        tape.read([alien], 0)
+    assert [(r["value"], r["offset"], r["acks"]) for r in rows(run)] == [
+        ("p0-0", 0, None), ("p1-0", 1, None), ("\\xff\\xfe", 2, None)
+    ]  # fmt: skip
+
+
+def test_counts_add_up(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    recorder = Recorder(run, Clock())
+    tape = SendTape(recorder, process="producer-0", topic="events", acks="all")
+    answered = tape.burst()
+    for number in range(TAPE_ROWS + 5):
+        answered(None, message(f"p0-{number}", number))
+        tape.turn()
+    answered(KafkaError(KafkaError._TRANSPORT), message("p0-x"))
+    tape.close()
+    recorder.close()
+    recorder.close()
+    assert recorder.counts() == {("send", "ok"): TAPE_ROWS + 5, ("send", "info"): 1}
+    assert len(rows(run)) == TAPE_ROWS + 6
+
+
+def test_a_fault_is_on_disk_when_it_is_recorded(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with Recorder(run, Clock()) as recorder:
+        recorder.fault("kill", "inject", "broker 2 is killed", 2)
+        [row] = rows(run, "events/faults")
+    assert (row["fault"], row["phase"], row["broker"]) == ("kill", "inject", 2)
+
+
+def test_observations_are_on_disk_before_long(tmp_path: Path) -> None:
+    run, clock = Run(tmp_path), Clock()
+    with Recorder(run, clock) as recorder:
+        recorder.replica(broker=1, topic="events", partition=0, leo=4, hw=3)
+        recorder.partition(topic="events", partition=0, leader=1, isr=[1, 2], time_ns=77)
+        asked_ns = clock()
+        while not (rows(run, "events/replicas") and rows(run, "events/partitions")):
+            assert clock() - asked_ns < 2e9, "the rows were not written within 2 s"
+        assert rows(run, "events/partitions")[0]["time_ns"] == 77
+
+
+def test_every_table_exists_even_when_nothing_happened(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    Recorder(run, Clock()).close()
+    run.seal()
+    assert sorted(p.name for p in tmp_path.rglob("*.parquet")) == [
+        "faults.parquet", "log_lines.parquet", "ops.parquet", "partitions.parquet",
+        "replicas.parquet",
+    ]  # fmt: skip
+
+
+def test_a_closed_recorder_leaves_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    Recorder(Run(tmp_path), Clock()).close()
+    assert threading.active_count() == before
+
+
+DISK_FULL = """
+import json, resource, sys
+from pathlib import Path
+from confluent_kafka import Message
+from harness.errors import HarnessError
+from harness.recorder import Clock, Recorder
+from harness.store import Run
+from harness.tapes import SendTape
+limit = 1 << 20
+recorder = Recorder(Run(Path(sys.argv[1])), Clock())
+tape = SendTape(recorder, process="producer-0", topic="events", acks="1")
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+number = 0
+try:
+    while number < 1_000_000:
+        tape.burst()(None, Message(topic="events", partition=0, offset=number, value=b"p0|"))
+        tape.turn()
+        number += 1
+    raised = None
+except HarnessError as error:
+    raised = error.message
+again = []
+for later in (recorder.check, recorder.close, lambda: recorder.fault("a", "b", "c")):
+    try:
+        later()
+    except HarnessError as error:
+        again.append(error.message)
+print(json.dumps([raised, again, recorder.failed.is_set()]))
+"""
+
+MEMORY = """
+import json, psutil, sys
+from pathlib import Path
+from confluent_kafka import Message
+from harness.recorder import Clock, Recorder
+from harness.store import Run
+from harness.tapes import SendTape
+peaks = []
+with Recorder(Run(Path(sys.argv[1])), Clock()) as recorder:
+    tape = SendTape(recorder, process="producer-0", topic="events", acks="1")
+    for _ in range(5):
+        for number in range(100_000):
+            value = b"p0-%d|" % number
+            tape.burst()(None, Message(topic="events", partition=0, offset=number, value=value))
+            tape.turn()
+        peaks.append(psutil.Process().memory_info().rss)
+print(json.dumps(peaks))
+"""
+
+
+def script(text: str, directory: Path) -> object:
+    done = subprocess.run(
+        [sys.executable, "-c", text, str(directory)],
+        check=True, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def test_a_full_disk_ends_the_run_at_once_and_keeps_what_was_written(tmp_path: Path) -> None:
+    told = script(DISK_FULL, tmp_path)
+    assert isinstance(told, list)
+    message, later, failed = told
+    assert "cannot be recorded any more: File too large" in message
+    assert later == [message] * 3
+    assert failed
+    found = rows(Run(tmp_path))
+    assert [row["offset"] for row in found] == list(range(len(found)))
+    assert len(found) >= 4096
+
+
+def test_memory_does_not_grow_with_the_run(tmp_path: Path) -> None:
+    peaks = script(MEMORY, tmp_path)
+    assert isinstance(peaks, list)
+    assert peaks[-1] < 300e6
+    assert peaks[-1] - peaks[1] < 20e6
+
+
+def test_a_recorder_that_cannot_open_its_files_says_so(tmp_path: Path) -> None:
+    (tmp_path / "history").write_text("a file where a folder should be")
+    with pytest.raises(HarnessError, match="cannot be recorded"):
+        Recorder(Run(tmp_path), Clock())

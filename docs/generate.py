@@ -14,7 +14,7 @@ import typer.main
 from checkers.registry import registered
 from clusters.versions import CATALOGUE
 from harness.cli import app
-from nemesis.fault import FAULTS
+from nemesis.fault import faults as registered_faults
 from nemesis.stories import STORIES
 
 HERE: Final = Path(__file__).parent
@@ -24,14 +24,14 @@ _FAULTS_INTRO: Final = (
     " plays a schedule. To add one see [adding-a-fault.md](adding-a-fault.md).\n"
 )
 _CHECKERS_INTRO: Final = (
-    "A checker finds; the policy (`checkers/policy.py`) says whether what it found breaks a promise."
+    "A checker finds; the policy (`checkers/policy.py`) says whether that breaks a promise."
     " To add one see [adding-a-checker.md](adding-a-checker.md).\n"
 )
 
 
 def faults() -> str:
     """docs/faults.md."""
-    rows = [(f"`{one.name}`", one.summary) for one in sorted(FAULTS.values(), key=lambda f: f.name)]
+    rows = [(f"`{one.name}`", one.summary) for one in registered_faults().values()]
     tales = [
         (f"`{one.name}`", one.summary, _settings(one.broker_config)) for one in STORIES.values()
     ]

@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkers.judge import judge
-from reports.run import write as write_report
+import pyarrow as pa
 
+from checkers.judge import judge
+from checkers.log_format import SCHEMA, read_segment, segments
 from checkers.session import SparkStarter
 from harness.feasible import check_plan
-from harness.history import TABLES, read_table
+from harness.history import TABLES
 from harness.plan import Plan
 from harness.runner import execute
 from harness.store import Run, Store
 from harness.verdict import Verdict
+from reports.run import write as write_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,10 +148,10 @@ class Loaded:
     def table(self, name: str) -> "pd.DataFrame":
         """A table as pandas. Raises KeyError for an unknown name, StoreError when it is missing."""
         if name == "log":
-            from checkers.kafka_log import read_replicas  # noqa: PLC0415 - heavy, and rarely asked for
-
-            return read_replicas(self.run.replicas).to_pandas()
-        return read_table(self.run, _TABLE_PATHS[name]).to_pandas()
+            found = segments(self.run.replicas)
+            batches = (batch for segment in found for batch in read_segment(segment))
+            return pa.Table.from_batches(batches, schema=SCHEMA).to_pandas()
+        return self.run.table(_TABLE_PATHS[name]).to_pandas()
 
     def frame(self, name: str, spark: "SparkSession") -> "DataFrame":
         """A table as a Spark DataFrame, for runs of any size."""

@@ -61,10 +61,9 @@ def demo(
     driver_memory: MemoryOption = "2g",
 ) -> None:
     """Play both stories on an old and a modern Kafka, and report what was lost."""
-    from reports.index import write as write_index
-
     from harness.api import SparkOptions, perform
     from harness.demo import as_predicted, demo_plans, demo_table
+    from reports.index import write as write_index
 
     plans = demo_plans(options.names(kafka))
     spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
@@ -232,7 +231,7 @@ def _print_json(objects: list[Any]) -> None:
     sys.stdout.write(json.dumps(shown, indent=2) + "\n")
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Entry point of the console script: no traceback for a person's mistake."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -251,7 +250,9 @@ def main() -> NoReturn:
         console.complain(_disk_or_raise(error))
         code = HarnessError.exit_code
     sys.stdout.flush()
-    os._exit(code) if code == INTERRUPTED else sys.exit(code)
+    if code == INTERRUPTED:
+        os._exit(code)  # threads of other runs may still boot brokers; the wardens end those
+    sys.exit(code)
 
 
 def _disk_or_raise(error: OSError) -> HarnessError:

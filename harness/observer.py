@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from clusters.cluster import Cluster, PartitionState, Probe, ReplicaState, UnreachableError
+from harness.plan import Topic
 
 EVERY_S: Final = 0.1
 """Seconds between two looks at one broker. A window is open for half a second at least, so that
@@ -15,15 +16,11 @@ every one is seen; a look costs well under a millisecond of CPU."""
 class Ledger(Protocol):
     """Where observations go; the recorder is one."""
 
-    def partition(
-        self, topic: str, partition: int, state: PartitionState, controller: int | None
-    ) -> None:
+    def partition(self, **row: object) -> None:
         """One row of ``events/partitions``."""
 
-    def replica(
-        self, broker: int, topic: str, partition: int, leo: int | None, hw: int | None
-    ) -> None:
-        """One row of ``events/replicas``; None: it did not answer."""
+    def replica(self, **row: object) -> None:
+        """One row of ``events/replicas``; no LEO and HW: it did not answer."""
 
 
 class Observer:
@@ -32,20 +29,12 @@ class Observer:
     A broker that does not answer holds up nobody but its own thread.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        ledger: Ledger,
-        topic: str,
-        partitions: int,
-        *,
-        on_error: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, cluster: Cluster, ledger: Ledger, topic: Topic) -> None:
         self._ledger = ledger
-        self._topic = topic
-        self._partitions = range(partitions)
+        self._topic = topic.name
+        self._partitions = range(topic.partitions)
         self._stop = threading.Event()
-        self._on_error = on_error
+        self._error: Exception | None = None
         looks: list[Callable[[Probe], None]] = [self._partition_look()]
         looks += [self._replica_look(broker) for broker in cluster.brokers]
         self._threads = [
@@ -70,6 +59,15 @@ class Observer:
         for thread in self._threads:
             thread.join(timeout=10)
 
+    def check(self) -> None:
+        """Go on if every thread still watches.
+
+        Raises:
+            Exception: whatever ended one.
+        """
+        if self._error is not None:
+            raise self._error
+
     def _watch(self, cluster: Cluster, look: Callable[[Probe], None]) -> None:
         probe = cluster.probe()
         try:
@@ -77,7 +75,7 @@ class Observer:
                 look(probe)
                 self._stop.wait(EVERY_S)
         except Exception as error:  # noqa: BLE001 - whatever ends a thread must end the run
-            self._on_error(error)
+            self._error = error
         finally:
             probe.close()
 
@@ -96,7 +94,14 @@ class Observer:
                     continue
                 if before.get(partition) != now:
                     before[partition] = now
-                    self._ledger.partition(self._topic, partition, *now)
+                    self._ledger.partition(
+                        topic=self._topic,
+                        partition=partition,
+                        leader=now[0].leader,
+                        leader_epoch=now[0].leader_epoch,
+                        isr=list(now[0].isr),
+                        controller=controller,
+                    )
 
         return look
 
@@ -113,11 +118,11 @@ class Observer:
                 if partition not in before or before[partition] != now:
                     before[partition] = now
                     self._ledger.replica(
-                        broker,
-                        self._topic,
-                        partition,
-                        None if now is None else now.leo,
-                        None if now is None else now.hw,
+                        broker=broker,
+                        topic=self._topic,
+                        partition=partition,
+                        leo=None if now is None else now.leo,
+                        hw=None if now is None else now.hw,
                     )
 
         return look

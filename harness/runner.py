@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -16,14 +16,13 @@ from clusters.versions import release
 from harness.environment import describe
 from harness.errors import HarnessError, HighwaterError, WaitTimeoutError
 from harness.feasible import check_plan
-from harness.history import LOG_LINES, StreamWriter
 from harness.loglines import log_lines
 from harness.observer import Observer
 from harness.plan import Plan
-from harness.recorder import Recorder
+from harness.recorder import Clock, Recorder
 from harness.store import Phase, Run, Status, Store
 from harness.waiting import await_condition
-from harness.workload import Workload, final_read
+from harness.workload import Workload
 from nemesis import schedule
 from nemesis.fault import Nemesis
 from nemesis.scene import MissedError, Scene
@@ -31,6 +30,9 @@ from nemesis.stories import cast, find_story
 from nemesis.window import await_settled
 
 QUIESCE_LIMIT_S: Final = 120.0
+READ_LIMIT_S: Final = 120.0
+READS_PER_S: Final = 5_000
+"""The final read may take so long, and a second more for so many records that were sent."""
 
 Progress = Callable[[str], None]
 """Told what begins now, in a few words; the last word is ``frozen``."""
@@ -53,21 +55,20 @@ def execute(
     """
     check_plan(plan)
     run = store.create(plan, now=datetime.now(UTC))
-    diary = _Diary(run, progress)
-    with diary, contextlib.ExitStack() as stack:
+    with _Diary(run, progress) as diary, contextlib.ExitStack() as stack:
         diary.phase("booting")
-        cluster = _boot(plan, run)
-        stack.callback(cluster.close)
-        recorder = stack.enter_context(Recorder(run, on_error=lambda _: stop.set()))
-        run.write_struct("environment.json", describe(cluster, recorder.started_at_ns))
-        probe = cluster.probe()
-        stack.callback(probe.close)
+        cluster = stack.enter_context(contextlib.closing(_boot(plan, run)))
+        clock = Clock()
+        run.write_struct("environment.json", describe(cluster, started_at_ns=clock.started_at_ns))
+        probe = stack.enter_context(contextlib.closing(cluster.probe()))
         replicas = _create_topic(plan, cluster, probe)
+        recorder = stack.enter_context(Recorder(run, clock))
         nemesis = Nemesis(cluster, recorder)
-        observer = Observer(
-            cluster, recorder, plan.topic.name, plan.topic.partitions, on_error=lambda _: stop.set()
-        )
-        with observer, Workload(plan, cluster.bootstrap, recorder) as workload:
+        with (
+            Observer(cluster, recorder, plan.topic) as observer,
+            Workload(plan, cluster.bootstrap, recorder, run) as workload,
+        ):
+            workload.warm_up()
             diary.phase("running")
             scene = Scene(
                 cluster=cluster,
@@ -78,23 +79,27 @@ def execute(
                 topic=plan.topic.name,
                 replicas=replicas,
                 stop=stop,
+                checks=(observer.check, workload.check),
                 clock=time.monotonic,
             )
-            with diary.problems(MissedError, WaitTimeoutError):
+            with diary.problems(MissedError, WaitTimeoutError, UnreachableError):
                 _play(plan, scene)
-            recorder.check()
-            if stop.is_set():
-                raise HarnessError("the run was ended early")
+            scene.check()
             diary.phase("healing")
             nemesis.heal_all()
             workload.stop()
             with diary.problems(WaitTimeoutError):
                 _quiesce(plan, cluster, probe)
                 diary.quiesced()
+            scene.check()
             diary.phase("reading")
-            diary.add(final_read(plan, cluster.bootstrap, recorder))
+            limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
+            reads = workload.final_read(limit_s=limit_s)
+            diary.add([read.problem for read in reads if read.problem is not None])
         cluster.freeze()
-        _keep_log_lines(plan, run, recorder.started_at_ns)
+        recorder.log_lines(
+            list(log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns))
+        )
         recorder.close()
         run.seal()
         diary.phase("frozen")
@@ -147,12 +152,6 @@ def _quiesce(plan: Plan, cluster: Cluster, probe: Probe) -> None:
         )
 
 
-def _keep_log_lines(plan: Plan, run: Run, started_at_ns: int) -> None:
-    """Turn what the brokers logged about the topic into a table."""
-    with StreamWriter(run.stream("events/log_lines"), LOG_LINES) as writer:
-        writer.append_rows(list(log_lines(run.logs, plan.topic.name, started_at_ns=started_at_ns)))
-
-
 class _Diary:
     """Keeps ``status.json`` true at every moment, and tells the progress."""
 
@@ -184,8 +183,8 @@ class _Diary:
         except kinds as error:
             self.add([error.message])
 
-    def __enter__(self) -> None:
-        return None
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Write down why a run ended early, if the disk still takes it."""

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from harness.errors import StoreError
-from harness.history import TABLES, to_parquet
+from harness.history import TABLES, read_stream, to_parquet
 from harness.plan import Plan
 from harness.verdict import Verdict
 
@@ -99,6 +101,19 @@ class Run:
     def parquet(self, table: str) -> Path:
         """Where a table of ``TABLES`` lies once the run has ended."""
         return self.path / f"{table}.parquet"
+
+    def table(self, name: str) -> pa.Table:
+        """A table of ``TABLES``, from Parquet or from what its stream has so far.
+
+        Raises:
+            StoreError: it is missing or broken.
+        """
+        try:
+            if self.parquet(name).exists():
+                return pq.read_table(self.parquet(name))
+            return pa.Table.from_batches(read_stream(self.stream(name)), schema=TABLES[name])
+        except (OSError, pa.ArrowInvalid) as error:
+            raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
     def seal(self) -> None:
         """Turn every stream into Parquet; a stream too short to have a schema is left alone."""

@@ -5,11 +5,12 @@ after the ``yield``. Write one in a file of its family and decorate it; see docs
 """
 
 import contextlib
+import importlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from clusters.cluster import Cluster
 from harness.errors import HarnessError, UsageError
@@ -34,8 +35,8 @@ class Fault:
     body: Body
 
 
-FAULTS: dict[str, Fault] = {}
-"""Every fault that a file of this room registered, by name."""
+_FAMILIES: Final = ("process",)
+_registry: dict[str, Fault] = {}
 
 
 def fault(name: str) -> Callable[[Body], Body]:
@@ -43,10 +44,17 @@ def fault(name: str) -> Callable[[Body], Body]:
 
     def register(body: Body) -> Body:
         summary = (body.__doc__ or "").partition("\n")[0]
-        FAULTS[name] = Fault(name=name, summary=summary, body=body)
+        _registry[name] = Fault(name=name, summary=summary, body=body)
         return body
 
     return register
+
+
+def faults() -> Mapping[str, Fault]:
+    """Every fault of every family, by name."""
+    for family in _FAMILIES:
+        importlib.import_module(f"nemesis.{family}")
+    return _registry
 
 
 def find_fault(name: str) -> Fault:
@@ -55,10 +63,10 @@ def find_fault(name: str) -> Fault:
     Raises:
         UsageError: there is none; the nearest names are in the hint.
     """
-    try:
-        return FAULTS[name]
-    except KeyError:
-        raise UsageError(f"no fault is called {name!r}", hint=nearest(name, FAULTS)) from None
+    known = faults()
+    if name not in known:
+        raise UsageError(f"no fault is called {name!r}", hint=nearest(name, known))
+    return known[name]
 
 
 class Nemesis:

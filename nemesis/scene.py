@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
 from harness.errors import HarnessError
 from harness.waiting import await_condition
 from nemesis.fault import Nemesis, Scribe
+
+_CHECK_EVERY_S: Final = 0.2
 
 
 class MissedError(HarnessError):
@@ -42,7 +44,8 @@ class Scene:
         probe: for this thread alone.
         topic: the topic under test.
         replicas: brokers of partition 0, preferred leader first.
-        stop: set when the run has to end early; every wait of a schedule ends with it.
+        stop: set from outside to end the run early.
+        checks: each raises when something that the run needs has failed.
         clock: seconds, monotonic.
     """
 
@@ -54,6 +57,7 @@ class Scene:
     topic: str
     replicas: tuple[int, ...]
     stop: threading.Event
+    checks: tuple[Callable[[], None], ...] = ()
     clock: Callable[[], float]
 
     def note(self, says: str, broker: int | None = None) -> None:
@@ -76,14 +80,28 @@ class Scene:
             )
         return -1 if answer.offset is None else answer.offset
 
-    def hold(self, seconds: float) -> None:
-        """Let time pass, as the schedule says; ends early with the run.
+    def check(self) -> None:
+        """Go on, unless something that the run needs has failed or it is to end.
 
         Raises:
-            MissedError: the run was ended.
+            HarnessError: what failed.
         """
-        if self.stop.wait(seconds):
-            raise MissedError("the run was ended before its schedule was")
+        if self.stop.is_set():
+            raise HarnessError("the run was ended early")
+        for check in self.checks:
+            check()
+
+    def hold(self, seconds: float) -> None:
+        """Let time pass, as the schedule says.
+
+        Raises:
+            HarnessError: the run has to end before that.
+        """
+        deadline = self.clock() + seconds
+        self.check()
+        while (left := deadline - self.clock()) > 0:
+            self.stop.wait(min(left, _CHECK_EVERY_S))
+            self.check()
 
     def await_leader(self, leader: int, *, limit_s: float) -> PartitionState:
         """Wait until a broker leads partition 0.

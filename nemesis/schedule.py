@@ -92,7 +92,7 @@ def play(scene: Scene, steps: Sequence[Step], *, duration_s: float) -> None:
     drawn; no step begins that could not end within ``duration_s``.
 
     Raises:
-        MissedError: the run was ended from outside.
+        HarnessError: the run has to end.
     """
     deadline = scene.clock() + duration_s
     for step in steps:

@@ -16,9 +16,9 @@ POLL_S = 0.01
 def widen(seconds: float) -> dict[str, str]:
     """Broker settings under which an idle partition's window stays open for so many seconds.
 
-    A follower's fetch is parked at the leader for ``replica.fetch.wait.max.ms`` when nothing is new,
-    and brings the raised HW only then (except on 2.4.0 to 2.5.1, which answer a follower with a
-    stale HW at once). The lag limit and the socket's time-out must not be shorter.
+    A follower's fetch is parked at the leader for ``replica.fetch.wait.max.ms`` when nothing is
+    new, and brings the raised HW only then (except on 2.4.0 to 2.5.1, which answer a follower that
+    has a stale HW at once). The lag limit and the socket's time-out must not be shorter.
     """
     wait_ms = int(seconds * 1000)
     return {

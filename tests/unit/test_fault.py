@@ -7,7 +7,8 @@ import pytest
 
 from clusters.cluster import Cluster
 from harness.errors import HarnessError, UsageError
-from nemesis.fault import FAULTS, Nemesis, fault, find_fault
+from nemesis import fault as fault_module
+from nemesis.fault import Nemesis, fault, faults, find_fault
 
 CLUSTER = cast("Cluster", object())
 
@@ -38,7 +39,8 @@ def mended() -> Iterator[list[int]]:
         yield ""
 
     yield done
-    del FAULTS["itch"], FAULTS["stumble"]
+    for name in ("itch", "stumble"):
+        del fault_module._registry[name]
 
 
 def test_a_fault_is_found_by_name_with_its_summary(mended: list[int]):
@@ -94,5 +96,5 @@ def test_heal_all_mends_the_named_or_everything(mended: list[int]):
 
 
 def test_every_registered_fault_has_a_summary():
-    for one in FAULTS.values():
+    for one in faults().values():
         assert one.summary.endswith("."), one

@@ -9,6 +9,7 @@ and is never required: where it cannot be made or does not fit, brokers start wi
 import contextlib
 import json
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,7 +21,8 @@ from clusters.versions import Release
 from harness.errors import HarnessError
 
 Flags = tuple[str, ...]
-NOT_SHARED: Flags = ("-Xshare:off",)
+NOT_SHARED: Flags = ("-Xshare:auto",)  # of whatever the runtime itself brings
+_FAILURE_STANDS_S = 24 * 3600
 _BASE_LIMIT_S = 60
 
 
@@ -66,11 +68,13 @@ class Archive:
         aside.replace(self._seal)
 
     def tried(self) -> bool:
-        """Whether the seal is that of the files as they are now, be it that they are missing."""
+        """Whether the seal is that of the files as they are now; a failure is sealed for a day."""
         try:
-            return bool(json.loads(self._seal.read_bytes()) == self._stamps())
+            sealed = json.loads(self._seal.read_bytes())
+            age_s = time.time() - self._seal.stat().st_mtime
         except (OSError, ValueError):
             return False
+        return bool(sealed == self._stamps()) and (None not in sealed or age_s < _FAILURE_STANDS_S)
 
     def usable(self) -> bool:
         """Whether both files are there, as they were sealed."""

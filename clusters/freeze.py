@@ -11,18 +11,17 @@ _INTERNAL = "__"
 _DERIVED = {".index", ".timeindex", ".txnindex"}
 
 
-def prune(replicas: Path) -> Path:
-    """Remove index files and internal topics below ``replicas/<broker id>``.
+def prune(replicas: Path, coordination: Path) -> Path:
+    """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
 
     Raises:
         HarnessError: a file cannot be removed.
     """
     try:
-        for folder in replicas.glob("*/*/"):
-            if folder.name.startswith(_INTERNAL):
-                shutil.rmtree(folder)
-                continue
-            for file in folder.iterdir():
+        for internal in replicas.glob(f"*/{_INTERNAL}*/"):
+            shutil.rmtree(internal)
+        for root in (replicas, coordination):
+            for file in root.glob("*/*/*index"):
                 if file.suffix in _DERIVED:
                     file.unlink()
     except OSError as error:

@@ -8,7 +8,8 @@ _LINES = 4
 _WORTH_SAYING = re.compile(
     r"\b(ERROR|FATAL)\b|Exception\b|Error\b|No space left|already in use|^Caused by"
 )
-_STACK_FRAME = re.compile(r"^\s+at |^\s*\.\.\. \d+ more")
+# A stack trace's frames, and a log line without a message.
+_EMPTY = re.compile(r"^\s+at |^\s*\.\.\. \d+ more|^\S+ [A-Z]+\s+\([\w.$]+\)$")
 
 
 def last_words(log: Path, *, since: int = 0) -> str:
@@ -25,6 +26,6 @@ def last_words(log: Path, *, since: int = 0) -> str:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError as error:
         return f"(its log {log} cannot be read: {error.strerror})"
-    said = [line.strip() for line in lines if line.strip() and not _STACK_FRAME.match(line)]
+    said = [line.strip() for line in lines if line.strip() and not _EMPTY.match(line)]
     telling = [line for line in said if _WORTH_SAYING.search(line)]
     return "\n".join((telling or said[-1:])[-_LINES:]) or "(it said nothing)"

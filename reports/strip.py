@@ -14,7 +14,7 @@ LABEL: Final = 110.0
 CELL: Final = 58.0
 HEIGHT: Final = 30.0
 LANE: Final = 76.0
-TOP: Final = 30.0
+TOP: Final = 38.0
 RIGHT: Final = 26.0
 
 _SAYS: Final = {

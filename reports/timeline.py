@@ -233,24 +233,31 @@ def _intervals(
 
 def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
     """LEO and HW as step lines, the gap between them shaded, broken where nobody answered."""
-    parts = []
-    for start, end in _answered(track):
-        stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
-        times = track.time_ns[start:end]
-        leo = _thinned(times, track.leo[start:end], stop, time, y)
-        hw = _thinned(times, track.hw[start:end], stop, time, y)
-        gap = f"{steps(leo)}L{number(hw[-1][0])} {number(hw[-1][1])}{_back(hw)}Z"
-        parts.append(tag("path", d=gap, class_="gap"))
-        parts.append(tag("path", d=steps(hw), class_="hwline"))
-        parts.append(tag("path", d=steps(leo), class_="leoline"))
-    return parts
+    gaps, hws, leos = [], [], []
+    for start, end in _known(np.minimum(track.leo, track.hw)):
+        leo, hw = (_line(track, values, start, end, time, y) for values in (track.leo, track.hw))
+        back = f"L{number(hw[-1][0])} {number(hw[-1][1])}{_back(hw)}Z"
+        gaps.append(tag("path", d=steps(leo) + back, class_="gap"))
+        hws.append(tag("path", d=steps(hw), class_="hwline"))
+    for start, end in _known(track.leo):
+        path = steps(_line(track, track.leo, start, end, time, y))
+        leos.append(tag("path", d=path, class_="leoline"))
+    return [*gaps, *hws, *leos]
 
 
-def _answered(track: Track) -> list[tuple[int, int]]:
-    """Index ranges in which the replica answered."""
-    known = np.concatenate([[False], track.leo != UNKNOWN, [False]])
+def _known(values: Ints) -> list[tuple[int, int]]:
+    """Index ranges in which a value was told."""
+    known = np.concatenate([[False], values != UNKNOWN, [False]])
     edges = np.flatnonzero(known[1:] != known[:-1])
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _line(
+    track: Track, values: Ints, start: int, end: int, time: Scale, y: Scale
+) -> list[tuple[float, float]]:
+    """The points of one stretch, up to the row that ends it."""
+    stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
+    return _thinned(track.time_ns[start:end], values[start:end], stop, time, y)
 
 
 def _thinned(

@@ -18,7 +18,7 @@ def screenshot(
         end = view.evaluate(
             "document.querySelector('.strip')?.getBoundingClientRect().bottom + scrollY + 16 || 900"
         )
-        area = {"x": 0, "y": 0, "width": width, "height": min(int(end), 1500)}
+        area = {"x": 0, "y": 0, "width": width, "height": min(int(end), 1600)}
         out.parent.mkdir(parents=True, exist_ok=True)
         if full:
             view.screenshot(path=str(out), full_page=True)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from reports.drawing import Scale, Share, bar, join, number, steps, svg, tag, text, ticks
 from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Leadership, Scene, Track
 from reports.text import LONGEST, count, plain, seconds, short
-from reports.timeline import COLUMNS, LEFT, RIGHT, WIDTH, _answered, _thinned, timeline
+from reports.timeline import COLUMNS, LEFT, RIGHT, WIDTH, _known, _thinned, timeline
 
 SECOND = 1_000_000_000
 
@@ -98,7 +98,7 @@ def test_thinning_keeps_every_spike_and_bounds_the_points() -> None:
 
 
 def test_lines_are_broken_where_a_broker_did_not_answer() -> None:
-    assert _answered(track((0, 1, 1), (1, UNKNOWN, UNKNOWN), (2, 3, 3), (3, 4, 3))) == [
+    assert _known(track((0, 1, 1), (1, UNKNOWN, UNKNOWN), (2, 3, 3), (3, 4, 3)).leo) == [
         (0, 1),
         (2, 4),
     ]
@@ -178,3 +178,19 @@ def test_small_words() -> None:
     assert seconds(2_409_000_000) == "2.409 s"
     assert seconds(None) == ""
     assert join(["<", Markup("<b>")]) == "&lt;<b>"
+
+
+def test_an_unknown_hw_is_not_drawn_as_one() -> None:
+    one, evidence = scene()
+    blind = Scene(
+        partition=one.partition,
+        tracks={1: track((0, 4, UNKNOWN), (5, 5, 5))},
+        leaderships=(),
+        cuts=(),
+    )
+    drawn = timeline(blind, evidence)
+    (hw,) = re.findall(r'<path d="(M[^"]+)" class="hwline"', drawn)
+    (leo,) = re.findall(r'<path d="(M[^"]+)" class="leoline"', drawn)
+    quarter = LEFT + (WIDTH - RIGHT - LEFT) / 4
+    assert float(hw[1:].split(" ")[0]) == pytest.approx(quarter, abs=0.1)
+    assert float(leo[1:].split(" ")[0]) == LEFT

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @checker("corrupt", guarantee="Every batch on every replica's disk passes its checksum.")
 def corrupt(tables: "Tables") -> "DataFrame":
-    """Stretches that cannot be read. A torn batch at a log's end is what a kill leaves, and is none."""
+    """Stretches that cannot be read; a kill leaves a torn batch at a log's end, which is none."""
     last = tables.local(_last_segments(tables))
     ordinary = F.col("damage").isin(*ORDINARY)
     torn_inside = (F.col("damage") == TORN) & (F.col("segment") < F.col("last_segment"))

@@ -1,8 +1,9 @@
 """``divergence``: replicas of one partition hold different records at one offset.
 
-Followers append batches byte for byte (ReplicaFetcherThread), so what must agree is the record: key, value,
-whether it is a control record, and the leader epoch it was written in. What may differ is left alone: where
-a log begins (DeleteRecords), where it ends (lag), how compaction left the batches, timestamps and segments.
+Followers append batches byte for byte (ReplicaFetcherThread), so what must agree is the record:
+key, value, whether it is a control record, and the leader epoch it was written in. What may differ
+is left alone: where a log begins (DeleteRecords), where it ends (lag), how compaction left the
+batches, timestamps and segments.
 """
 
 from typing import TYPE_CHECKING
@@ -45,8 +46,9 @@ _SPANS = pa.schema(
 def divergence(tables: "Tables") -> "DataFrame":
     """Offsets at which replicas differ, or that one skips; its copies are what each holds there.
 
-    Where the cluster did not quiesce, only offsets below every replica's checkpointed high watermark are
-    compared, because a follower may rightly still hold there what it is about to cut.
+    Where the cluster did not quiesce, only offsets below every replica's checkpointed high
+    watermark are compared, because a follower may rightly still hold there what it is about to
+    cut.
     """
     spans = F.broadcast(tables.local(_spans(tables)))
     compared = (
@@ -91,7 +93,7 @@ def _expected() -> Column:
 
 
 def _spans(tables: "Tables") -> pa.Table:
-    """One row a partition. A damaged replica may have holes (``corrupt`` says so), a compacted one too."""
+    """One row a partition. A replica that is damaged or compacted may have holes."""
     rows: dict[tuple[str, str, int], dict[str, object]] = {}
     cases = {case.key: case for case in tables.cases}
     for end in tables.ends:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @checker("duplicate", guarantee="A record that was sent once is read at one offset.")
 def duplicate(tables: "Tables") -> "DataFrame":
-    """One record that the final read met at more than one offset; its first and last place are copies."""
+    """Records that the final read met at two offsets or more; the first and last are copies."""
 
     def copy(place: Column) -> Column:
         return F.struct(

@@ -76,7 +76,7 @@ def _of_run(
     values = {row["value"] for row in rows} | {
         copy["value"] for row in rows for copy in row["copies"] or ()
     }
-    here = pc.field("partition").isin(sorted(partitions))
+    here = pc.field("partition").isin(pa.array(sorted(partitions), pa.int32()))
 
     def events(name: str, where: pc.Expression | None = None) -> list[Row]:
         return _read(tables, case, name, where)
@@ -102,7 +102,7 @@ def _of_run(
 
 def _operations(tables: "Tables", case: Case, wanted: set[Place], values: set[str]) -> list[Row]:
     offsets = sorted({offset for _, offset in wanted})
-    where = pc.field("value").isin(sorted(values)) | pc.field("offset").isin(
+    where = pc.field("value").isin(pa.array(sorted(values), pa.string())) | pc.field("offset").isin(
         pa.array(offsets, pa.int64())
     )
     rows = _read(tables, case, "history/ops", where, time="invoke_ns")

@@ -1,7 +1,7 @@
 """What became of every record that was sent, from the clients' side alone.
 
-One pass over the operations: a record's sends and its final reads meet in one group, so that no record
-is joined with anything larger than the list of partitions.
+One pass over the operations: a record's sends and its final reads meet in one group, so that no
+record is joined with anything larger than the list of partitions.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from checkers.tables import Tables
 
 FENCE: Final = "fence"
-"""The process that writes one record to each partition last of all; its records are never judged."""
+"""The process that writes the last record of each partition; its records are never judged."""
 
 READ_BACK: Final = "read"
 LOST: Final = "lost"
 UNSEEN: Final = "unseen"
 UNPROMISED: Final = "unpromised"
-"""Fates: an acknowledged record was read back, lost, or unseen; about any other nothing was promised."""
+"""Fates: acknowledged records are read back, lost or unseen; of others nothing was promised."""
 
 COLUMNS: Final = (
     "run", "topic", "value",  # the record
@@ -126,7 +126,7 @@ def _is_final_read() -> Column:
 
 
 def _records(operations: DataFrame) -> DataFrame:
-    """Sends and final reads of one record, counted together. Only numbers are aggregated: it spills well."""
+    """Each record's sends and final reads. Only numbers are aggregated, so that it spills well."""
     is_send = (F.col("kind") == SEND) & (F.col("process") != FENCE)
 
     def sends(outcome: str) -> Column:
@@ -154,7 +154,7 @@ def _records(operations: DataFrame) -> DataFrame:
 
 
 def _limits(tables: "Tables") -> DataFrame:
-    """How far readers came, by ``known`` partition; -1 stands for a record whose partition nobody knows."""
+    """How far readers came, by ``known`` partition; -1 is that of records whose own is not."""
     rows = [
         (each.run, each.topic, each.partition, each.last, each.complete) for each in tables.reach
     ]

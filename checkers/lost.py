@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def lost_write(tables: "Tables") -> "DataFrame":
     """Acknowledged, and not read by the final reader, which has passed its offset.
 
-    A record without an offset (acks=0) is lost when the final reader has read its whole partition, fence
-    included; the whole topic where its partition was never told either.
+    A record without an offset (acks=0) is lost when the final reader has read its whole partition,
+    fence included; the whole topic where its partition was never told either.
     """
     return anomalies(tables.fates.where(F.col("fate") == LOST), "lost-write")

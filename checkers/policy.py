@@ -1,7 +1,7 @@
-"""What was promised, and which findings break it. Finding knows nothing of this, and this of no table.
+"""What was promised, and which findings break it. Finding knows nothing of this.
 
-What Kafka promises follows from three settings: ``acks`` (ProducerConfig), ``min.insync.replicas`` and
-``unclean.leader.election.enable`` (TopicConfig), and from what was done to the cluster.
+What Kafka promises follows from three settings: ``acks`` (ProducerConfig), ``min.insync.replicas``
+and ``unclean.leader.election.enable`` (TopicConfig), and from what was done to the cluster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ CORRUPT: Final = "corrupt"
 
 _SAID: Final = {
     LOST: ("acknowledged record was lost", "acknowledged records were lost"),
-    UNSEEN: ("acknowledged record could not be looked for", "acknowledged records could not be looked for"),
+    UNSEEN: ("acknowledged record is out of sight", "acknowledged records are out of sight"),
     DIVERGENCE: ("offset differs between replicas", "offsets differ between replicas"),
     DUPLICATE: ("record stands in the log twice", "records stand in the log twice"),
     CORRUPT: ("stretch of a log is corrupt", "stretches of logs are corrupt"),
@@ -60,8 +60,8 @@ def decide(
 ) -> tuple[Word, tuple[str, ...]]:
     """The verdict and its reasons.
 
-    What could not be judged outweighs everything; a broken promise outweighs records that no reader came
-    far enough to look for.
+    What could not be judged outweighs everything; a broken promise outweighs records that no
+    reader came far enough to look for.
 
     Args:
         promise: from ``promised``.
@@ -111,19 +111,19 @@ def _sentence(plan: Plan) -> str:
     least = plan.topic.min_insync_replicas
     match plan.workload.acks, plan.topic.unclean_leader_election:
         case "0", _:
-            text = "With acks=0 no record is promised to be kept, since nobody says that it was written"
+            text = "With acks=0 no record is promised to be kept: nobody says that it was written"
         case "1", _:
             text = "With acks=1 an acknowledged record is kept as long as no leader fails"
         case _, True:
             text = (
-                "With acks=all and unclean elections an acknowledged record is kept only as long as the"
-                " leader is elected from the in-sync replicas"
+                "With acks=all and unclean elections an acknowledged record is kept only as long as"
+                " the leader is elected from the in-sync replicas"
             )
         case _:
             text = (
-                "With acks=all and clean elections an acknowledged record is never lost while the disk"
-                f" of one in-sync replica survives; min.insync.replicas={least} means that at least"
-                f" {_replicas(least)} held it when it was acknowledged"
+                "With acks=all and clean elections an acknowledged record is never lost while the"
+                f" disk of one in-sync replica survives; min.insync.replicas={least} means that at"
+                f" least {_replicas(least)} held it when it was acknowledged"
             )
     if plan.workload.idempotence:
         text += "; the idempotent producer writes it once"

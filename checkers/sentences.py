@@ -1,4 +1,4 @@
-"""The finding of one anomaly as two or three plain sentences: let R be …, then …, because …, however …."""
+"""An anomaly in a few plain sentences: let R be …, then …, because …, however …."""
 
 from collections.abc import Iterable, Sequence
 

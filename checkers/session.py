@@ -1,30 +1,39 @@
 """The Spark session that judges: one a process, quiet, small, and gone when the process is.
 
-Spark's JVM ends when its standard input does, so neither Ctrl-C nor ``kill -9`` of this process leaves
-one behind. What Spark has to say goes to a file beside its temporary data, and with that it is removed.
+Spark's JVM ends when its standard input does, so neither Ctrl-C nor ``kill -9`` of this process
+leaves one behind. What Spark has to say goes to a file beside its temporary data, and with that it
+is removed.
 """
 
 import atexit
 import contextlib
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
 import warnings
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+import psutil
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from checkers.java import find_java
 from checkers.kafka_log import register
+from checkers.warmup import warm_up
 from harness.errors import HarnessError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error quotes
+_CORES_MAX: Final = 4
+_FOLDER: Final = "highwater-spark-"
 _lock = threading.Lock()
 
 # The serial collector and C1 alone: a judgement is many short jobs on two cores.
@@ -59,21 +68,42 @@ def spark(master: str | None = None, driver_memory: str = "2g") -> SparkSession:
     Raises:
         HarnessError: there is no Java that Spark starts on, or Spark did not start.
     """
-    return start_in_background(master, driver_memory).result()
+    return SparkStarter(master, driver_memory).session()
+
+
+def start_in_background(
+    master: str | None = None, driver_memory: str = "2g"
+) -> Future[SparkSession]:
+    """Start the session while something else is done; ``result()`` is the session, or raises."""
+    return SparkStarter(master, driver_memory).future
 
 
 class SparkStarter:
-    """Starts the session at once and hands it out when it is needed; leaving the block does not stop it.
+    """Starts the session at once, and hands it out when it is needed.
 
-    ``with SparkStarter() as starter: ...; starter.session()``
+    ``with SparkStarter() as starter: ...; session = starter.session()``. Until it is needed, the
+    session judges a tiny run of its own, because a JVM's first judgement is several times as slow
+    as its second. Leaving the block stops nothing: the process has one session, and ends it.
+
+    Attributes:
+        future: the session, as soon as it can be used.
     """
 
     def __init__(self, master: str | None = None, driver_memory: str = "2g") -> None:
-        self._future = start_in_background(master, driver_memory)
+        self.future: Future[SparkSession] = Future()
+        self._needed = threading.Event()
+        # On a thread of its own also because Spark puts its own Ctrl-C handler on a main thread.
+        self._thread = threading.Thread(
+            target=self._run, args=(master, driver_memory), name="spark-start", daemon=True
+        )
+        self._thread.start()
 
     def session(self) -> SparkSession:
         """The session, waited for. Raises what ``spark`` raises."""
-        return self._future.result()
+        self._needed.set()
+        session = self.future.result()
+        self._thread.join()
+        return session
 
     def __enter__(self) -> Self:
         return self
@@ -81,53 +111,46 @@ class SparkStarter:
     def __exit__(self, *_: object) -> None:
         return None
 
-
-def start_in_background(
-    master: str | None = None, driver_memory: str = "2g"
-) -> Future[SparkSession]:
-    """Start the session while something else is done; ``result()`` is the session, or raises.
-
-    Always on a thread of its own, also because Spark puts its own Ctrl-C handler on a main thread.
-    """
-    future: Future[SparkSession] = Future()
-
-    def start() -> None:
+    def _run(self, master: str | None, driver_memory: str) -> None:
         try:
             with _lock:
-                future.set_result(_running() or _start(master, driver_memory))
+                running = _running()
+                session = running or _start(master, driver_memory)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
-            future.set_exception(error)
-
-    threading.Thread(target=start, name="spark-start", daemon=True).start()
-    return future
+            self.future.set_exception(error)
+            return
+        self.future.set_result(session)
+        if running is None and not self._needed.is_set():
+            warm_up(session)
 
 
 def _running() -> SparkSession | None:
-    session = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001 - other threads see no active one
-    return session if session is not None and session._sc._jsc is not None else None  # noqa: SLF001 - stopped or not
+    session = SparkSession._instantiatedSession  # noqa: SLF001 - no public way sees other threads'
+    stopped = session is None or session.sparkContext._jsc is None  # noqa: SLF001 - likewise
+    return None if stopped else session
 
 
 def _start(master: str | None, driver_memory: str) -> SparkSession:
-    temporary = Path(tempfile.mkdtemp(prefix="highwater-spark-"))
     os.environ["JAVA_HOME"] = str(find_java())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    temporary = _temporary_folder()
     conf = _configuration(
-        master or f"local[{min(os.cpu_count() or 2, 4)}]", driver_memory, temporary
+        master or f"local[{min(os.cpu_count() or 2, _CORES_MAX)}]", driver_memory, temporary
     )
     log = temporary / "spark.log"
     try:
         with log.open("wb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of PySpark's about pandas, at import
-            gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
+            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+            launch: Callable[..., Any] = launch_gateway  # without types
+            gateway = launch(conf, {"stdout": file, "stderr": file})
+            atexit.register(_end, gateway.proc)
             session = SparkSession(SparkContext(gateway=gateway, conf=conf))
     except Exception as error:
         words = log.read_text(errors="replace")[-_LAST_WORDS:].strip() if log.exists() else ""
-        shutil.rmtree(temporary, ignore_errors=True)
         raise HarnessError(
             f"Spark did not start: {error}", hint=f"It said: {words}" if words else ""
         ) from error
-    atexit.register(_stop, session, temporary)
     register(session)
     return session
 
@@ -142,13 +165,21 @@ def _configuration(master: str, driver_memory: str, temporary: Path) -> SparkCon
     return conf
 
 
-def _stop(session: SparkSession, temporary: Path) -> None:
+def _temporary_folder() -> Path:
+    """A folder for all that Spark writes, removed at exit; those of killed processes go first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
+        owner = left.name.removeprefix(_FOLDER).split("-")[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the JVM: nothing in it is wanted. Stopping it first ends this side of it quietly."""
     with contextlib.suppress(Exception):
-        session.stop()
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - the JVM's own handle
-    if process is not None:
-        with contextlib.suppress(Exception):
-            SparkContext._gateway.shutdown()  # noqa: SLF001 - no public way
-            process.stdin.close()
-            process.wait(timeout=10)
-    shutil.rmtree(temporary, ignore_errors=True)
+        if (session := _running()) is not None:
+            session.stop()
+    process.kill()
+    process.wait()

@@ -1,11 +1,12 @@
 """Lays the files of runs out as Spark reads them, and notes what is missing or broken.
 
-``<staging>/<table>/run=<key>/part.parquet``: sealed Parquet is linked there, and the stream of a run that
-was cut short is copied up to its last whole batch.
+``<staging>/<table>/run=<key>/part.parquet``: sealed Parquet is linked there, and the stream of a
+run that was cut short is copied up to its last whole batch.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +31,11 @@ class Case:
     status: Status
     reasons: list[str] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, run: Run, key: str) -> Self:
+        """Read a run's small files. Raises StoreError when they are missing or broken."""
+        return cls(key=key, run=run, plan=run.plan(), status=run.status())
+
     @property
     def compacted(self) -> bool:
         """Whether Kafka may remove records from the middle of this run's topic."""
@@ -45,7 +51,7 @@ class Case:
 
 
 def stage(case: Case, staging: Path) -> None:
-    """Make every table of a run readable below ``staging``; what could not be is in ``case.reasons``."""
+    """Make a run's tables readable below ``staging``; ``case.reasons`` tells what could not be."""
     if case.status.phase != "frozen":
         case.reasons.append(
             f"The run was cut short in its phase {case.status.phase}: what it left was judged."

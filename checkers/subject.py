@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from checkers.evidence import Evidence, Row
@@ -14,7 +15,7 @@ NEVER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """A replica that held an offset and then did not: its LEO before and after, and its HW before."""
+    """A replica that held an offset and then did not: LEO before and after, HW before."""
 
     broker: int
     time_ns: int
@@ -71,7 +72,7 @@ class Subject:
         return min((time for time in later if time > began), default=NEVER)
 
     def cuts(self) -> list[Cut]:
-        """Replicas whose LEO fell from above the offset to it or below, after the record was sent."""
+        """Replicas whose LEO fell from above the offset to it or below it, since the sending."""
         if self.offset is None:
             return []
         return [cut for rows in self._by_broker().values() for cut in self._cuts_of(rows)]
@@ -90,7 +91,7 @@ class Subject:
     def elections(self) -> list[Row]:
         """Changes of leader or epoch after the record was sent."""
         rows = [row for row in self.evidence.leaders if row["partition"] == self.partition]
-        pairs = zip(rows, rows[1:], strict=False)
+        pairs = pairwise(rows)
         return [
             now
             for before, now in pairs
@@ -115,7 +116,7 @@ class Subject:
     def _cuts_of(self, rows: list[Row]) -> Iterator[Cut]:
         assert self.offset is not None
         seen = [row for row in rows if row["leo"] is not None]
-        for before, now in zip(seen, seen[1:], strict=False):
+        for before, now in pairwise(seen):
             if before["leo"] > self.offset >= now["leo"] and now["time_ns"] <= self.ended_ns():
                 yield Cut(
                     broker=now["broker"],

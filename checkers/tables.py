@@ -1,13 +1,14 @@
 """Many runs' tables as one: the columns of ``harness.history``, and ``run`` beside them.
 
-``run`` holds the key of a case (``r0``, ``r1``, …), which unlike a directory's name is unique and safe in
-a path. What several checkers read is computed once and kept.
+``run`` holds the key of a case (``r0``, ``r1``, …), which unlike a directory's name is unique and
+safe in a path. What several checkers read is computed once and kept.
 """
 
+import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -17,6 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 from checkers import disks, fates, kafka_log
 from checkers.staging import Case, plain, stage
 from harness.history import TABLES
+from harness.store import Run
 
 _SPARK_TYPES: Final = {
     pa.string(): T.StringType(),
@@ -42,6 +44,17 @@ class Tables:
         self._kept: list[DataFrame] = []
         for case in self.cases:
             stage(case, staging)
+
+    @classmethod
+    def load(cls, runs: Sequence[Run], spark: SparkSession) -> Self:
+        """The tables of runs for a notebook; ``run`` holds their names, which must differ.
+
+        Raises:
+            StoreError: a run's plan or status is missing or broken.
+        """
+        temporary = spark.conf.get("spark.local.dir")
+        staging = Path(tempfile.mkdtemp(prefix="tables-", dir=temporary))
+        return cls(spark, staging, [Case.of(run, run.name) for run in runs])
 
     @cached_property
     def operations(self) -> DataFrame:

@@ -21,7 +21,7 @@ from harness.store import Run
 from harness.verdict import Anomaly, Ledger, Verdict, Witness
 
 DETAILED_MAX: Final = 50
-"""Anomalies of a run whose whole story is told; the others that are listed bear their finding alone."""
+"""Anomalies of a run whose whole story is told; others that are listed bear the finding alone."""
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
@@ -34,6 +34,7 @@ class Findings:
         ledger: None when the books could not be made.
         crashed: checker name to what went wrong.
         evidence: None when there was nothing to explain, or it could not be gathered.
+        untold: why it could not be; empty when it could.
     """
 
     case: Case
@@ -42,6 +43,7 @@ class Findings:
     faults: int
     crashed: dict[str, str] = field(default_factory=dict)
     evidence: Evidence | None = None
+    untold: str = ""
 
 
 def verdict(findings: Findings) -> Verdict:
@@ -61,7 +63,7 @@ def verdict(findings: Findings) -> Verdict:
         ledger=ledger,
         counts={checker.name: counts.get(checker.name, 0) for checker in registered()},
         anomalies=_anomalies(findings, promise),
-        checkers={checker.name: _outcome(checker.name, findings) for checker in registered()},
+        checkers=_outcomes(findings),
     )
 
 
@@ -85,7 +87,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 def detailed(rows: Sequence[Row]) -> list[Row]:
     """The anomalies whose stories are told: every kind in turn, so that none crowds out another."""
     rank: dict[str, int] = {}
-    ranked = []
+    ranked: list[tuple[int, int, Row]] = []
     for row in rows:
         rank[row["kind"]] = rank.get(row["kind"], 0) + 1
         ranked.append((rank[row["kind"]], len(ranked), row))
@@ -94,7 +96,7 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
 
 
 def injected(case: Case, staging: Path) -> int:
-    """How many faults were injected into a run; those that a missing table hides are not counted."""
+    """How many faults were injected into a run, as far as its table is there."""
     part = staged(staging, "events/faults", case.key)
     if not part.exists():
         return 0
@@ -112,6 +114,12 @@ def _unjudged(findings: Findings) -> list[str]:
     if not ledger.acknowledged:
         reasons.append("No record was acknowledged, so no promise was put to the test.")
     return reasons
+
+
+def _outcomes(findings: Findings) -> dict[str, str]:
+    """What each checker came to; lineage, too, where it crashed: no verdict hangs on it."""
+    found = {checker.name: _outcome(checker.name, findings) for checker in registered()}
+    return found | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
 
 def _outcome(name: str, findings: Findings) -> str:
@@ -148,13 +156,7 @@ def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
 
 
 def _anomaly(row: Row, promise: Promise, evidence: Evidence | None) -> Anomaly:
-    subject = evidence and Subject(
-        evidence=evidence,
-        kind=row["kind"],
-        partition=row["partition"],
-        offset=row["offset"],
-        value=row["value"],
-    )
+    subject = None if evidence is None else _subject(row, evidence)
     said = sentence(row, subject)
     return Anomaly(
         kind=row["kind"],
@@ -165,6 +167,16 @@ def _anomaly(row: Row, promise: Promise, evidence: Evidence | None) -> Anomaly:
         sentence=said,
         breaks=row["kind"] in promise.breaking,
         witnesses=witnesses(subject) if subject else _basic(row, said),
+    )
+
+
+def _subject(row: Row, evidence: Evidence) -> Subject:
+    return Subject(
+        evidence=evidence,
+        kind=row["kind"],
+        partition=row["partition"],
+        offset=row["offset"],
+        value=row["value"],
     )
 
 

@@ -1,4 +1,4 @@
-"""Builds tiny run directories by hand: the operations, what was observed, and real record batches."""
+"""Builds tiny run directories by hand: operations, observations, and real record batches."""
 
 import struct
 from collections.abc import Iterable, Sequence

@@ -1,0 +1,77 @@
+"""A judgement of nothing that matters: a JVM's first one is several times as slow as its second.
+
+The run is as small as one can be that makes every checker read, compare, find and explain.
+"""
+
+import struct
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.history import TABLES
+from harness.plan import Plan
+from harness.store import Run, Status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BATCH: Final = bytearray.fromhex(
+    "00000000000000000000005800000000"  # base offset, length, leader epoch
+    "0212e51cb700000000000000000000000000010000000000000001ffffffffffffffffffffffffffff"
+    "000000014c00000001406d307c2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e00"
+)
+"""A v2 record batch of one record, m0."""
+
+_EPOCH_AT: Final = 12
+
+
+def warm_up(spark: "SparkSession") -> None:
+    """Judge a made-up run in which one record is lost and one offset differs."""
+    from checkers.judge import judge  # noqa: PLC0415 - the judge needs a session, not the other way
+
+    temporary = spark.conf.get("spark.local.dir")
+    with tempfile.TemporaryDirectory(prefix="warm-up-", dir=temporary) as folder:
+        judge([_made_up(Path(folder) / "warm-up")], spark)
+
+
+def _made_up(path: Path) -> Run:
+    run = Run(path)
+    run.path.mkdir()
+    run.write("plan.json", Plan(kafka="4.3.1").to_json())
+    run.write_struct("status.json", Status(phase="frozen", quiesced=True))
+    rows: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
+    rows["history/ops"] = [
+        _operation("producer-0", "send", "run", 0, "m0"),
+        _operation("producer-0", "send", "run", 1, "m1"),
+        _operation("reader", "read", "final", 0, "m0"),
+        _operation("fence", "send", "final", 2, "fence"),
+        _operation("reader", "read", "final", 2, "fence"),
+    ]
+    for name, schema in TABLES.items():
+        target = run.path / f"{name}.parquet"
+        target.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows[name], schema=schema), target)
+    for broker in (1, 2, 3):
+        folder = run.replicas / str(broker) / "events-0"
+        folder.mkdir(parents=True)
+        struct.pack_into(">i", _BATCH, _EPOCH_AT, broker)
+        (folder / f"{0:020d}.log").write_bytes(_BATCH)
+    return run
+
+
+def _operation(process: str, kind: str, phase: str, offset: int, value: str) -> dict[str, object]:
+    return {
+        "process": process,
+        "kind": kind,
+        "phase": phase,
+        "outcome": "ok",
+        "invoke_ns": offset,
+        "topic": "events",
+        "partition": 0,
+        "offset": offset,
+        "acks": "all",
+        "value": value,
+    }

@@ -1,0 +1,1 @@
+"""Tiny hand-written runs, and what a person says of each."""

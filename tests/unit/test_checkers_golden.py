@@ -1,0 +1,46 @@
+"""Tiny hand-written runs (tests/histories) and the verdicts that a person wrote beside them."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkers.judge import judge
+from harness.store import Run
+from harness.verdict import Verdict
+from tests.histories.golden import GOLDEN, Golden
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+    """Every golden run, judged together in one pass."""
+    folder = tmp_path_factory.mktemp("golden")
+    runs = [golden.build(folder / golden.name) for golden in GOLDEN]
+    found = judge(runs, spark)
+    return {golden.name: verdict for golden, verdict in zip(GOLDEN, found, strict=True)}
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
+def test_verdict_is_as_written(golden: Golden, verdicts: dict[str, Verdict]) -> None:
+    verdict = verdicts[golden.name]
+    found = {
+        (anomaly.kind, anomaly.partition, anomaly.offset, anomaly.value)
+        for anomaly in verdict.anomalies
+    }
+    assert found == set(golden.anomalies)
+    assert {anomaly.kind for anomaly in verdict.anomalies if anomaly.breaks} == golden.breaking
+    assert verdict.verdict == golden.verdict, verdict.reasons
+    for words in golden.says:
+        assert any(words in text for text in (*verdict.reasons, verdict.headline)), words
+    assert sum(verdict.counts.values()) == len(golden.anomalies)
+    assert not verdict.ledger.errors()
+
+
+def test_verdict_is_saved_as_it_was_returned(verdicts: dict[str, Verdict], tmp_path: Path) -> None:
+    golden = next(golden for golden in GOLDEN if golden.name == "story-of-loss")
+    verdict = verdicts[golden.name]
+    run = Run(tmp_path / "saved")
+    run.write("analysis/verdict.json", verdict.to_json())
+    assert run.verdict() == verdict

@@ -1,0 +1,84 @@
+import itertools
+from typing import Any
+
+import pytest
+
+from checkers.policy import decide, promised
+from harness.plan import Plan, Topic, Workload
+
+KINDS = ("lost-write", "unseen", "divergence", "duplicate", "corrupt")
+
+
+def plan(
+    *, acks: str = "all", unclean: bool = False, idempotence: bool = False, least: int = 1
+) -> Plan:
+    settings: dict[str, Any] = {"acks": acks, "idempotence": idempotence}
+    topic = Topic(unclean_leader_election=unclean, min_insync_replicas=least)
+    return Plan(kafka="4.3.1", topic=topic, workload=Workload(**settings))
+
+
+@pytest.mark.parametrize(
+    ("acks", "unclean", "faults", "breaks"),
+    [
+        ("0", False, 0, False),
+        ("0", False, 3, False),
+        ("0", True, 3, False),
+        ("1", False, 0, True),
+        ("1", False, 1, False),
+        ("1", True, 0, True),
+        ("1", True, 1, False),
+        ("all", False, 0, True),
+        ("all", False, 9, True),
+        ("all", True, 0, True),
+        ("all", True, 1, False),
+    ],
+)
+def test_what_a_lost_record_breaks(acks: str, unclean: bool, faults: int, breaks: bool) -> None:
+    promise = promised(plan(acks=acks, unclean=unclean), faults=faults)
+    assert ("lost-write" in promise.breaking) is breaks
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_min_insync_replicas_changes_the_words_and_not_the_promise(least: int) -> None:
+    promise = promised(plan(least=least), faults=2)
+    assert "lost-write" in promise.breaking
+    assert f"min.insync.replicas={least}" in promise.says
+
+
+@pytest.mark.parametrize("idempotence", [False, True])
+def test_duplicates_break_only_idempotence(idempotence: bool) -> None:
+    promise = promised(plan(idempotence=idempotence), faults=1)
+    assert ("duplicate" in promise.breaking) is idempotence
+
+
+@pytest.mark.parametrize(
+    ("acks", "unclean", "idempotence", "faults"),
+    list(itertools.product(("0", "1", "all"), (False, True), (False, True), (0, 1))),
+)
+def test_under_every_setting(acks: str, unclean: bool, idempotence: bool, faults: int) -> None:
+    promise = promised(plan(acks=acks, unclean=unclean, idempotence=idempotence), faults=faults)
+    assert {"divergence", "corrupt"} <= promise.breaking
+    assert "unseen" not in promise.breaking
+    assert promise.says.endswith(".")
+    for kind in KINDS:
+        word, reasons = decide(promise, {kind: 2}, unjudged=())
+        expected = "invalid" if kind in promise.breaking else "valid"
+        assert word == ("unknown" if kind == "unseen" else expected)
+        assert len(reasons) == 1
+
+
+def test_what_could_not_be_judged_outweighs_a_broken_promise() -> None:
+    promise = promised(plan(), faults=1)
+    word, reasons = decide(promise, {"lost-write": 1}, unjudged=("The run was cut short.",))
+    assert word == "unknown"
+    assert reasons == ("The run was cut short.", "1 acknowledged record was lost.")
+
+
+def test_a_broken_promise_outweighs_unseen_records() -> None:
+    word, reasons = decide(promised(plan(), faults=1), {"lost-write": 2, "unseen": 1}, unjudged=())
+    assert word == "invalid"
+    assert len(reasons) == 2
+
+
+def test_nothing_found_is_valid_without_reasons() -> None:
+    assert decide(promised(plan(), faults=1), {}, unjudged=()) == ("valid", ())

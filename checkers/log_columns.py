@@ -147,6 +147,14 @@ def column(values: np.ndarray, kind: pa.DataType, *, null: Mask | None = None) -
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(data)])
 
 
+def texts(values: Sequence[str]) -> pa.StringArray:
+    """A short column of strings; like ``column``, without pandas."""
+    encoded = [value.encode() for value in values]
+    bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
 def in_order(first: Ints, last: Ints, *, floor: int, following: int | None) -> Mask:
     """Which batches stand where offsets only grow: the one check on offsets, as no CRC covers them.
 
@@ -175,13 +183,13 @@ def record_ids(values: pa.BinaryArray) -> pa.StringArray:
     """``harness.history.record_id`` of every value; null where the value is."""
     if not len(values):
         return pa.array([], pa.string())
-    bar = pc.find_substring(values, b"|").fill_null(-1).to_numpy(zero_copy_only=False)
-    size = pc.binary_length(values).fill_null(-1).to_numpy(zero_copy_only=False)
-    start = np.frombuffer(values.buffers()[1], dtype=np.int32)[
-        values.offset : values.offset + len(values)
-    ]
-    length = np.where(bar >= 0, bar, size).astype(np.int64)
-    ids = slices(values.buffers()[2] or pa.py_buffer(b""), start.astype(np.int64), length)
+    rows = slice(values.offset, values.offset + len(values) + 1)
+    bounds = np.frombuffer(values.buffers()[1], dtype=np.int32)[rows].astype(np.int64)
+    found = pc.find_substring(values, b"|")
+    bar = np.frombuffer(found.buffers()[1], dtype=np.int32)[found.offset :][: len(values)]
+    length = np.where(bar >= 0, bar, np.diff(bounds))
+    length[values.is_null().to_numpy(zero_copy_only=False)] = -1
+    ids = slices(values.buffers()[2] or pa.py_buffer(b""), bounds[:-1], length)
     try:
         return ids.cast(pa.string())
     except pa.ArrowInvalid:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from checkers import log_batches, log_messages
 from checkers.log_codecs import NAMES
-from checkers.log_columns import Chunk, Damage, Decoded, Mask, column, record_ids
+from checkers.log_columns import Chunk, Damage, Decoded, Mask, column, record_ids, texts
 from harness.errors import UsageError
 
 SCHEMA: Final = pa.schema(
@@ -64,7 +64,7 @@ _LEAST: Final = (26, 34, 61)  # whole bytes of the smallest batch of each format
 _MINUS_ONE_IS_NULL: Final = frozenset(
     ("leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms")
 )
-_NAMES: Final = pa.concat_arrays([pa.repeat(name, 1) for name in NAMES])
+_NAMES: Final = texts(NAMES)
 _CONTROL_TYPES: Final = {b"\0\0": "abort", b"\0\1": "commit"}
 
 
@@ -263,7 +263,7 @@ def _records(decoded: Decoded, where: Segment) -> pa.RecordBatch:
         "key": decoded.key,
         "value": decoded.value,
         "record_id": record_ids(decoded.value),
-        "crc_ok": pa.repeat(True, rows),
+        "crc_ok": column(np.ones(rows, dtype=np.bool_), pa.bool_()),
     }
     if numbers["control"].any():
         columns["record_id"] = pc.if_else(columns["control"], None, columns["record_id"])
@@ -277,7 +277,7 @@ def _none(name: str, values: np.ndarray) -> Mask | None:
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
     """The second 16 bits of a control record's key: 0 abort, 1 commit, more in KRaft's own log."""
-    if not pc.any(control).as_py():
+    if not control.true_count:
         return pa.nulls(len(control), pa.string())
     pairs = zip(control.to_pylist(), key.to_pylist(), strict=True)
     names = [
@@ -299,15 +299,13 @@ def _findings(damage: list[Damage], where: Segment) -> pa.RecordBatch:
 
 def _table(columns: dict[str, pa.Array], rows: int, where: Segment) -> pa.RecordBatch:
     """Fill in where the rows come from, and null for what they do not have."""
-    place = {
-        "run": where.run,
-        "broker": where.broker,
-        "topic": where.topic,
-        "partition": where.partition,
-        "segment": where.base_offset,
-    }
-    for name, value in place.items():
-        columns[name] = pa.repeat(pa.scalar(value, SCHEMA.field(name).type), rows)
+    for name in ("run", "topic"):
+        columns[name] = pa.repeat(texts([getattr(where, name)])[0], rows)
+    for name, value in (
+        *(("broker", where.broker), ("partition", where.partition)),
+        ("segment", where.base_offset),
+    ):
+        columns[name] = column(np.full(rows, value), SCHEMA.field(name).type)
     arrays = [
         columns[field.name] if field.name in columns else pa.nulls(rows, field.type)
         for field in SCHEMA

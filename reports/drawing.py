@@ -134,9 +134,11 @@ def bar(x: float, y: float, width: float, height: float, shares: Sequence[Share]
     for share, each in zip(present, wide, strict=True):
         title = tag("title", f"{share.name}: {share.count:,} of {total:,}")
         parts.append(rect(x, y, each, height, f"bar {share.class_}", title))
-        if each >= 9 * len(f"{share.count:,}") + 12:
-            parts.append(
-                text(x + each / 2, y + height / 2 + 5, f"{share.count:,}", "bar-n", "middle")
-            )
+        if share.class_ == "lost":
+            parts.append(rect(x, y, each, height, "bar hatched"))
+        words = (f"{share.count:,} {share.name}", f"{share.count:,}")
+        shown = next((w for w in words if each >= 8 * len(w) + 12), "")
+        if shown:
+            parts.append(text(x + each / 2, y + height / 2 + 5, shown, "bar-n", "middle"))
         x += each
     return join(parts)

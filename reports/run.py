@@ -142,7 +142,7 @@ def _timeline(partition: Partition, evidence: Evidence, verdict: Verdict) -> tup
 
 def ledger_bars(ledger: Ledger) -> Markup:
     """The ledger as two bars: every record sent, and every record acknowledged."""
-    width = 660.0
+    width = 480.0
     sent = [
         Share(count=ledger.acknowledged, name="acknowledged", class_="ok"),
         Share(count=ledger.failed, name="failed", class_="failed"),

@@ -65,6 +65,15 @@ def test_the_schemes_differ(browser: Browser, pages: dict[str, Path]) -> None:
     assert found[0] != found[1]
 
 
+def test_a_dark_page_prints_dark_on_light(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["loss"], width=800, scheme="dark") as (page, _):
+        page.emulate_media(media="print", color_scheme="dark")
+        assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 35, 48)"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+            "rgb(255, 255, 255)"
+        )
+
+
 def test_the_headline_and_the_frames_are_seen(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["loss"], width=1280) as (page, _):
         assert page.get_by_text("1 of 5 acknowledged records is lost").first.is_visible()

@@ -53,6 +53,7 @@ class Sender:
     ) -> None:
         if not retries:
             settings = {**settings, "enable.idempotence": False, "retries": 0}
+        self.sent = 0
         self._up: set[int] = set()
         self._producer = Producer(
             {**settings, "linger.ms": 0, "statistics.interval.ms": 100, "stats_cb": self._stats}
@@ -91,6 +92,7 @@ class Sender:
             history then has the answer that comes later, if one does.
         """
         with self._lock:
+            self.sent += 1
             answers: list[Answer] = []
             invoke_ns = self._recorder.clock()
 

@@ -239,7 +239,6 @@ class Workload:
         with self._senders_lock:
             for sender in self._senders.values():
                 sender.close(limit_s=self._answer_limit_s)
-            self._senders = {}
         if stuck:
             raise HarnessError(
                 f"{', '.join(stuck)} did not end within {self._answer_limit_s + 5 * _GRACE_S:g} s",
@@ -257,10 +256,12 @@ class Workload:
             raise HarnessError(f"a client thread died: {self._failure!r}") from self._failure
 
     def counts(self) -> Counts:
-        """A cheap snapshot of what was done so far, sends of stories and fences included."""
+        """A cheap snapshot of what was done so far; fences count among outcomes, not as sent."""
         found = self._recorder.counts()
         ok, fail, info = (found.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
-        sent = max(sum(producer.sent for producer in self._producers), ok + fail + info)
+        with self._senders_lock:
+            told = sum(sender.sent for sender in self._senders.values())
+        sent = told + sum(producer.sent for producer in self._producers)
         return Counts(sent=sent, ok=ok, fail=fail, info=info, read=found.get((READ, OK), 0))
 
     def warm_up(self, *, acks: str | None = None, limit_s: float = 30.0) -> None:

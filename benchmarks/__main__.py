@@ -1,0 +1,23 @@
+"""Run the benchmarks: ``python -m benchmarks [names]``; all of them without a name."""
+
+import importlib
+import importlib.util
+import sys
+
+NAMES = ("kafka_log", "judge", "recording")
+
+
+def main(names: list[str]) -> int:
+    """Run each named module's ``main()``; 2 for a name that is none."""
+    here = [name for name in NAMES if importlib.util.find_spec(f"benchmarks.{name}")]
+    if unknown := [name for name in names if name not in here]:
+        print(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(here)}")
+        return 2
+    for name in names or here:
+        print(f"== {name}", flush=True)
+        importlib.import_module(f"benchmarks.{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

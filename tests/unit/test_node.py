@@ -1,0 +1,77 @@
+"""A node's start and its errors, with a few lines of Python in the place of a JVM."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters import node
+from clusters.addresses import Address, _free_ports
+from clusters.node import Node
+from harness.errors import HarnessError, WaitTimeoutError
+
+LISTENER = """
+import socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listening", flush=True)
+time.sleep(60)
+"""
+MUTE = "import time; print('t INFO still thinking (a.B)', flush=True); time.sleep(60)"
+DYING = "print('t ERROR the disk is upside down (a.B)'); raise SystemExit(3)"
+Maker = Callable[[str], Node]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Maker]:
+    made: list[Node] = []
+
+    def begin(program: str) -> Node:
+        [port] = _free_ports(1)
+        address = Address(host="127.0.0.1", port=port)
+        command = [sys.executable, "-c", program, str(port)]
+        made.append(Node("broker 7", address, command, log=tmp_path / "7.log", directory=tmp_path))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.release()
+        assert each.gone(10)
+
+
+def test_it_is_up_once_its_port_answers(make: Maker) -> None:
+    listener = make(LISTENER)
+    assert (listener.state, listener.pids) == ("down", ())
+    listener.launch()
+    listener.wait_for(listener.listens, "does not listen")
+    assert listener.state == "running"
+    assert len(listener.pids) == 2
+
+
+def test_its_death_ends_the_wait_with_its_last_words(make: Maker, tmp_path: Path) -> None:
+    dying = make(DYING)
+    dying.launch()
+    with pytest.raises(
+        HarnessError, match=r"broker 7 died \(exit status 3\): .*upside down"
+    ) as caught:
+        dying.wait_for(dying.listens, "does not listen")
+    assert str(tmp_path / "7.log") in caught.value.hint
+
+
+def test_a_start_that_takes_too_long_says_what_it_waits_for(
+    make: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "START_LIMIT_S", 1.0)
+    mute = make(MUTE)
+    mute.launch()
+    with pytest.raises(WaitTimeoutError, match=r"broker 7 at .* does not listen .*still thinking"):
+        mute.wait_for(mute.listens, "does not listen")
+
+
+def test_one_that_was_never_started_can_be_healed_but_not_paused(make: Maker) -> None:
+    never = make(MUTE)
+    never.resume()
+    never.kill()
+    never.stop()
+    with pytest.raises(HarnessError, match="broker 7 is down and cannot be paused"):
+        never.pause()

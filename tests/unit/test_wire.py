@@ -1,0 +1,206 @@
+"""The wire client and the probe against a broker that this test plays."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+
+from clusters.addresses import Address
+from clusters.cluster import PartitionState, ReplicaState, UnreachableError
+from clusters.probe import ClusterProbe
+from clusters.versions import release
+from clusters.wire import Wire
+
+OUT_OF_RANGE = 1
+NOT_LEADER = 6
+
+
+class Replica:
+    """A broker with one replica of ``events-0``, on a socket of its own.
+
+    It answers Fetch and ListOffsets in the versions of 0.10, and refuses offsets above its end.
+    """
+
+    def __init__(self) -> None:
+        self.leo = 5
+        self.hw = 4
+        self.error = 0
+        self.silent = False
+        self.fetched_at: list[int] = []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = Address(host="127.0.0.1", port=self._server.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as incoming:
+            while size := incoming.read(4):
+                request = incoming.read(struct.unpack(">i", size)[0])
+                key, version, correlation = struct.unpack(">hhi", request[:8])
+                if self.silent:
+                    continue
+                kind = {1: FetchRequest, 2: ListOffsetsRequest}[key]
+                answer = self._answer(kind.decode(request, version=version, header=True), version)
+                connection.sendall(struct.pack(">ii", len(answer) + 4, correlation) + answer)
+
+    def _answer(self, request: Any, version: int) -> bytes:  # noqa: ANN401 - made at run time
+        if isinstance(request, ListOffsetsRequest):
+            topic = ListOffsetsResponse.ListOffsetsTopicResponse
+            found = topic.ListOffsetsPartitionResponse(
+                partition_index=0, error_code=self.error, timestamp=-1, offset=self.leo
+            )
+            listed = ListOffsetsResponse(topics=[topic(name="events", partitions=[found])])
+            return bytes(listed.encode(version=version))
+        offset = request.topics[0].partitions[0].fetch_offset
+        self.fetched_at.append(offset)
+        error = self.error or (OUT_OF_RANGE if offset > self.leo else 0)
+        topic = FetchResponse.FetchableTopicResponse
+        data = topic.PartitionData(
+            partition_index=0,
+            error_code=error,
+            high_watermark=-1 if error else self.hw,
+            records=b"",
+        )
+        fetched = FetchResponse(
+            throttle_time_ms=0, responses=[topic(topic="events", partitions=[data])]
+        )
+        return bytes(fetched.encode(version=version))
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+
+class NoView:
+    """The coordination, of which these tests ask nothing but to be closed."""
+
+    closed = False
+
+    def controller(self) -> int:
+        return 1
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        raise UnreachableError(f"{topic}-{partition} is not known")
+
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def replica() -> Iterator[Replica]:
+    played = Replica()
+    yield played
+    played.close()
+
+
+@pytest.fixture
+def view() -> NoView:
+    return NoView()
+
+
+@pytest.fixture
+def probe(replica: Replica, view: NoView) -> Iterator[ClusterProbe]:
+    made = ClusterProbe(release("0.10.2.2"), {1: replica.address}, view)
+    yield made
+    made.close()
+    assert view.closed
+
+
+def list_offsets() -> Any:  # noqa: ANN401 - made at run time
+    return ListOffsetsRequest(version=1, replica_id=-2, topics=[])
+
+
+def takes(action: Callable[[], object]) -> float:
+    began = time.monotonic()
+    with pytest.raises(UnreachableError):
+        action()
+    return time.monotonic() - began
+
+
+def test_the_probe_reads_both_offsets(probe: ClusterProbe) -> None:
+    assert probe.replica(1, "events", 0) == ReplicaState(leo=5, hw=4)
+
+
+def test_it_fetches_at_the_end_so_that_no_record_travels(
+    probe: ClusterProbe, replica: Replica
+) -> None:
+    probe.replica(1, "events", 0)
+    replica.leo = 8
+    probe.replica(1, "events", 0)
+    probe.replica(1, "events", 0)
+    assert replica.fetched_at == [5, 5, 8]
+
+
+def test_a_replica_that_was_cut_is_asked_again_at_its_new_end(
+    probe: ClusterProbe, replica: Replica
+) -> None:
+    probe.replica(1, "events", 0)
+    replica.leo, replica.hw = 3, 3
+    assert probe.replica(1, "events", 0) == ReplicaState(leo=3, hw=3)
+    assert replica.fetched_at == [5, 5, 3]
+
+
+def test_a_replica_that_is_not_served_is_unreachable(probe: ClusterProbe, replica: Replica) -> None:
+    replica.error = NOT_LEADER
+    with pytest.raises(UnreachableError, match="error 6"):
+        probe.replica(1, "events", 0)
+    replica.error = 0
+    assert probe.replica(1, "events", 0).leo == 5
+
+
+def test_a_silent_broker_costs_one_timeout_and_then_nothing(replica: Replica) -> None:
+    now = [0.0]
+    wire = Wire({1: replica.address}, timeout_s=0.2, clock=lambda: now[0] + time.monotonic())
+    replica.silent = True
+    assert 0.2 <= takes(lambda: wire.ask(1, list_offsets())) < 1.0
+    assert takes(lambda: wire.ask(1, list_offsets())) < 0.1
+    replica.silent = False
+    assert takes(lambda: wire.ask(1, list_offsets())) < 0.1
+    now[0] = Wire.AFTER_SILENCE_S + 0.1
+    [answer] = wire.ask(1, list_offsets())
+    assert answer.topics[0].partitions[0].offset == 5
+    wire.close()
+
+
+def test_a_refusal_is_soon_forgotten() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    now = [0.0]
+    dead = Address(host="127.0.0.1", port=port)
+    wire = Wire({1: dead}, clock=lambda: now[0] + time.monotonic())
+    assert takes(lambda: wire.ask(1, list_offsets())) < 0.3
+    with socket.create_server(("127.0.0.1", port)):
+        now[0] = Wire.AFTER_REFUSAL_S + 0.1
+        with pytest.raises(UnreachableError, match="timed out"):
+            wire.ask(1, list_offsets())
+    wire.close()
+
+
+def test_any_node_that_answers_will_do(replica: Replica) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        dead = Address(host="127.0.0.1", port=gone.getsockname()[1])
+    wire = Wire({1: dead, 2: replica.address})
+    assert wire.ask_any((1, 2), list_offsets())
+    with pytest.raises(UnreachableError, match="none of the nodes 1 answers"):
+        wire.ask_any((1,), list_offsets())
+    wire.close()

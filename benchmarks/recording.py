@@ -26,7 +26,7 @@ from harness.tapes import Delivered, SendTape, Tape
 from harness.workload import Pace, ProducerLoop
 
 KAFKA = "4.3.1"
-ROUND_S = 5.0
+ROUND_S = 4.0
 ROUNDS = 5
 PARTITIONS = 3
 TARGET = 0.90

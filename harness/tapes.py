@@ -13,6 +13,7 @@ from harness.outcomes import PURGED, REFUSED_LOCALLY, delivered
 from harness.recorder import FLUSH_S, Columns, Recorder
 
 TAPE_ROWS: Final = 8192
+_WIDTH: Final = 4
 Delivered = Callable[[KafkaError | None, Message], None]
 
 
@@ -61,7 +62,8 @@ class SendTape:
 
         def answered(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                self._answers.extend((invoke_ns, message))
+                told = (invoke_ns, message.partition(), message.offset(), message.value())
+                self._answers.extend(told)
             else:
                 self._lost(invoke_ns, error, message)
 
@@ -80,7 +82,7 @@ class SendTape:
         now, answers = self._clock(), len(self._answers)
         if answers and (not self._polls or self._polls[-1][0] < answers):
             self._polls.append((answers, now))
-        if answers >= 2 * TAPE_ROWS or now - self._handed_over_ns >= FLUSH_S * 1e9:
+        if answers >= _WIDTH * TAPE_ROWS or now - self._handed_over_ns >= FLUSH_S * 1e9:
             self.close()
 
     def close(self) -> None:
@@ -104,17 +106,16 @@ class SendTape:
         )  # fmt: skip
 
     def _columns(self, answers: list[Any], polls: list[tuple[int, int]]) -> Columns:
-        messages: list[Message] = answers[1::2]
-        ends = np.array([end // 2 for end, _ in polls])
+        ends = np.array([end // _WIDTH for end, _ in polls])
         times = np.array([time_ns for _, time_ns in polls])
         return {
             **self._row,
             "outcome": OK,
-            "invoke_ns": np.array(answers[0::2], np.int64),
+            "invoke_ns": np.array(answers[0::_WIDTH], np.int64),
             "complete_ns": np.repeat(times, np.diff(ends, prepend=0)),
-            "partition": np.array([message.partition() for message in messages], np.int32),
-            "offset": _offsets(messages),
-            "value": _identities(messages),
+            "partition": np.array(answers[1::_WIDTH], np.int32),
+            "offset": _offsets(answers[2::_WIDTH]),
+            "value": _identities(answers[3::_WIDTH]),
         }
 
 
@@ -138,26 +139,25 @@ class ReadTape:
                 "invoke_ns": np.full(size, invoke_ns),
                 "complete_ns": np.full(size, complete_ns),
                 "partition": np.array([message.partition() for message in messages], np.int32),
-                "offset": _offsets(messages),
+                "offset": _offsets([message.offset() for message in messages]),
                 "leader_epoch": [message.leader_epoch() for message in messages],
-                "value": _identities(messages),
+                "value": _identities([message.value() for message in messages]),
             }
 
         if messages:
             self._recorder.put(columns)
 
 
-def _offsets(messages: list[Message]) -> list[int | None]:
+def _offsets(offsets: list[int | None]) -> pa.Array:
     """Offsets; acks=0 is told none, which librdkafka writes as a negative number."""
-    offsets = [message.offset() for message in messages]
-    return [None if o is None or o < 0 else o for o in offsets]
+    told = pa.array(offsets, pa.int64())
+    return pc.if_else(pc.greater_equal(told, 0), told, None)
 
 
-def _identities(messages: list[Message]) -> pa.Array:
+def _identities(values: list[bytes | None]) -> pa.Array:
     """The records' ids, cut from all values at once; one by one where a value is not ours."""
-    values = pa.array([message.value() or b"" for message in messages], pa.binary())
     try:
-        texts = values.cast(pa.string())
+        texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
     except pa.ArrowInvalid:
-        return pa.array([record_id(value) for value in values.to_pylist()], pa.string())
+        return pa.array([record_id(value or b"") for value in values], pa.string())
     return pc.list_element(pc.split_pattern(texts, "|", max_splits=1), 0)

@@ -20,6 +20,9 @@ from harness.store import Run
 Partition: TypeAlias = tuple[str, int]
 """Topic and partition number."""
 
+Place: TypeAlias = tuple[str, int, int]
+"""Topic, partition number and offset."""
+
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 UNKNOWN: Final = -1
@@ -129,6 +132,7 @@ class Evidence:
     Attributes:
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
         acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
+        sends: for the asked-for places, who was acknowledged there: (sent at, id) in order of time.
         missing: what could not be read, a sentence each.
     """
 
@@ -137,16 +141,18 @@ class Evidence:
     steps: tuple[Fault, ...] = ()
     acks: dict[Partition, Ints] = field(default_factory=dict)
     acked_at: Mapping[str, int] = field(default_factory=dict)
+    sends: Mapping[Place, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     end_ns: int = 0
     missing: tuple[str, ...] = ()
 
 
-def gather(run: Run, *, values: Iterable[str] = ()) -> Evidence:
+def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()) -> Evidence:
     """Read everything of a run that is drawn.
 
     Args:
         run: judged or at least begun.
         values: ids of the records whose acknowledgement times are wanted.
+        places: where it is wanted which records were acknowledged.
     """
     missing: list[str] = []
     tables = {name: _table(run, name, missing) for name in TABLES}
@@ -180,6 +186,7 @@ def gather(run: Run, *, values: Iterable[str] = ()) -> Evidence:
         steps=steps,
         acks=acks,
         acked_at=acked_at,
+        sends=_sends(tables["history/ops"], set(places)),
         end_ns=max(ends, default=0),
         missing=tuple(missing),
     )
@@ -320,3 +327,16 @@ def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dic
     wanted = table.filter(pc.is_in(table["value"], pa.array(sorted(values), pa.string())))
     at = zip(wanted["value"].to_pylist(), wanted["complete_ns"].to_pylist(), strict=True)
     return acks, {value: time for value, time in at if time is not None}, int(last)
+
+
+def _sends(table: pa.Table, places: set[Place]) -> dict[Place, tuple[tuple[int, str], ...]]:
+    """Acknowledged sends at the given places, in order of time."""
+    offsets = pa.array(sorted({offset for _, _, offset in places}), pa.int64())
+    sent = pc.equal(table["kind"].cast(pa.string()), SEND)
+    rows = table.filter(pc.and_(sent, pc.is_in(table["offset"], offsets))).sort_by("invoke_ns")
+    found: dict[Place, tuple[tuple[int, str], ...]] = {}
+    for row in rows.to_pylist():
+        place = (row["topic"], row["partition"], row["offset"])
+        if place in places:
+            found[place] = (*found.get(place, ()), (row["invoke_ns"], row["value"]))
+    return found

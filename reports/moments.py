@@ -4,7 +4,6 @@ An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end
 becomes one frame that shows every replica as it stood when the beat had taken effect.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,50 +11,17 @@ from typing import Final
 import numpy as np
 
 from harness.verdict import Anomaly, Witness
-from reports.evidence import PAST, UNKNOWN, Cut, Evidence, Fault, Scene
+from reports.beats import actors, grouped, title
+from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Scene
 from reports.holdings import Held, Holdings
 
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"
-_BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
 SETTLE_NS: Final = 1_000_000_000
 """How long after its last witness a beat may still show in observations, which lag behind."""
-TANGLE_NS: Final = 500_000_000
 BEHIND: Final = 2
 AHEAD: Final = 1
 """Offsets shown before and after the record's own."""
-
-_BEATS: Final = {
-    "step": "",
-    "sent": "written",
-    "fail": "written",
-    "info": "written",
-    "appended": "written",
-    "acknowledged": "written",
-    "held": "written",
-    "committed": "written",
-    "replicated": "written",
-    "healed": "healed",
-    "follower": "follows",
-    "truncated": "cut",
-    "cut": "cut",
-    "elected": "elected",
-    "leader": "elected",
-    "replaced": "end",
-    "overwritten": "end",
-    "read": "end",
-    "passed": "end",
-    "disk": "end",
-}
-TITLES: Final = {
-    "written": "Written and acknowledged",
-    "fault": "Fault",
-    "healed": "Healed",
-    "cut": "Cut",
-    "follows": "A new follower",
-    "elected": "New leader",
-    "end": "In the end",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,74 +77,6 @@ class Frame:
         )
 
 
-def beat(witness: Witness) -> str:
-    """To which part of the story a piece of evidence belongs; "" to whichever it falls into."""
-    known = _BEATS.get(witness.what)
-    if known is not None:
-        return known
-    return "fault" if witness.who == "nemesis" or witness.what in PAST.values() else ""
-
-
-def actors(witnesses: Sequence[Witness]) -> list[int]:
-    """Ids of the brokers that acted: who is named, or else the first broker in the sentence."""
-    found: dict[int, None] = {}
-    for witness in witnesses:
-        named = _BROKER.search(witness.who) or _BROKER.search(witness.says)
-        if named:
-            found[int(named[1])] = None
-    return list(found)
-
-
-def title(name: str, witnesses: Sequence[Witness]) -> str:
-    """What a beat is called: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
-    ids = actors(witnesses)
-    verbs = {
-        "fault": (
-            "is ",
-            "are ",
-            " and ".join(dict.fromkeys(PAST.get(w.what, w.what) for w in witnesses if beat(w))),
-        ),
-        "healed": ("is ", "are ", "back"),
-        "cut": ("cuts its log", "cut their logs", ""),
-        "follows": ("follows", "follow", ""),
-        "elected": ("is ", "are ", "made leader"),
-    }
-    if not ids or name not in verbs:
-        return TITLES.get(name, name.capitalize())
-    one, many, rest = verbs[name]
-    if len(ids) == 1:
-        return f"Broker {ids[0]} {one}{rest}"
-    return f"Brokers {', '.join(map(str, ids[:-1]))} and {ids[-1]} {many}{rest}"
-
-
-def grouped(witnesses: Sequence[Witness]) -> list[tuple[str, list[Witness]]]:
-    """Witnesses in order of time, neighbours of one beat together; those without a time last."""
-    last = 1 << 62
-    ordered = sorted(witnesses, key=lambda w: last if w.time_ns is None else w.time_ns)
-    groups: list[tuple[str, list[Witness]]] = []
-    for witness in ordered:
-        name = "end" if witness.time_ns is None else beat(witness)
-        if groups and name in {groups[-1][0], ""}:
-            groups[-1][1].append(witness)
-        else:
-            groups.append((name or "written", [witness]))
-    return _untangled(groups)
-
-
-def _untangled(groups: list[tuple[str, list[Witness]]]) -> list[tuple[str, list[Witness]]]:
-    """A cut that was logged just before, and observed just after, the election that caused it.
-
-    Brokers' logs and the observer's polls bear different delays, so one cut may come in two pieces.
-    """
-    found = list(groups)
-    for i in range(len(found) - 3, -1, -1):
-        (first, early), (second, middle), (third, late) = found[i : i + 3]
-        span = (late[-1].time_ns or 0) - (early[0].time_ns or 0)
-        if (first, second, third) == ("cut", "elected", "cut") and span <= TANGLE_NS:
-            found[i : i + 3] = [(second, middle), (first, [*early, *late])]
-    return found
-
-
 def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Frame]:
     """One anomaly's story as at most ``FRAMES_MAX`` frames; none without offset or observations."""
     scene = evidence.scenes.get((anomaly.topic, anomaly.partition))
@@ -188,7 +86,13 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
     if len(groups) > FRAMES_MAX:
         half = FRAMES_MAX // 2
         groups = groups[:half] + groups[-(FRAMES_MAX - half) :]
-    stage = _Stage(anomaly=anomaly, scene=scene, faults=evidence.faults, holdings=holdings)
+    stage = _Stage(
+        anomaly=anomaly,
+        scene=scene,
+        faults=evidence.faults,
+        holdings=holdings,
+        sends=evidence.sends.get((*scene.partition, anomaly.offset), ()),
+    )
     found = []
     since = 0
     for i, (name, witnesses) in enumerate(groups):
@@ -202,7 +106,7 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
             Frame(
                 number=i + 1,
                 beat=name,
-                title="Replaced" if name == "end" and later else title(name, witnesses),
+                title=title(name, witnesses),
                 start_ns=min(times, default=None),
                 end_ns=max(times, default=None),
                 witnesses=tuple(witnesses),
@@ -221,6 +125,7 @@ class _Stage:
     scene: Scene
     faults: tuple[Fault, ...]
     holdings: Holdings
+    sends: tuple[tuple[int, str], ...]
 
     def lane(
         self, broker: int, since: int, until: int, ruled: int, witnesses: Sequence[Witness]
@@ -247,7 +152,7 @@ class _Stage:
             role=role,
             in_isr=None if ruling is None else broker in ruling.isr,
             down=fault is not None or not answers,
-            acted=any(broker in actors([w])[:1] for w in witnesses),
+            acted=broker in actors([w for w in witnesses if w.what != "step"]),
             leo=None if leo == UNKNOWN else leo,
             hw=None if hw == UNKNOWN else hw,
             cut=shortened,
@@ -273,7 +178,7 @@ class _Stage:
         )
 
     def _value(self, broker: int, offset: int, until: int) -> str | None:
-        """What stood there: the disk tells of the last writing, the finding of earlier ones."""
+        """What stood there: the disk tells of the last writing, the history of earlier ones."""
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
         held: Held | None = self.holdings.get(broker, {}).get(offset)
@@ -281,7 +186,8 @@ class _Stage:
             return held.value
         if offset != self.anomaly.offset:
             return None
-        return self.anomaly.value if now < len(writings) or held is None else held.value
+        sent = [value for time_ns, value in self.sends if now and time_ns <= writings[now - 1]]
+        return sent[-1] if sent else self.anomaly.value
 
     def _writings(self, broker: int, offset: int) -> list[int]:
         """The times at which this replica came to hold the offset, ascending."""
@@ -313,32 +219,3 @@ def _fault_on(faults: Sequence[Fault], broker: int, time_ns: int) -> Fault | Non
         if fault.broker == broker and fault.start_ns <= time_ns and not ended:
             return fault
     return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Burst:
-    """Findings of one kind at neighbouring offsets: the first one's story is the story of all."""
-
-    first: Anomaly
-    last_offset: int | None
-    count: int
-
-
-def bursts(anomalies: Sequence[Anomaly]) -> list[Burst]:
-    """Findings in their own order, neighbours (at most ``BEHIND`` offsets apart) together."""
-    found: list[Burst] = []
-    for each in anomalies:
-        last = found[-1] if found else None
-        if last is not None and _neighbours(last, each):
-            found[-1] = Burst(first=last.first, last_offset=each.offset, count=last.count + 1)
-        else:
-            found.append(Burst(first=each, last_offset=each.offset, count=1))
-    return found
-
-
-def _neighbours(burst: Burst, next_: Anomaly) -> bool:
-    if burst.last_offset is None or next_.offset is None:
-        return False
-    first = burst.first
-    same = (first.kind, first.topic, first.partition) == (next_.kind, next_.topic, next_.partition)
-    return same and 0 < abs(next_.offset - burst.last_offset) <= BEHIND

@@ -11,11 +11,12 @@ from harness.errors import StoreError
 from harness.store import Run
 from harness.verdict import Anomaly, Ledger, Verdict
 from reports import strip
+from reports.beats import Burst, bursts
 from reports.drawing import Share, bar, svg, text
 from reports.evidence import Evidence, Partition, gather
 from reports.facts import facts
 from reports.holdings import Holdings, SideBySide, read_holdings, side_by_side
-from reports.moments import Burst, Frame, bursts, frames
+from reports.moments import Frame, frames
 from reports.page import render, save
 from reports.timeline import Mark, timeline
 
@@ -63,7 +64,13 @@ def page(run: Run) -> str:
         StoreError: the run was not judged, or its plan cannot be read.
     """
     plan, verdict = run.plan(), run.verdict()
-    evidence = gather(run, values={a.value for a in verdict.anomalies if a.value is not None})
+    evidence = gather(
+        run,
+        values={a.value for a in verdict.anomalies if a.value is not None},
+        places={
+            (a.topic, a.partition, a.offset) for a in verdict.anomalies if a.offset is not None
+        },
+    )
     missing = list(evidence.missing)
     environment = _or_none(run.environment, missing)
     status = _or_none(run.status, missing)

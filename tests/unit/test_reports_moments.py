@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from harness.verdict import Anomaly
+from reports.beats import bursts, grouped, title
 from reports.evidence import gather
 from reports.holdings import Gap, Held, Row, read_holdings, side_by_side
-from reports.moments import Frame, bursts, frames, title
+from reports.moments import Frame, frames
 from reports.strip import describe, frame, key
 from tests.browser.samples import SAMPLES
 from tests.browser.stories import lost_anomaly, witness
@@ -151,3 +152,45 @@ def test_holdings_come_from_both_message_formats(name: str, tmp_path: Path) -> N
     assert sorted(found) == [1, 2, 3]
     assert found[1][0].value == "m0"
     assert (found[1][0].epoch is None) == (name == "hostile")
+
+
+def test_a_cut_follows_the_election_that_caused_it_and_never_its_own() -> None:
+    def beats(*rows: tuple[float, str, str, str]) -> list[str]:
+        told = [witness(t, who, what, 1, says) for t, who, what, says in rows]
+        return [title(name, each) for name, each in grouped(told)]
+
+    cut = (8.41, "broker 1", "truncated", "Broker 1 cut its log.")
+    third = (8.47, "controller", "elected", "Broker 3 became leader.")
+    first = (8.48, "controller", "elected", "Broker 1 became leader.")
+    one, three, cuts = "Broker 1 is made leader", "Broker 3 is made leader", "Broker 1 cuts its log"
+    assert beats(cut, third, first) == [three, cuts, one]
+    assert beats(cut, first) == [cuts, one]
+    assert beats(cut, (9.9, *third[1:])) == [cuts, three]
+
+
+def test_notes_and_consumers_of_the_run_begin_no_beat_of_their_own() -> None:
+    told = [
+        witness(1.0, "broker 1", "acknowledged", 0, "Broker 1 acknowledged m3."),
+        witness(1.1, "consumer-0", "read", None, "consumer-0 read m3."),
+        witness(1.2, "nemesis", "kill", None, "Broker 1 is killed."),
+        witness(1.3, "nemesis", "step", None, "broker 2 holds m3 above its HW"),
+    ]
+    assert [title(name, each) for name, each in grouped(told)] == [
+        "Written and acknowledged",
+        "Broker 1 is killed",
+    ]
+
+
+def test_what_was_cut_away_is_told_by_the_history(tmp_path: Path) -> None:
+    """At offset 3 brokers 2 and 3 held m3 before they held m4, whichever the finding is about."""
+    run = SAMPLES["divergence"]().write(tmp_path)
+    first, last = (
+        witness(5.412, "broker 1", "acknowledged", 0, "Broker 1 acknowledged m3."),
+        witness(9.13, "broker 3", "acknowledged", 2, "Broker 3 acknowledged m4."),
+    )
+    killed = witness(5.415, "nemesis", "kill", None, "Broker 1 is killed.")
+    fork = lost_anomaly(kind="divergence", value="m4", witnesses=(first, killed, last))
+    evidence = gather(run, places={("events", 0, 3)})
+    shown = frames(fork, evidence, read_holdings(run, ("events", 0), []))
+    assert at_offset(shown[0]) == dict.fromkeys((1, 2, 3), ("other", "m3"))
+    assert at_offset(shown[-1])[3] == ("subject", "m4")

@@ -18,6 +18,7 @@ from harness.sender import Sender
 from harness.tapes import ReadTape
 
 _TRY_S: Final = 5.0
+_SETTLED_S: Final = 1.0
 _RETRY_S: Final = 0.2
 _POLL_S: Final = 0.1
 _READ_AT_ONCE: Final = 5_000
@@ -55,12 +56,35 @@ def final_read(
         limit_s: seconds.
     """
     started = time.monotonic()
-    fences = _fence(plan, recorder, fence, started + limit_s / 2)
-    reached = _read(plan, recorder, reader, fences, started + limit_s)
+    client = Consumer(reader)
+    try:
+        if plan.workload.acks == "0":
+            _settle(plan, recorder, client, started + limit_s / 4)
+        fences = _fence(plan, recorder, fence, started + limit_s / 2)
+        reached = _read(plan, recorder, client, fences, started + limit_s)
+    finally:
+        client.close()
     return tuple(
         _judge(plan, partition, fences[partition], reached[partition], limit_s)
         for partition in range(plan.topic.partitions)
     )
+
+
+def _settle(plan: Plan, recorder: Recorder, client: Consumer, deadline: float) -> None:
+    """Wait until no partition has grown for ``_SETTLED_S``, or the deadline.
+
+    Under acks=0 a record was sent as soon as it was in the socket. The broker may still have it
+    before it, and the fence, which comes on another connection, would overtake it.
+    """
+    topic, partitions = plan.topic.name, range(plan.topic.partitions)
+    ends: list[int] = []
+    since = time.monotonic()
+    while time.monotonic() < min(deadline, since + _SETTLED_S):
+        found = [_last_offset(client, topic, partition) for partition in partitions]
+        if found != ends:
+            ends, since = found, time.monotonic()
+        if recorder.failed.wait(_POLL_S):
+            return
 
 
 def _fence(
@@ -89,7 +113,7 @@ def _fence(
 def _read(
     plan: Plan,
     recorder: Recorder,
-    settings: Settings,
+    client: Consumer,
     fences: dict[int, int | None],
     deadline: float,
 ) -> dict[int, int]:
@@ -101,20 +125,16 @@ def _read(
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
     tape = ReadTape(recorder, process="reader", phase=FINAL, topic=topic)
-    client = Consumer(settings)
-    try:
-        ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
-        client.assign([TopicPartition(topic, partition, 0) for partition in fences])
-        while any(reached[p] < end for p, end in ends.items()) and time.monotonic() < deadline:
-            invoke_ns = recorder.clock()
-            answers = client.consume(_READ_AT_ONCE, _POLL_S)
-            messages = [message for message in answers if message.error() is None]
-            for message in messages:
-                reached[message.partition() or 0] = message.offset() or 0
-            tape.read(messages, invoke_ns)
-            recorder.check()
-    finally:
-        client.close()
+    ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
+    client.assign([TopicPartition(topic, partition, 0) for partition in fences])
+    while any(reached[p] < end for p, end in ends.items()) and time.monotonic() < deadline:
+        invoke_ns = recorder.clock()
+        answers = client.consume(_READ_AT_ONCE, _POLL_S)
+        messages = [message for message in answers if message.error() is None]
+        for message in messages:
+            reached[message.partition() or 0] = message.offset() or 0
+        tape.read(messages, invoke_ns)
+        recorder.check()
     return reached
 
 

@@ -125,7 +125,11 @@ def _untangled(groups: list[Group]) -> list[Group]:
 
 def _caused(cut: Sequence[Witness], election: Sequence[Witness]) -> bool:
     gap = (election[0].time_ns or 0) - (cut[-1].time_ns or 0)
-    return gap <= TANGLE_NS and not set(actors(cut)) & set(actors(election))
+    cutters, elected = (
+        set(actors([w for w in each if beat(w) == name]))
+        for name, each in (("cut", cut), ("elected", election))
+    )
+    return gap <= TANGLE_NS and not cutters & elected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end
 becomes one frame that shows every replica as it stood when the beat had taken effect.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,13 +12,15 @@ import numpy as np
 
 from harness.verdict import Anomaly, Witness
 from reports.beats import actors, grouped, title
-from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Scene
+from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Place, Scene
 from reports.holdings import Held, Holdings
 
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"
 SETTLE_NS: Final = 1_000_000_000
 """How long after its last witness a beat may still show in observations, which lag behind."""
+FAULT_NS: Final = 100_000_000
+"""A fault is recorded once it has taken effect; so long before that the broker was surely well."""
 BEHIND: Final = 2
 AHEAD: Final = 1
 """Offsets shown before and after the record's own."""
@@ -91,7 +93,7 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
         scene=scene,
         faults=evidence.faults,
         holdings=holdings,
-        sends=evidence.sends.get((*scene.partition, anomaly.offset), ()),
+        sends=evidence.sends,
     )
     found = []
     since = 0
@@ -101,6 +103,8 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
         until = evidence.end_ns
         if times and later:
             until = min(min(later) - 1, max(times) + SETTLE_NS)
+            if groups[i + 1][0] == "fault":
+                until = max(*times, until - FAULT_NS)
         ruled = max([until, *times])
         found.append(
             Frame(
@@ -110,7 +114,10 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
                 start_ns=min(times, default=None),
                 end_ns=max(times, default=None),
                 witnesses=tuple(witnesses),
-                lanes=tuple(stage.lane(b, since, until, ruled, witnesses) for b in scene.brokers),
+                lanes=tuple(
+                    stage.lane(b, (since, until, ruled), witnesses, last=i == len(groups) - 1)
+                    for b in scene.brokers
+                ),
             )
         )
         since = until
@@ -125,19 +132,28 @@ class _Stage:
     scene: Scene
     faults: tuple[Fault, ...]
     holdings: Holdings
-    sends: tuple[tuple[int, str], ...]
+    sends: Mapping[Place, tuple[tuple[int, str], ...]]
 
     def lane(
-        self, broker: int, since: int, until: int, ruled: int, witnesses: Sequence[Witness]
+        self,
+        broker: int,
+        times: tuple[int, int, int],
+        witnesses: Sequence[Witness],
+        *,
+        last: bool,
     ) -> Lane:
-        """A replica: its log at ``until``, its role at ``ruled``, its cuts after ``since``."""
+        """A replica: its cuts since the first, its log at the second, its role at the third."""
+        since, until, ruled = times
         track = self.scene.tracks.get(broker)
         leo, hw, answers = track.at(until) if track else (UNKNOWN, UNKNOWN, False)
         cuts = [c for c in self.scene.cuts if c.broker == broker and since < c.time_ns <= until]
         before = track.at(since)[0] if track else UNKNOWN
-        for cut in cuts:
-            if track is None or cut.time_ns > track.told(until):
+        told = track.told(until) if track else -1
+        for cut in self.scene.cuts:
+            if cut.broker == broker and told < cut.time_ns <= until:
                 leo, hw = min(leo, cut.offset), min(hw, cut.offset)
+        if last and self.holdings.get(broker):
+            leo = max(self.holdings[broker]) + 1  # the disks know better than an observation
         ruling = self.scene.leadership(ruled)
         fault = _fault_on(self.faults, broker, until)
         role = "follower" if answers else "no answer"
@@ -156,7 +172,7 @@ class _Stage:
             leo=None if leo == UNKNOWN else leo,
             hw=None if hw == UNKNOWN else hw,
             cut=shortened,
-            cells=tuple(self._cell(broker, o, leo, shortened, until) for o in self._window()),
+            cells=tuple(self._cell(broker, o, leo, shortened, times) for o in self._window()),
         )
 
     def _window(self) -> range:
@@ -164,11 +180,17 @@ class _Stage:
         return range(max(0, offset - BEHIND), offset + AHEAD + 1)
 
     def _cell(
-        self, broker: int, offset: int, leo: int, cut: tuple[int, int] | None, until: int
+        self,
+        broker: int,
+        offset: int,
+        leo: int,
+        cut: tuple[int, int] | None,
+        times: tuple[int, ...],
     ) -> Cell:
+        since, until, *_ = times
         if offset >= leo:
             gone = cut is not None and cut[1] <= offset < cut[0]
-            value = self.anomaly.value if gone and offset == self.anomaly.offset else None
+            value = self._value(broker, offset, since) if gone else None
             return Cell(offset=offset, state="gone" if gone else "none", value=value)
         value = self._value(broker, offset, until)
         if offset != self.anomaly.offset:
@@ -184,10 +206,10 @@ class _Stage:
         held: Held | None = self.holdings.get(broker, {}).get(offset)
         if now == len(writings) and held is not None:
             return held.value
-        if offset != self.anomaly.offset:
-            return None
-        sent = [value for time_ns, value in self.sends if now and time_ns <= writings[now - 1]]
-        return sent[-1] if sent else self.anomaly.value
+        place = (*self.scene.partition, offset)
+        told = self.sends.get(place, ())
+        sent = [value for time_ns, value in told if now and time_ns <= writings[now - 1]]
+        return sent[-1] if sent else self.anomaly.value if offset == self.anomaly.offset else None
 
     def _writings(self, broker: int, offset: int) -> list[int]:
         """The times at which this replica came to hold the offset, ascending."""
@@ -204,7 +226,19 @@ class _Stage:
             if leo > offset and not holds:
                 times.append(time_ns)
             holds = leo > offset
+        if not holds and offset in self.holdings.get(broker, {}):
+            times.append(max(time_ns for time_ns, _ in marks) + 1 if marks else 0)  # unobserved
         return times
+
+
+def places(anomalies: Iterable[Anomaly]) -> set[Place]:
+    """Every place that the frames of these anomalies show."""
+    return {
+        (a.topic, a.partition, offset)
+        for a in anomalies
+        if a.offset is not None
+        for offset in range(a.offset - BEHIND, a.offset + AHEAD + 1)
+    }
 
 
 def _real_cut(cuts: Sequence[Cut], before: int) -> tuple[int, int] | None:

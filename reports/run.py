@@ -16,7 +16,7 @@ from reports.drawing import Share, bar, svg, text
 from reports.evidence import Evidence, Partition, gather
 from reports.facts import facts
 from reports.holdings import Holdings, SideBySide, read_holdings, side_by_side
-from reports.moments import Frame, frames
+from reports.moments import Frame, frames, places
 from reports.page import render, save
 from reports.timeline import Mark, timeline
 
@@ -67,9 +67,7 @@ def page(run: Run) -> str:
     evidence = gather(
         run,
         values={a.value for a in verdict.anomalies if a.value is not None},
-        places={
-            (a.topic, a.partition, a.offset) for a in verdict.anomalies if a.offset is not None
-        },
+        places=places(verdict.anomalies),
     )
     missing = list(evidence.missing)
     environment = _or_none(run.environment, missing)

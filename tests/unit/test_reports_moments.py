@@ -9,7 +9,7 @@ from harness.verdict import Anomaly
 from reports.beats import bursts, grouped, title
 from reports.evidence import gather
 from reports.holdings import Gap, Held, Row, read_holdings, side_by_side
-from reports.moments import Frame, frames
+from reports.moments import Frame, frames, places
 from reports.strip import describe, frame, key
 from tests.browser.samples import SAMPLES
 from tests.browser.stories import lost_anomaly, witness
@@ -165,6 +165,8 @@ def test_a_cut_follows_the_election_that_caused_it_and_never_its_own() -> None:
     one, three, cuts = "Broker 1 is made leader", "Broker 3 is made leader", "Broker 1 cuts its log"
     assert beats(cut, third, first) == [three, cuts, one]
     assert beats(cut, first) == [cuts, one]
+    note = (8.475, "nemesis", "step", "Broker 1 will lead.")
+    assert beats(cut, third, note, first) == [three, cuts, one]
     assert beats(cut, (9.9, *third[1:])) == [cuts, three]
 
 
@@ -190,7 +192,21 @@ def test_what_was_cut_away_is_told_by_the_history(tmp_path: Path) -> None:
     )
     killed = witness(5.415, "nemesis", "kill", None, "Broker 1 is killed.")
     fork = lost_anomaly(kind="divergence", value="m4", witnesses=(first, killed, last))
-    evidence = gather(run, places={("events", 0, 3)})
+    evidence = gather(run, places=places([fork]))
     shown = frames(fork, evidence, read_holdings(run, ("events", 0), []))
     assert at_offset(shown[0]) == dict.fromkeys((1, 2, 3), ("other", "m3"))
     assert at_offset(shown[-1])[3] == ("subject", "m4")
+
+
+def test_the_disks_show_what_nobody_observed_any_more(tmp_path: Path) -> None:
+    """Broker 2 came back unobserved: its cut was logged, its new records were not seen."""
+    sample = SAMPLES["divergence"]()
+    sample.replicas[2] = [row for row in sample.replicas[2] if row[0] < 12]
+    run = sample.write(tmp_path)
+    fork = run.verdict().anomalies[1]
+    shown = frames(fork, gather(run, places=places([fork])), read_holdings(run, ("events", 0), []))
+    assert at_offset(shown[0])[2] == ("subject", "m3")
+    assert at_offset(shown[-1])[2] == ("other", "m4")
+    cuts = [each for each in shown if at_offset(each)[2][0] == "gone"]
+    assert {at_offset(each)[2][1] for each in cuts} <= {"m3"}
+    assert [cell.value for cell in shown[0].lanes[1].cells] == ["m1", "m2", "m3", None]

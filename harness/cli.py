@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import click
 import typer
 
 from harness import console, options
@@ -231,28 +230,30 @@ def _print_json(objects: list[Any]) -> None:
     sys.stdout.write(json.dumps(shown, indent=2) + "\n")
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C or SIGTERM. Not a KeyboardInterrupt, which typer would take for its own to report."""
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise _Interrupted
+
+
 def main() -> None:
     """Entry point of the console script: no traceback for a person's mistake."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
-        code = int(app(standalone_mode=False) or OK)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        hint = "What was recorded so far is in the store."
-        console.complain(HarnessError("interrupted", hint=hint))
-        code = INTERRUPTED
+        app()
     except HighwaterError as error:
         console.complain(error)
-        code = error.exit_code
+        sys.exit(error.exit_code)
     except OSError as error:
         console.complain(_disk_or_raise(error))
-        code = HarnessError.exit_code
-    sys.stdout.flush()
-    if code == INTERRUPTED:
-        os._exit(code)  # threads of other runs may still boot brokers; the wardens end those
-    sys.exit(code)
+        sys.exit(HarnessError.exit_code)
+    except _Interrupted:
+        hint = "What was recorded so far is in the store."
+        console.complain(HarnessError("interrupted", hint=hint))
+        os._exit(INTERRUPTED)  # threads of other runs may still boot brokers; the wardens end those
 
 
 def _disk_or_raise(error: OSError) -> HarnessError:

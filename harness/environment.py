@@ -46,8 +46,8 @@ def _commit() -> str | None:
     if not (here / ".git").exists():
         return None
     try:
-        found = subprocess.run(  # noqa: S607 - whichever git the person has
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+        found = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],  # noqa: S607
             capture_output=True,
             text=True,
             timeout=10,

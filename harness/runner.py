@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ from nemesis.stories import cast, find_story
 from nemesis.window import await_settled
 
 QUIESCE_LIMIT_S: Final = 120.0
+FULL_DISK_BYTES: Final = 1 << 20
 READ_LIMIT_S: Final = 120.0
 READS_PER_S: Final = 5_000
 """The final read may take so long, and a second more for so many records that were sent."""
@@ -190,11 +192,20 @@ class _Diary:
         """Write down why a run ended early, if the disk still takes it."""
         if error is None:
             return
+        self._blame_full_disk(error)
         words = error.message if isinstance(error, HighwaterError) else type(error).__name__
         with contextlib.suppress(OSError):
             self.add([f"the run was cut short while {self._status.phase}: {words}"])
         if isinstance(error, HarnessError):
             error.hint = "\n".join(filter(None, [error.hint, f"The run so far: {self._run.path}"]))
+
+    def _blame_full_disk(self, error: BaseException) -> None:
+        """Say so when the disk is full: whatever died first may have died of that."""
+        if isinstance(error, HarnessError) and (
+            shutil.disk_usage(self._run.path).free < FULL_DISK_BYTES
+        ):
+            error.message = f"no space left on the disk of {self._run.path}: {error.message}"
+            error.hint = "Free room or choose another folder with --store."
 
     def _write(self, status: Status) -> None:
         self._status = status

@@ -1,0 +1,169 @@
+"""The command as a person runs it: what it prints, its exit codes, and that nothing outlives it."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.waiting import await_condition
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+HIGHWATER = [sys.executable, "-c", "from harness.cli import main; main()"]
+
+
+def start(*words: str, store: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*HIGHWATER, *words, "--store", str(store)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=300)
+    assert "Traceback" not in err
+    return process.returncode, out, err
+
+
+def await_phase(store: Path, phase: str, process: "subprocess.Popen[str]") -> None:
+    def look() -> str:
+        if process.poll() is not None:
+            raise AssertionError(f"it ended early: {process.communicate()}")
+        status: dict[str, Any] = json.loads((store / "latest" / "status.json").read_text())
+        return str(status["phase"])
+
+    await_condition(
+        look,
+        lambda seen: seen == phase,
+        what=f"the run to be {phase}",
+        limit_s=120,
+        passing=(FileNotFoundError,),
+    )
+
+
+def words_of(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def await_gone(processes: Sequence[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    assert alive == []
+
+
+@pytest.mark.parametrize("phase", ["booting", "running"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_nothing_outlives_the_harness(phase: str, how: signal.Signals, tmp_path: Path):
+    words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s", "--acks", "1")
+    process = start(*words, store=tmp_path)
+    await_phase(tmp_path, phase, process)
+    family = await_condition(
+        lambda: psutil.Process(process.pid).children(recursive=True),
+        lambda found: sum("kafka.Kafka" in words_of(one) for one in found) >= 3,
+        what="three brokers to run",
+        limit_s=60,
+        passing=(psutil.NoSuchProcess,),
+    )
+    assert any("pyspark" in words_of(one) for one in family)
+    os.kill(process.pid, how)
+    code, _, err = finish(process)
+    await_gone(family)
+    if how == signal.SIGKILL:
+        assert code == -signal.SIGKILL
+    else:
+        assert code == 130
+        assert "interrupted" in err
+
+
+def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path):
+    words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s")
+    process = start(*words, store=tmp_path)
+    await_phase(tmp_path, "running", process)
+    ops = tmp_path / "latest" / "history" / "ops.arrows"
+    await_condition(
+        lambda: ops.stat().st_size,
+        lambda size: size > 20_000,
+        what="some operations to be flushed",
+        limit_s=60,
+        passing=(FileNotFoundError,),
+    )
+    os.kill(process.pid, signal.SIGKILL)
+    finish(process)
+    code, out, _ = finish(start("check", str(tmp_path / "latest"), "--json", store=tmp_path))
+    assert code == 3
+    judged = json.loads(out)
+    assert judged["verdict"] == "unknown"
+    assert any("cut short" in reason for reason in judged["reasons"])
+    assert judged["sent"] > 0
+    assert judged["sent"] == judged["acknowledged"] + judged["failed"] + judged["unknown"]
+    assert Path(judged["report"]).is_file()
+
+
+def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_path: Path):
+    words = ("run", "--kafka", "4.3.1", "--acks", "1", "--nemesis", "kill,pause", "--seed", "7")
+    code, out, _ = finish(start(*words, "--for", "30s", "--json", store=tmp_path))
+    judged = json.loads(out)
+    assert judged["sent"] == judged["acknowledged"] + judged["failed"] + judged["unknown"]
+    assert judged["acknowledged"] == judged["read"] + judged["lost"] + judged["unseen"]
+    assert judged["acknowledged"] > 1000
+    assert judged["unseen"] == 0
+    assert code == {"valid": 0, "invalid": 1}[judged["verdict"]]
+    again, out, _ = finish(start("check", judged["run"], "--json", store=tmp_path))
+    assert again == code
+    assert json.loads(out) == judged
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--kafka", "0.10.2.1", "--story", "loss"], "0.10.2.2"),
+        (["run", "--kafka", "4.3.1", "--acks", "2"], "0, 1 or all"),
+        (["run", "--kafka", "4.3.1", "--for", "soon"], "60s"),
+        (["run", "--kafka", "4.3.1", "--rate", "fast"], "max"),
+        (["run", "--kafka", "4.3.1", "--story", "los"], "loss"),
+        (["run", "--kafka", "4.3.1", "--nemesis", "kil"], "kill"),
+        (["run"], "--kafka"),
+        (["ran"], "ran"),
+    ],
+)
+def test_wrong_usage_is_refused_at_once_with_a_hint(words: list[str], message: str, tmp_path: Path):
+    code, out, err = finish(start(*words, store=tmp_path))
+    assert code == 2
+    assert message in err
+    assert out == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_run_is_a_clear_error(tmp_path: Path):
+    code, _, err = finish(start("check", "nowhere", store=tmp_path))
+    assert code == 4
+    assert "nowhere is not a run directory" in err
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or sys.platform != "linux",
+    reason="mounting a small tmpfs needs Linux and root",
+)
+def test_a_full_disk_ends_the_run_with_a_clear_error(tmp_path: Path):
+    subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", "size=3m", "none", str(tmp_path)], check=True
+    )
+    try:
+        words = ("run", "--kafka", "0.10.2.2", "--nemesis", "none", "--for", "60s")
+        process = start(*words, "--rate", "5000", "--record-bytes", "1000", store=tmp_path)
+        code, _, err = finish(process)
+        assert code == 4
+        assert "space" in err
+    finally:
+        subprocess.run(["/bin/umount", "-l", str(tmp_path)], check=True)

@@ -15,9 +15,9 @@ from clusters.coordination import KraftView, View, ZooKeeperView
 from clusters.layout import Layout
 from clusters.node import START_LIMIT_S, Node
 from clusters.probe import ClusterProbe
-from clusters.process import wait_until
 from clusters.versions import Release
 from harness.errors import HarnessError
+from harness.waiting import await_condition
 
 _GONE_S = 10.0
 
@@ -91,7 +91,7 @@ class LocalBroker:
             raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
         self._cluster.await_session_end(self._id)
         self._node.launch()
-        self._node.wait_for(self._node.listens, "does not listen")
+        self._node.wait_for(self._node.listens, "to listen")
 
     def stop(self) -> None:
         """SIGTERM, and wait for the process to end."""
@@ -225,10 +225,12 @@ class LocalCluster:
                     return identity not in view.live_brokers()
                 return False
 
-            wait_until(
+            await_condition(
                 ended,
+                bool,
+                what=f"the old session of broker {identity} to end",
                 limit_s=START_LIMIT_S,
-                message=f"the old session of broker {identity} did not end",
+                every_s=0.02,
             )
 
     def _view(self) -> View:
@@ -244,9 +246,9 @@ class LocalCluster:
         wanted = frozenset(self._brokers)
         with contextlib.closing(self._view()) as view:
             for node in self._nodes:
-                node.wait_for(node.listens, "does not listen")
+                node.wait_for(node.listens, "to listen")
             for node in self._nodes:
-                node.wait_for(lambda: _live(view) == wanted, "waits for every broker to register")
+                node.wait_for(lambda: _live(view) == wanted, "and every other broker to register")
 
     def _launch_with_kraft(self) -> None:
         """Brokers start while the controller's directory is formatted; they wait for it."""

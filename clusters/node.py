@@ -7,8 +7,9 @@ from pathlib import Path
 from clusters.addresses import Address, require_free
 from clusters.jvm import environment
 from clusters.last_words import last_words
-from clusters.process import Process, ProcessState, wait_until
+from clusters.process import Process, ProcessState
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.waiting import await_condition
 
 START_LIMIT_S = 90.0  # of a 4.x broker on a loaded machine with two cores
 STOP_LIMIT_S = 45.0
@@ -97,10 +98,12 @@ class Node:
             return condition()
 
         try:
-            wait_until(
+            await_condition(
                 alive_and_true,
+                bool,
+                what=f"{self.name} at {self.address} {what}",
                 limit_s=START_LIMIT_S,
-                message=f"{self.name} at {self.address} {what}",
+                every_s=0.02,
             )
         except WaitTimeoutError as error:
             raise WaitTimeoutError(

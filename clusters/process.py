@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -156,18 +155,3 @@ class Process:
             self._state = "running"
         else:
             self._status = int(detail)
-
-
-def wait_until(
-    condition: Callable[[], bool], *, limit_s: float, poll_s: float = 0.02, message: str
-) -> None:
-    """Wait for a condition.
-
-    Raises:
-        WaitTimeoutError: it did not come true within the limit.
-    """
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise WaitTimeoutError(f"{message} (waited {limit_s:g} s)")
-        time.sleep(poll_s)

@@ -10,10 +10,10 @@ from kafka.protocol.admin import CreateTopicsRequest
 
 from clusters.addresses import Address
 from clusters.cluster import Probe, UnreachableError
-from clusters.process import wait_until
 from clusters.versions import Release
 from clusters.wire import Wire
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.waiting import await_condition
 
 _LIMIT_S = 30.0
 _ANSWER_S = 10.0
@@ -39,10 +39,11 @@ def create_topic(
     with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
         _send(release, wire, tuple(brokers), probe, request)
     for partition, replicas in enumerate(assignment):
-        wait_until(
+        await_condition(
             partial(_ready, probe, name, partition, replicas),
+            bool,
+            what=f"{name}-{partition} to have leader {replicas[0]} and ISR {list(replicas)}",
             limit_s=_LIMIT_S,
-            message=f"{name}-{partition} did not get leader {replicas[0]} and ISR {list(replicas)}",
         )
 
 

@@ -27,6 +27,8 @@ def describe(cluster: Cluster, *, started_at_ns: int) -> Environment:
         platform=platform.platform(),
         java=java_version(),
         addresses={id_: broker.address for id_, broker in cluster.brokers.items()},
+        coordination=cluster.release.coordination,
+        truncation=cluster.release.truncation.explanation,
         digests=digests(cluster.release),
         packages={name: _version(name) for name in _PACKAGES},
         git_commit=_commit(),

@@ -49,6 +49,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
         addresses: broker id to ``host:port``.
+        coordination: who keeps the cluster's metadata: zookeeper or kraft.
+        truncation: how a new follower cuts its log on this release, a sentence.
         digests: jar name to sha256.
     """
 
@@ -58,6 +60,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     platform: str
     java: str
     addresses: dict[int, str]
+    coordination: str = ""
+    truncation: str = ""
     digests: dict[str, str] = {}
     packages: dict[str, str] = {}
     git_commit: str | None = None

@@ -4,20 +4,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.plan import Plan
-from harness.store import Environment, Run
+from harness.store import Environment
 
 _ACKS: Final = {
     "0": "nothing is waited for",
     "1": "the leader's own write is enough",
     "all": "every member of the ISR has it",
 }
-# ReplicaManager.makeFollowers; KIP-101; KIP-279; KIP-595 (ReplicaFetcherThread at the tags).
-_RULES: Final = (
-    ((2, 7), "Where the leader says, in its answer to a fetch, that the two logs part (KIP-595)."),
-    ((2, 0), "Where the leader says the follower's last epoch ended, epoch by epoch (KIP-279)."),
-    ((0, 11), "Where the leader says the follower's last epoch ended (KIP-101)."),
-    ((0,), "At its own high watermark, at once, asking nobody (before KIP-101)."),
-)
+_COORDINATION: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +23,17 @@ class Fact:
     means: str = ""
 
 
-def facts(run: Run, plan: Plan, environment: Environment | None) -> list[Fact]:
+def facts(plan: Plan, found: Environment | None) -> list[Fact]:
     """The key facts of a run, in the order in which a person asks for them."""
     topic, work = plan.topic, plan.workload
     alone = topic.min_insync_replicas <= 1 and work.acks == "all"
     happened = plan.story or ", ".join(plan.nemesis) or "nothing"
     return [
-        Fact(name="Kafka", value=plan.kafka, means=coordination(run, plan.kafka)),
+        Fact(
+            name="Kafka",
+            value=plan.kafka,
+            means=_COORDINATION.get(found.coordination, "") if found else "",
+        ),
         Fact(
             name="What happened",
             value=happened,
@@ -59,31 +57,6 @@ def facts(run: Run, plan: Plan, environment: Environment | None) -> list[Fact]:
             + ("s" if topic.partitions != 1 else ""),
         ),
         Fact(name="Seed", value=str(plan.seed)),
-        Fact(name="Driver", value=plan.driver, means=environment.platform if environment else ""),
-        Fact(name="A new follower cuts its log", value="", means=rule(plan.kafka)),
+        Fact(name="Driver", value=plan.driver, means=found.platform if found else ""),
+        Fact(name="A new follower cuts its log", value="", means=found.truncation if found else ""),
     ]
-
-
-def numbers(kafka: str) -> tuple[int, ...]:
-    """``0.10.2.2`` as numbers; what is no number ends it."""
-    found: list[int] = []
-    for part in kafka.split("."):
-        if not part.isdecimal():
-            break
-        found.append(int(part))
-    return tuple(found)
-
-
-def rule(kafka: str) -> str:
-    """By which rule this version decides where a new follower cuts its log."""
-    return next((words for since, words in _RULES if numbers(kafka) >= since), "")
-
-
-def coordination(run: Run, kafka: str) -> str:
-    """ZooKeeper before 2.8, KRaft from 4.0; between them whichever left its log, or ""."""
-    if numbers(kafka) < (2, 8):
-        return "ZooKeeper"
-    if numbers(kafka) >= (4,):
-        return "KRaft"
-    kept = {"ZooKeeper": "zookeeper*", "KRaft": "controller*"}
-    return next((name for name, files in kept.items() if any(run.logs.glob(files))), "")

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from harness.store import Run
 from harness.verdict import INVALID, UNKNOWN, VALID, Verdict
-from reports.facts import numbers
 from reports.page import render, save
 from reports.text import count
 
@@ -45,6 +44,11 @@ class Entry:
         )
 
 
+def _numbers(kafka: str) -> list[tuple[int, str]]:
+    """``0.10.2.2`` in the order of releases: 0.9 comes before 0.10."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in kafka.split(".")]
+
+
 def write(runs: Sequence[Run], path: Path) -> Path:
     """Write the index page of judged runs, linking to each one's ``report.html``.
 
@@ -55,7 +59,7 @@ def write(runs: Sequence[Run], path: Path) -> Path:
         StoreError: a run was not judged, or its plan cannot be read.
     """
     entries = [_entry(run, path.parent) for run in runs]
-    kafkas = sorted({entry.kafka for entry in entries}, key=lambda k: (numbers(k), k))
+    kafkas = sorted({entry.kafka for entry in entries}, key=_numbers)
     settings = list(dict.fromkeys(entry.setting for entry in entries))
     cells = {
         (setting, kafka): [e for e in entries if (e.setting, e.kafka) == (setting, kafka)]

@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from clusters import addresses
 from clusters.cluster import Probe, ReplicaState, UnreachableError
 from clusters.local import LocalCluster, open_cluster
-from clusters.process import wait_until
 from clusters.versions import release
 from harness.errors import HarnessError
+from harness.waiting import await_condition
 from tests.kafka.conftest import Opener
 
 pytestmark = pytest.mark.kafka
@@ -52,7 +52,7 @@ def await_replicas(
             return all(probe.replica(broker, topic, 0) == expected for broker in brokers)
         return False
 
-    wait_until(settled, limit_s=20, message=f"not every replica of {topic} reached {expected}")
+    await_condition(settled, bool, what=f"each replica of {topic} to be {expected}", limit_s=20)
 
 
 def await_isr(probe: Probe, topic: str, expected: set[int]) -> None:
@@ -61,14 +61,14 @@ def await_isr(probe: Probe, topic: str, expected: set[int]) -> None:
             return set(probe.partition(topic, 0).isr) == expected
         return False
 
-    wait_until(settled, limit_s=30, message=f"the ISR of {topic} did not become {expected}")
+    await_condition(settled, bool, what=f"the ISR of {topic} to be {expected}", limit_s=30)
 
 
 def await_gone(pids: set[int] | frozenset[int]) -> None:
     def gone() -> bool:
         return not any(psutil.pid_exists(pid) for pid in pids)
 
-    wait_until(gone, limit_s=10, message=f"some of {sorted(pids)} are still there")
+    await_condition(gone, bool, what=f"{sorted(pids)} to be gone", limit_s=10)
 
 
 def test_boots_and_the_probe_sees_records_arrive(cluster: LocalCluster, probe: Probe) -> None:
@@ -139,10 +139,11 @@ def test_started_at_once_after_a_kill_it_is_let_in(cluster: LocalCluster, probe:
     broker = cluster.brokers[2]
     broker.kill()
     broker.start()
-    wait_until(
+    await_condition(
         lambda: probe.live_brokers() == {1, 2, 3},
+        bool,
+        what="broker 2 to be registered again",
         limit_s=30,
-        message="broker 2 was not registered again",
     )
     assert broker.state == "running"
 
@@ -273,10 +274,11 @@ def test_nothing_outlives_the_harness(
         if moment == "open":
             assert harness.stdout.readline() == b"open\n"
         family = psutil.Process(harness.pid)
-        wait_until(
+        await_condition(
             lambda: sum(child.name() == "java" for child in family.children(recursive=True)) == 3,
+            bool,
+            what="the harness to start three JVMs",
             limit_s=60,
-            message="the harness did not start three JVMs",
         )
         pids = {child.pid for child in family.children(recursive=True)}
         harness.send_signal(sent)

@@ -64,7 +64,7 @@ def await_gone(processes: Sequence[psutil.Process]) -> None:
 
 @pytest.mark.parametrize("phase", ["booting", "running"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_nothing_outlives_the_harness(phase: str, how: signal.Signals, tmp_path: Path):
+def test_nothing_outlives_the_harness(phase: str, how: signal.Signals, tmp_path: Path) -> None:
     words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s", "--acks", "1")
     process = start(*words, store=tmp_path)
     await_phase(tmp_path, phase, process)
@@ -86,7 +86,7 @@ def test_nothing_outlives_the_harness(phase: str, how: signal.Signals, tmp_path:
         assert "interrupted" in err
 
 
-def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path):
+def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path) -> None:
     words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s")
     process = start(*words, store=tmp_path)
     await_phase(tmp_path, "running", process)
@@ -110,7 +110,7 @@ def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path):
     assert Path(judged["report"]).is_file()
 
 
-def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_path: Path):
+def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_path: Path) -> None:
     words = ("run", "--kafka", "4.3.1", "--acks", "1", "--nemesis", "kill,pause", "--seed", "7")
     code, out, _ = finish(start(*words, "--for", "30s", "--json", store=tmp_path))
     judged = json.loads(out)
@@ -137,7 +137,9 @@ def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_pa
         (["ran"], "ran"),
     ],
 )
-def test_wrong_usage_is_refused_at_once_with_a_hint(words: list[str], message: str, tmp_path: Path):
+def test_wrong_usage_is_refused_at_once_with_a_hint(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
     code, out, err = finish(start(*words, store=tmp_path))
     assert code == 2
     assert message in err
@@ -145,7 +147,7 @@ def test_wrong_usage_is_refused_at_once_with_a_hint(words: list[str], message: s
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_run_is_a_clear_error(tmp_path: Path):
+def test_a_missing_run_is_a_clear_error(tmp_path: Path) -> None:
     code, _, err = finish(start("check", "nowhere", store=tmp_path))
     assert code == 4
     assert "nowhere is not a run directory" in err
@@ -155,7 +157,7 @@ def test_a_missing_run_is_a_clear_error(tmp_path: Path):
     os.geteuid() != 0 or sys.platform != "linux",
     reason="mounting a small tmpfs needs Linux and root",
 )
-def test_a_full_disk_ends_the_run_with_a_clear_error(tmp_path: Path):
+def test_a_full_disk_ends_the_run_with_a_clear_error(tmp_path: Path) -> None:
     subprocess.run(
         ["/bin/mount", "-t", "tmpfs", "-o", "size=3m", "none", str(tmp_path)], check=True
     )

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("kafka", CATALOGUE)
-def test_both_stories_go_as_the_release_predicts(kafka: str, tmp_path: Path):
+def test_both_stories_go_as_the_release_predicts(kafka: str, tmp_path: Path) -> None:
     plans = [story.plan(kafka) for story in STORIES.values()]
     for judged in perform(plans, Store(tmp_path)):
         _assert_as_predicted(judged)

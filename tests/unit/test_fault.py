@@ -35,7 +35,8 @@ def mended() -> Iterator[list[int]]:
     @fault("stumble")
     def stumble(_: Cluster, broker: int) -> Iterator[str]:
         """Fail to break anything."""
-        raise HarnessError(f"broker {broker} would not stumble")
+        if broker:
+            raise HarnessError(f"broker {broker} would not stumble")
         yield ""
 
     yield done
@@ -43,19 +44,19 @@ def mended() -> Iterator[list[int]]:
         del fault_module._registry[name]
 
 
-def test_a_fault_is_found_by_name_with_its_summary(mended: list[int]):
+def test_a_fault_is_found_by_name_with_its_summary(mended: list[int]) -> None:
     assert mended == []
     assert find_fault("itch").summary == "Make a broker scratch."
     assert find_fault("kill").summary.startswith("SIGKILL")
 
 
-def test_an_unknown_fault_names_the_nearest():
+def test_an_unknown_fault_names_the_nearest() -> None:
     with pytest.raises(UsageError) as refused:
         find_fault("pauze")
     assert "pause" in refused.value.hint
 
 
-def test_inject_and_heal_are_written_down_and_happen_once(mended: list[int]):
+def test_inject_and_heal_are_written_down_and_happen_once(mended: list[int]) -> None:
     diary = Diary()
     nemesis = Nemesis(CLUSTER, diary)
     nemesis.inject("itch", 2)
@@ -67,7 +68,7 @@ def test_inject_and_heal_are_written_down_and_happen_once(mended: list[int]):
     assert diary.rows == [("itch", "inject", 2), ("itch", "heal", 2)]
 
 
-def test_a_struck_broker_is_not_struck_again(mended: list[int]):
+def test_a_struck_broker_is_not_struck_again(mended: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, Diary())
     nemesis.inject("itch", 1)
     with pytest.raises(HarnessError, match="struck already"):
@@ -76,7 +77,7 @@ def test_a_struck_broker_is_not_struck_again(mended: list[int]):
     assert mended == [1]
 
 
-def test_a_fault_that_fails_leaves_nothing_open(mended: list[int]):
+def test_a_fault_that_fails_leaves_nothing_open(mended: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, Diary())
     with pytest.raises(HarnessError, match="would not"):
         nemesis.inject("stumble", 1)
@@ -84,7 +85,7 @@ def test_a_fault_that_fails_leaves_nothing_open(mended: list[int]):
     assert mended == []
 
 
-def test_heal_all_mends_the_named_or_everything(mended: list[int]):
+def test_heal_all_mends_the_named_or_everything(mended: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, Diary())
     for broker in (1, 2, 3):
         nemesis.inject("itch", broker)
@@ -95,6 +96,6 @@ def test_heal_all_mends_the_named_or_everything(mended: list[int]):
     assert nemesis.struck == frozenset()
 
 
-def test_every_registered_fault_has_a_summary():
+def test_every_registered_fault_has_a_summary() -> None:
     for one in faults().values():
         assert one.summary.endswith("."), one

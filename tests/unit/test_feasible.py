@@ -24,7 +24,7 @@ def changed(**fields: object) -> Plan:
         changed(brokers=1, topic=Topic(replication_factor=1)),
     ],
 )
-def test_what_can_be_done_passes(plan: Plan):
+def test_what_can_be_done_passes(plan: Plan) -> None:
     check_plan(plan)
 
 
@@ -60,7 +60,7 @@ def test_what_can_be_done_passes(plan: Plan):
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused(plan: Plan, message: str, hint: str):
+def test_what_cannot_be_done_is_refused(plan: Plan, message: str, hint: str) -> None:
     with pytest.raises(UsageError) as refused:
         check_plan(plan)
     assert message in refused.value.message

@@ -70,7 +70,7 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
 )
 def test_a_line_that_matters(
     tmp_path: Path, line: str, kind: str, partition: int | None, offset: int | None
-):
+) -> None:
     (tmp_path / "broker-2.log").write_text(f"2026-11-21T05:00:01.500Z {line}\n")
     (row,) = log_lines(tmp_path, "events", started_at_ns=STARTED_NS)
     assert (row["kind"], row["partition"], row["offset"]) == (kind, partition, offset)
@@ -87,12 +87,12 @@ def test_a_line_that_matters(
         "",
     ],
 )
-def test_a_line_that_does_not(tmp_path: Path, line: str):
+def test_a_line_that_does_not(tmp_path: Path, line: str) -> None:
     (tmp_path / "broker-1.log").write_text(line + "\n")
     assert list(log_lines(tmp_path, "events", started_at_ns=STARTED_NS)) == []
 
 
-def test_a_broker_in_a_loop_does_not_flood_the_run(tmp_path: Path):
+def test_a_broker_in_a_loop_does_not_flood_the_run(tmp_path: Path) -> None:
     line = "2026-11-21T05:00:01.500Z ERROR again\n"
     (tmp_path / "broker-1.log").write_text(line * (LINES_MAX + 10))
     assert len(list(log_lines(tmp_path, "events", started_at_ns=STARTED_NS))) == LINES_MAX

@@ -10,40 +10,40 @@ from harness.errors import UsageError
     ("text", "seconds"),
     [("60s", 60), ("500ms", 0.5), ("2m", 120), ("1h", 3600), ("7", 7), ("1.5s", 1.5)],
 )
-def test_durations(text: str, seconds: float):
+def test_durations(text: str, seconds: float) -> None:
     assert options.duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5s", "5 days", "1e9s", "nan"])
-def test_no_durations(text: str):
+def test_no_durations(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         options.duration(text)
     assert "60s" in refused.value.hint
 
 
 @pytest.mark.parametrize(("text", "records"), [("max", 0), ("500", 500), ("0.5", 0.5)])
-def test_rates(text: str, records: float):
+def test_rates(text: str, records: float) -> None:
     assert options.rate(text) == records
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0", "-1", "inf", "nan"])
-def test_no_rates(text: str):
+def test_no_rates(text: str) -> None:
     with pytest.raises(UsageError):
         options.rate(text)
 
 
 @pytest.mark.parametrize(("text", "acks"), [("0", "0"), ("1", "1"), ("all", "all"), ("-1", "all")])
-def test_acks(text: str, acks: str):
+def test_acks(text: str, acks: str) -> None:
     assert options.acks(text) == acks
 
 
 @pytest.mark.parametrize("text", ["2", "none", "ALL", ""])
-def test_no_acks(text: str):
+def test_no_acks(text: str) -> None:
     with pytest.raises(UsageError, match="acks"):
         options.acks(text)
 
 
-def test_names():
+def test_names() -> None:
     assert options.names("kill, pause") == ("kill", "pause")
     assert options.names("none") == ()
     assert options.names("") == ()

@@ -14,7 +14,7 @@ from harness.verdict import Ledger
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def test_a_plan_comes_back_as_it_was():
+def test_a_plan_comes_back_as_it_was() -> None:
     plan = Plan(
         kafka="0.10.2.2",
         nemesis=("kill",),
@@ -25,7 +25,7 @@ def test_a_plan_comes_back_as_it_was():
     assert Plan.from_json(plan.to_json()) == plan
 
 
-def test_a_plan_says_its_command():
+def test_a_plan_says_its_command() -> None:
     plan = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=60, seed=7)
     assert plan.command().startswith("highwater run --kafka 4.3.1 --acks all")
     assert "--nemesis kill,pause --for 60s" in plan.command()
@@ -43,12 +43,12 @@ def test_a_plan_says_its_command():
         (b'{"schema": 1, "kafka": 4}', "broken"),
     ],
 )
-def test_a_broken_plan_is_refused(text: bytes, message: str):
+def test_a_broken_plan_is_refused(text: bytes, message: str) -> None:
     with pytest.raises(StoreError, match=message):
         Plan.from_json(text)
 
 
-def test_a_store_makes_runs_and_points_to_the_latest(tmp_path: Path):
+def test_a_store_makes_runs_and_points_to_the_latest(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     first = store.create(Plan(kafka="4.3.1", story="loss"), now=NOW)
     second = store.create(Plan(kafka="4.3.1", nemesis=("kill",)), now=NOW)
@@ -60,7 +60,7 @@ def test_a_store_makes_runs_and_points_to_the_latest(tmp_path: Path):
     assert second.status() == Status(phase="booting")
 
 
-def test_a_missing_run_names_those_there_are(tmp_path: Path):
+def test_a_missing_run_names_those_there_are(tmp_path: Path) -> None:
     store = Store(tmp_path)
     run = store.create(Plan(kafka="4.3.1"), now=NOW)
     with pytest.raises(StoreError) as refused:
@@ -68,7 +68,7 @@ def test_a_missing_run_names_those_there_are(tmp_path: Path):
     assert run.name in refused.value.hint
 
 
-def test_an_unwritable_store_is_a_clear_error(tmp_path: Path):
+def test_an_unwritable_store_is_a_clear_error(tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("")
     with pytest.raises(StoreError, match="cannot be written") as refused:
@@ -76,21 +76,21 @@ def test_an_unwritable_store_is_a_clear_error(tmp_path: Path):
     assert "--store" in refused.value.hint
 
 
-def test_an_unjudged_run_says_how_to_judge_it(tmp_path: Path):
+def test_an_unjudged_run_says_how_to_judge_it(tmp_path: Path) -> None:
     run = Store(tmp_path).create(Plan(kafka="4.3.1"), now=NOW)
     with pytest.raises(StoreError, match=r"no analysis/verdict\.json") as refused:
         run.verdict()
     assert "highwater check" in refused.value.hint
 
 
-def test_a_small_file_is_written_whole_or_not_at_all(tmp_path: Path):
+def test_a_small_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     run = Store(tmp_path).create(Plan(kafka="4.3.1"), now=NOW)
     run.write_struct("status.json", Status(phase="frozen", quiesced=True))
     assert json.loads((run.path / "status.json").read_text())["phase"] == "frozen"
     assert not list(run.path.glob("*.partial"))
 
 
-def test_a_ledger_that_does_not_balance_says_where():
+def test_a_ledger_that_does_not_balance_says_where() -> None:
     books = {"failed": 1, "unknown": 2, "read": 6, "lost": 1, "unseen": 0}
     assert Ledger(sent=10, acknowledged=7, **books).errors() == []
     assert len(Ledger(sent=11, acknowledged=7, **books).errors()) == 1

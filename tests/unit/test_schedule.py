@@ -9,13 +9,15 @@ from harness.plan import Plan, Topic
 from nemesis.schedule import CALM_S, TROUBLE_S, draw
 
 
-def plan(*, seed: int = 1, duration_s: float = 60, faults: tuple[str, ...] = ("kill", "pause")):
+def plan(
+    *, seed: int = 1, duration_s: float = 60, faults: tuple[str, ...] = ("kill", "pause")
+) -> Plan:
     return Plan(
         kafka="4.3.1", seed=seed, duration_s=duration_s, nemesis=faults, topic=Topic(partitions=3)
     )
 
 
-def test_a_schedule_mixes_the_faults_that_were_named():
+def test_a_schedule_mixes_the_faults_that_were_named() -> None:
     assert {strike.fault for step in draw(plan()) for strike in step.strikes} == {
         "kill",
         "pause",
@@ -23,16 +25,16 @@ def test_a_schedule_mixes_the_faults_that_were_named():
 
 
 @given(st.integers(0, 10_000))
-def test_the_same_seed_draws_the_same_steps(seed: int):
+def test_the_same_seed_draws_the_same_steps(seed: int) -> None:
     assert draw(plan(seed=seed)) == draw(plan(seed=seed))
 
 
-def test_another_seed_draws_other_steps():
+def test_another_seed_draws_other_steps() -> None:
     assert draw(plan(seed=1)) != draw(plan(seed=2))
 
 
 @given(st.integers(0, 1000), st.floats(0, 300))
-def test_a_schedule_stays_within_its_duration_and_brokers(seed: int, duration_s: float):
+def test_a_schedule_stays_within_its_duration_and_brokers(seed: int, duration_s: float) -> None:
     steps = draw(plan(seed=seed, duration_s=duration_s))
     assert sum(step.after_s + step.lasts_s for step in steps) <= duration_s
     for step in steps:
@@ -42,17 +44,17 @@ def test_a_schedule_stays_within_its_duration_and_brokers(seed: int, duration_s:
         assert all(strike.partition < 3 for strike in step.strikes)
 
 
-def test_a_longer_run_begins_like_a_shorter_one():
+def test_a_longer_run_begins_like_a_shorter_one() -> None:
     short, long = draw(plan(duration_s=40)), draw(plan(duration_s=120))
     assert short
     assert long[: len(short)] == short
 
 
-def test_no_faults_is_no_schedule():
+def test_no_faults_is_no_schedule() -> None:
     assert draw(plan(faults=())) == []
 
 
-def test_an_unknown_fault_is_refused_with_the_nearest_name():
+def test_an_unknown_fault_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="kil") as refused:
         draw(plan(faults=("kil",)))
     assert "kill" in refused.value.hint

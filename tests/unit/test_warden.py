@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from clusters import process
-from clusters.process import Process, wait_until
+from clusters.process import Process
 from harness.errors import WaitTimeoutError
+from harness.waiting import await_condition
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -65,8 +66,8 @@ def start(log: Path, tmp_path: Path) -> Iterator[Starter]:
 
 
 def await_up(log: Path) -> None:
-    wait_until(
-        lambda: log.exists() and "up" in log.read_text(), limit_s=10, message="no sign of life"
+    await_condition(
+        lambda: log.exists() and "up" in log.read_text(), bool, what="a sign of life", limit_s=10
     )
 
 
@@ -148,7 +149,7 @@ def test_the_child_dies_with_harness_or_warden(
         await_up(log)
         os.kill(warden if victim == "warden" else harness.pid, sent)
         for gone in (pid, warden):
-            wait_until(partial(pid_is_gone, gone), limit_s=10, message=f"{gone} lives")
+            await_condition(partial(pid_is_gone, gone), bool, what=f"{gone} to be gone", limit_s=10)
         harness.kill()
 
 
@@ -160,8 +161,8 @@ def test_a_terminals_ctrl_c_does_not_reach_it(start: Starter) -> None:
 
 
 def test_a_wait_that_fails_says_what_for() -> None:
-    with pytest.raises(WaitTimeoutError, match=r"pigs did not fly \(waited 0\.05 s\)"):
-        wait_until(lambda: False, limit_s=0.05, message="pigs did not fly")
+    with pytest.raises(WaitTimeoutError, match=r"waited 0\.05 s for pigs to fly; last seen: False"):
+        await_condition(lambda: False, bool, what="pigs to fly", limit_s=0.05)
 
 
 def test_the_warden_imports_the_standard_library_alone() -> None:

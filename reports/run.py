@@ -85,7 +85,7 @@ def page(run: Run) -> str:
         run=run.name,
         plan=plan,
         verdict=verdict,
-        facts=facts(run, plan, environment),
+        facts=facts(plan, environment),
         environment=environment,
         status=status,
         missing=missing,

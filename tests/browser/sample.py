@@ -110,7 +110,7 @@ def environment() -> Environment:
         java="17.0.9",
         addresses={1: "127.0.0.11:9092", 2: "127.0.0.12:9092", 3: "127.0.0.13:9092"},
         coordination="zookeeper",
-        truncation="A new follower cuts its log to its own high watermark at once (before KIP-101).",
+        truncation="A new follower cuts its log to its own HW at once (before KIP-101).",
         digests={f"{jar}.jar": f"{i:x}" * 64 for i, jar in enumerate(jars, 10)},
         packages={"pyspark": "4.3.0", "confluent-kafka": "2.16.0"},
         git_commit="4b6f67b594e5dd86e578d99d76d96731c9449d6a",

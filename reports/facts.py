@@ -58,5 +58,5 @@ def facts(plan: Plan, found: Environment | None) -> list[Fact]:
         ),
         Fact(name="Seed", value=str(plan.seed)),
         Fact(name="Driver", value=plan.driver, means=found.platform if found else ""),
-        Fact(name="A new follower cuts its log", value="", means=found.truncation if found else ""),
+        Fact(name="Truncation", value="", means=found.truncation if found else ""),
     ]

@@ -101,7 +101,7 @@ def test_the_loss_page_says_what_was_lost_and_how_to_repeat_it(runs: dict[str, R
         "1 of 5 acknowledged records is lost",
         "Promise broken",
         "Broker 3 cuts its log",
-        "At its own high watermark, at once, asking nobody",
+        "to its own HW at once",
         "highwater run --kafka 0.10.2.2 --acks all --min-isr 1 --story loss --seed 7",
         "127.0.0.13:9092",
     ):

@@ -73,7 +73,7 @@ def demo(
         _print_json([one.summary() for one in judged])
     else:
         console.out.print(demo_table(judged))
-        console.out.print(f"Open {index.resolve()}")
+        console.out.print(f"All four reports: {index.resolve()}")
     if any(one.verdict.verdict == "unknown" for one in judged):
         raise typer.Exit(UNKNOWN)
     raise typer.Exit(OK if all(as_predicted(one) for one in judged) else BROKEN)

@@ -46,12 +46,11 @@ def demo_table(judged: "Sequence[Judged]") -> Table:
             str(one.verdict.counts.get("divergence", 0)),
             coloured(one.verdict.verdict),
             "yes" if as_predicted(one) else "NO",
-            str(one.report),
         ]
         for one in sorted(judged, key=lambda one: one.verdict.kafka)
     ]
     return table(
         "acks=all, min.insync.replicas=1, clean elections, one fault schedule for all",
-        ["Kafka", "story", "lost / acked", "forked offsets", "verdict", "as predicted", "report"],
+        ["Kafka", "story", "lost / acked", "forked offsets", "verdict", "as predicted"],
         rows,
     )

@@ -4,11 +4,12 @@
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import click
+import typer
+import typer.core
 import typer.main
 
 from checkers.registry import registered
@@ -70,14 +71,14 @@ def versions() -> str:
 def commands() -> str:
     """docs/commands.md."""
     group = typer.main.get_command(app)
-    assert isinstance(group, click.Group)
+    assert isinstance(group, typer.core.TyperGroup)
     parts = ["# The command `highwater`\n", _NOTE]
     parts.append(
         "Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness"
         " itself failed, 130 interrupted.\n"
     )
     for name, command in group.commands.items():
-        context = click.Context(command, info_name=f"highwater {name}", max_content_width=100)
+        context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
         parts += [f"## {name}\n", f"```\n{command.get_help(context)}\n```\n"]
     return "\n".join(parts)
 
@@ -90,9 +91,8 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 }
 
 
-def _settings(config: Iterable[str] | dict[str, str]) -> str:
-    items = config.items() if isinstance(config, dict) else []
-    return "<br>".join(f"`{name}={value}`" for name, value in items)
+def _settings(config: Mapping[str, str]) -> str:
+    return "<br>".join(f"`{name}={value}`" for name, value in config.items())
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

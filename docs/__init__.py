@@ -1,0 +1,1 @@
+"""Pages for people; `make docs` writes those that say what the code has."""

@@ -1,13 +1,10 @@
 """The command ``highwater``: words in, values out, exit codes.
 
-Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness failed,
+Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness failed;
 130 interrupted. Imports that take time (Spark, clients) wait until a command needs them.
 """
 
-import errno
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -15,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from harness import console, options
-from harness.errors import HarnessError, HighwaterError
 from harness.plan import Plan, Topic, Workload
 from harness.store import Store
 
@@ -33,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-OK, BROKEN, UNKNOWN, INTERRUPTED = 0, 1, 3, 130
+OK, BROKEN, UNKNOWN, FAILED = 0, 1, 3, 4
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.", show_default=True)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
@@ -211,7 +207,7 @@ def doctor(*, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -
     else:
         rows = [[one.name, "ok" if one.ok else "MISSING", one.found, one.hint] for one in findings]
         console.out.print(console.table("This machine", ["what", "", "found", "to do"], rows))
-    raise typer.Exit(OK if all(one.ok or one.optional for one in findings) else 4)
+    raise typer.Exit(OK if all(one.ok or one.optional for one in findings) else FAILED)
 
 
 def _finish(judged: "Sequence[Judged]", *, as_json: bool) -> NoReturn:
@@ -228,40 +224,3 @@ def _print_json(objects: list[Any]) -> None:
     """Print one object, or a list for several."""
     shown = objects[0] if len(objects) == 1 else objects
     sys.stdout.write(json.dumps(shown, indent=2) + "\n")
-
-
-class _Interrupted(BaseException):
-    """Ctrl-C or SIGTERM. Not a KeyboardInterrupt, which typer would take for its own to report."""
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise _Interrupted
-
-
-def main() -> None:
-    """Entry point of the console script: no traceback for a person's mistake."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    try:
-        app()
-    except HighwaterError as error:
-        console.complain(error)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        console.complain(_disk_or_raise(error))
-        sys.exit(HarnessError.exit_code)
-    except _Interrupted:
-        hint = "What was recorded so far is in the store."
-        console.complain(HarnessError("interrupted", hint=hint))
-        os._exit(INTERRUPTED)  # threads of other runs may still boot brokers; the wardens end those
-
-
-def _disk_or_raise(error: OSError) -> HarnessError:
-    """A full disk is a person's business; any other OSError is a bug and shows its traceback."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
-        raise error
-    where = f" at {error.filename}" if error.filename else ""
-    return HarnessError(
-        f"{os.strerror(error.errno)}{where}",
-        hint="Free room or choose another folder with --store; what was flushed is still there.",
-    )

@@ -13,8 +13,6 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from harness.errors import HighwaterError
-
 if TYPE_CHECKING:
     from harness.api import Judged, Progress
 
@@ -46,13 +44,6 @@ def progress() -> "Iterator[Progress]":
                 del lines[who]
 
         yield show
-
-
-def complain(error: HighwaterError) -> None:
-    """Say what was wrong and what to do, on standard error."""
-    err.print(Text("highwater: ", style="bold red"), Text(error.message), sep="", end="\n")
-    if error.hint:
-        err.print(Text(error.hint))
 
 
 def show_judged(judged: Sequence["Judged"]) -> None:

@@ -16,7 +16,7 @@ import pytest
 from harness.waiting import await_condition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-HIGHWATER = [sys.executable, "-c", "from harness.cli import main; main()"]
+HIGHWATER = [sys.executable, "-m", "harness"]
 
 
 def start(*words: str, store: Path) -> "subprocess.Popen[str]":

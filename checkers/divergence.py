@@ -26,16 +26,24 @@ _PLACE = ("run", "topic", "partition", "offset")
 _NO_EPOCH = -1  # message formats before v2 have none
 _EVERYTHING = (1 << 63) - 1
 
-_SPANS = pa.schema(
+_REPLICAS = pa.schema(
     [
+        ("run", pa.string()),
+        ("broker", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("slot", pa.int32()),  # a number for the partition
+        ("bound", pa.int64()),  # only offsets below it are compared
+        ("whole", pa.int32()),  # 1 where the replica must have no holes, else 0
+    ]
+)
+_PARTITIONS = pa.schema(
+    [
+        ("slot", pa.int32()),
         ("run", pa.string()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("bound", pa.int64()),  # only offsets below it are compared
-        (
-            "spans",  # the extents of the replicas that must have no holes
-            pa.list_(pa.struct([("broker", pa.int32()), ("lo", pa.int64()), ("hi", pa.int64())])),
-        ),
+        ("extents", pa.list_(pa.list_(pa.int64()))),  # first and last offset of every whole replica
     ]
 )
 
@@ -46,26 +54,58 @@ _SPANS = pa.schema(
 def divergence(tables: "Tables") -> "DataFrame":
     """Offsets at which replicas differ, or that one skips; its copies are what each holds there.
 
-    Where the cluster did not quiesce, only offsets below every replica's checkpointed high
-    watermark are compared, because a follower may rightly still hold there what it is about to
-    cut.
+    Where the cluster did not quiesce, only offsets below every replica's checkpointed HW are
+    compared, because a follower may rightly still hold there what it is about to cut.
     """
-    spans = F.broadcast(tables.local(_spans(tables)))
+    partitions = _partitions(tables)
+    replicas_most = max((len(ends) for ends in partitions.values()), default=0)
     compared = (
         tables.log.where(F.col("offset").isNotNull())
-        .join(spans, ["run", "topic", "partition"])
+        .join(
+            F.broadcast(tables.local(_replica_table(tables, partitions))),
+            ["run", "broker", "topic", "partition"],
+        )
         .where(F.col("offset") < F.col("bound"))
     )
-    places = compared.groupBy(*_PLACE).agg(
-        _differs("fingerprint").alias("other_record"),
-        _differs("leader_epoch", _NO_EPOCH).alias("other_epoch"),
-        F.count_if(F.exists("spans", lambda span: span.broker == F.col("broker"))).alias("held"),
-        F.first(_expected()).alias("expected"),
+    differing = (
+        compared.groupBy("slot", "offset")
+        .agg(
+            _differs(F.col("fingerprint")).alias("other_record"),
+            _differs(F.coalesce("leader_epoch", F.lit(_NO_EPOCH))).alias("other_epoch"),
+            F.sum("whole").alias("held"),
+        )
+        .join(F.broadcast(tables.local(_partition_table(tables, partitions))), "slot")
+        .where(
+            F.col("other_record")
+            | F.col("other_epoch")
+            | (F.col("held") < _expected(replicas_most))
+        )
+        .select(*_PLACE)
     )
-    differing = places.where(
-        F.col("other_record") | F.col("other_epoch") | (F.col("held") < F.col("expected"))
-    ).select(*_PLACE)
-    copy = F.struct(
+    found = (
+        tables.log.join(differing, list(_PLACE), "left_semi")
+        .groupBy(*_PLACE)
+        .agg(F.array_sort(F.collect_list(_copy())).alias("copies"))
+    )
+    return anomalies(found, "divergence", value=F.element_at("copies", 1)["value"])
+
+
+def _differs(column: Column) -> Column:
+    return F.min(column) != F.max(column)
+
+
+def _expected(replicas_most: int) -> Column:
+    """How many whole replicas' extents cover the offset: that many must hold a record there."""
+    covered = F.lit(0)
+    for index in range(replicas_most):
+        extent = F.get("extents", F.lit(index))
+        inside = F.col("offset").between(extent[0], extent[1])
+        covered = covered + F.when(inside, 1).otherwise(0)
+    return covered
+
+
+def _copy() -> Column:
+    return F.struct(
         "broker",
         "partition",
         "offset",
@@ -73,42 +113,58 @@ def divergence(tables: "Tables") -> "DataFrame":
         F.col("record_id").alias("value"),
         F.lit(None).cast("string").alias("note"),
     )
-    found = (
-        tables.log.join(differing, list(_PLACE), "left_semi")
-        .groupBy(*_PLACE)
-        .agg(F.array_sort(F.collect_list(copy)).alias("copies"))
-    )
-    return anomalies(found, "divergence", value=F.element_at("copies", 1)["value"])
 
 
-def _differs(name: str, absent: int | None = None) -> Column:
-    column = F.col(name) if absent is None else F.coalesce(F.col(name), F.lit(absent))
-    return F.min(column) != F.max(column)
+Partitions = dict[tuple[str, str, int], list["End"]]
+"""The replicas of every partition, by run, topic and partition."""
 
 
-def _expected() -> Column:
-    """How many replicas' extents cover the offset: that many must hold a record there."""
-    offset = F.col("offset")
-    return F.size(F.filter("spans", lambda span: offset.between(span.lo, span.hi)))
-
-
-def _spans(tables: "Tables") -> pa.Table:
-    """One row a partition. A replica that is damaged or compacted may have holes."""
-    rows: dict[tuple[str, str, int], dict[str, object]] = {}
-    cases = {case.key: case for case in tables.cases}
+def _partitions(tables: "Tables") -> Partitions:
+    found: Partitions = {}
     for end in tables.ends:
-        case = cases[end.run]
-        place = (end.run, end.topic, end.partition)
-        row = rows.setdefault(
-            place, {"run": end.run, "topic": end.topic, "partition": end.partition, "spans": []}
-        )
-        bound = _EVERYTHING if case.status.quiesced else _watermark(case, end)
-        row["bound"] = min(int(str(row.get("bound", _EVERYTHING))), bound)
-        if end.first is not None and not end.damaged and not case.compacted:
-            spans = row["spans"]
-            assert isinstance(spans, list)
-            spans.append({"broker": end.broker, "lo": end.first, "hi": end.last})
-    return pa.Table.from_pylist(list(rows.values()), schema=_SPANS)
+        found.setdefault((end.run, end.topic, end.partition), []).append(end)
+    return found
+
+
+def _replica_table(tables: "Tables", partitions: Partitions) -> pa.Table:
+    cases = {case.key: case for case in tables.cases}
+    rows = []
+    for slot, ((run, topic, partition), ends) in enumerate(partitions.items()):
+        case = cases[run]
+        bounds = [_EVERYTHING if case.status.quiesced else _watermark(case, end) for end in ends]
+        rows += [
+            {
+                "run": run,
+                "broker": end.broker,
+                "topic": topic,
+                "partition": partition,
+                "slot": slot,
+                "bound": min(bounds),
+                "whole": int(_whole(case, end)),
+            }
+            for end in ends
+        ]
+    return pa.Table.from_pylist(rows, schema=_REPLICAS)
+
+
+def _partition_table(tables: "Tables", partitions: Partitions) -> pa.Table:
+    cases = {case.key: case for case in tables.cases}
+    rows = [
+        {
+            "slot": slot,
+            "run": run,
+            "topic": topic,
+            "partition": partition,
+            "extents": [[end.first, end.last] for end in ends if _whole(cases[run], end)],
+        }
+        for slot, ((run, topic, partition), ends) in enumerate(partitions.items())
+    ]
+    return pa.Table.from_pylist(rows, schema=_PARTITIONS)
+
+
+def _whole(case: "Case", end: "End") -> bool:
+    """Whether a replica must have no holes: damage (see ``corrupt``) and compaction make some."""
+    return not end.damaged and not case.compacted
 
 
 def _watermark(case: "Case", end: "End") -> int:

@@ -64,12 +64,9 @@ def _judge(cases: list[Case], spark: SparkSession, folder: Path) -> list[Finding
     if not cases:
         return []
     tables = Tables(spark, Path(tempfile.mkdtemp(dir=folder)), cases)
-    try:
-        done = _pass(tables, tables.staging / "found")
-        if len(cases) == 1 or not (done.crashed or done.ledgers is None):
-            return _findings(tables, done)
-    finally:
-        tables.close()
+    done = _pass(tables, tables.staging / "found")
+    if len(cases) == 1 or not (done.crashed or done.ledgers is None):
+        return _findings(tables, done)
     afresh = [Case.of(case.run, case.key) for case in cases]
     half = len(cases) // 2
     return _judge(afresh[:half], spark, folder) + _judge(afresh[half:], spark, folder)
@@ -77,6 +74,7 @@ def _judge(cases: list[Case], spark: SparkSession, folder: Path) -> list[Finding
 
 def _pass(tables: Tables, folder: Path) -> _Pass:
     done = _Pass()
+    tables.prefetch()
     frames: dict[str, DataFrame] = {}
     for checker in registered():
         try:

@@ -1,0 +1,211 @@
+"""How fast the judge is and what memory it takes: 0.1, 1 and 10 million operations, 2 GB of heap.
+
+Half of the operations send and half are the final read; one record in 1000 is lost. Every record
+lies on three replicas' disks. The histories are streamed to disk, so that making them is no test of
+memory.
+"""
+
+import math
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from checkers.judge import judge
+from checkers.session import spark
+from harness.history import OPERATIONS, TABLES
+from harness.plan import Plan
+from harness.store import Run, Status
+
+SIZES: Final = (100_000, 1_000_000, 10_000_000)
+_ROWS: Final = 250_000
+_BATCH: Final = 500  # records in a batch on disk
+_LOST_EVERY: Final = 1000
+_SAMPLE_S: Final = 0.1
+_MB: Final = 1 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Peak:
+    """The most memory that was seen resident, bytes: the JVM's, and every Python process's."""
+
+    jvm: int = 0
+    python: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One judgement."""
+
+    operations: int
+    seconds: float
+    peak: Peak
+    lost: int
+
+
+def main(sizes: Sequence[int] = SIZES) -> None:
+    """Measure and print every size, and how time grows with it."""
+    session = spark(driver_memory="2g")
+    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+        judge([history(Path(folder) / "warm", 2000)], session)
+        measured = []
+        print(
+            f"{'operations':>12} {'seconds':>8} {'per second':>11} {'JVM MB':>7} {'Python MB':>9}"
+        )
+        for size in sizes:
+            run = history(Path(folder) / str(size), size)
+            with peak_memory() as peak:
+                began = time.perf_counter()
+                (verdict,) = judge([run], session)
+                seconds = time.perf_counter() - began
+            one = Measurement(operations=size, seconds=seconds, peak=peak, lost=verdict.ledger.lost)
+            assert one.lost == size // 2 // _LOST_EVERY, verdict.reasons
+            print(
+                f"{size:>12,} {seconds:>8.1f} {size / seconds:>11,.0f}"
+                f" {peak.jvm // _MB:>7,} {peak.python // _MB:>9,}"
+            )
+            measured.append(one)
+    print(f"time grows with operations to the power of {exponent(measured):.2f}")
+
+
+def exponent(measured: Sequence[Measurement]) -> float:
+    """The slope of time over size, both as logarithms; 1 is linear."""
+    first, last = measured[0], measured[-1]
+    if first.operations == last.operations:
+        return math.nan
+    return math.log(last.seconds / first.seconds) / math.log(last.operations / first.operations)
+
+
+def history(path: Path, operations: int) -> Run:
+    """A run of this many operations on one partition and three brokers, written bit by bit."""
+    records = operations // 2
+    run = Run(path)
+    run.path.mkdir()
+    run.write("plan.json", Plan(kafka="4.3.1").to_json())
+    run.write_struct("status.json", Status(phase="frozen", quiesced=True))
+    for name, schema in TABLES.items():
+        (run.path / name).parent.mkdir(exist_ok=True)
+        with pq.ParquetWriter(run.path / f"{name}.parquet", schema) as writer:
+            if schema is OPERATIONS:
+                _write_operations(writer, records)
+    folders = [run.replicas / str(broker) / "events-0" for broker in (1, 2, 3)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    with (
+        (folders[0] / f"{0:020d}.log").open("wb") as one,
+        (folders[1] / f"{0:020d}.log").open("wb") as two,
+        (folders[2] / f"{0:020d}.log").open("wb") as three,
+    ):
+        for data in _batches(records):
+            for file in (one, two, three):
+                file.write(data)
+    return run
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """Watch the memory of this process and its children while the block runs."""
+    peak, done = Peak(), threading.Event()
+
+    def watch() -> None:
+        me = psutil.Process()
+        while not done.wait(_SAMPLE_S):
+            now = Peak(python=me.memory_info().rss)
+            for child in me.children(recursive=True):
+                try:
+                    name, resident = child.name(), child.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+                if name == "java":
+                    now.jvm += resident
+                else:
+                    now.python += resident
+            peak.jvm, peak.python = max(peak.jvm, now.jvm), max(peak.python, now.python)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+
+
+def _write_operations(writer: pq.ParquetWriter, records: int) -> None:
+    for start in range(0, records, _ROWS):
+        offsets = np.arange(start, min(start + _ROWS, records))
+        writer.write_batch(_operations(offsets, kind="send", phase="run", acks="all"))
+    for start in range(0, records, _ROWS):
+        offsets = np.arange(start, min(start + _ROWS, records))
+        kept = offsets[offsets % _LOST_EVERY != _LOST_EVERY - 2]
+        writer.write_batch(_operations(kept, kind="read", phase="final", acks=None))
+
+
+def _operations(offsets: np.ndarray, *, kind: str, phase: str, acks: str | None) -> pa.RecordBatch:
+    rows = len(offsets)
+    numbers = pa.array(offsets)
+    values = pc.binary_join_element_wise("p0", numbers.cast(pa.string()), "-")
+    columns: dict[str, object] = {
+        "process": "producer-0" if kind == "send" else "reader",
+        "kind": kind,
+        "phase": phase,
+        "outcome": "ok",
+        "invoke_ns": numbers,
+        "complete_ns": numbers,
+        "topic": "events",
+        "partition": 0,
+        "offset": numbers,
+        "leader_epoch": None,
+        "acks": acks,
+        "value": values,
+        "error": None,
+    }
+    arrays = []
+    for column in OPERATIONS:
+        value = columns[column.name]
+        if isinstance(value, pa.Array):
+            arrays.append(value.cast(column.type))
+        elif value is None:
+            arrays.append(pa.nulls(rows, column.type))
+        elif pa.types.is_dictionary(column.type):
+            codes = pa.array(np.zeros(rows, np.int32))
+            arrays.append(pa.DictionaryArray.from_arrays(codes, pa.array([value])))
+        else:
+            arrays.append(pa.repeat(pa.scalar(value, column.type), rows))
+    return pa.RecordBatch.from_arrays(arrays, schema=OPERATIONS)
+
+
+def _batches(records: int) -> Iterator[bytes]:
+    """The partition's record batches, v2, as a leader of epoch 0 writes them."""
+    for start in range(0, records, _BATCH):
+        builder = DefaultRecordBatchBuilder(
+            magic=2,
+            compression_type=0,
+            is_transactional=0,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            batch_size=_MB,
+        )
+        for index in range(min(_BATCH, records - start)):
+            value = b"p0-%d" % (start + index)
+            builder.append(index, timestamp=1, key=None, value=value, headers=[])
+        data = builder.build()
+        data[0:8] = start.to_bytes(8)
+        data[12:16] = bytes(4)  # aiokafka leaves the leader epoch at zero; say so
+        yield bytes(data)
+
+
+if __name__ == "__main__":
+    main()

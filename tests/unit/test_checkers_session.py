@@ -1,0 +1,55 @@
+"""Whatever ends the process that judges, its JVM ends too, and nothing is said on the terminal."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+import sys, time
+import psutil
+from checkers.session import spark
+session = spark(driver_memory="512m")
+assert session.range(3).count() == 3
+java = [child.pid for child in psutil.Process().children(recursive=True) if child.name() == "java"]
+print(*java, session.conf.get("spark.local.dir"), flush=True)
+sys.stdin.read()
+"""
+
+
+def start(program: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error::UserWarning", "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_no_jvm_is_left_behind_and_nothing_is_said() -> None:
+    processes = {how: start(PROGRAM) for how in ("killed", "interrupted", "ended")}
+    jvms: dict[str, psutil.Process] = {}
+    folders: dict[str, Path] = {}
+    for how, process in processes.items():
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        assert len(words) == 2, process.stderr and process.stderr.read()
+        jvms[how], folders[how] = psutil.Process(int(words[0])), Path(words[1])
+    processes["killed"].kill()
+    processes["interrupted"].send_signal(signal.SIGINT)
+    said = {how: process.communicate(timeout=60)[1] for how, process in processes.items()}
+    gone, alive = psutil.wait_procs(jvms.values(), timeout=60)
+    assert not alive
+    assert len(gone) == 3
+    assert said["killed"] == said["ended"] == ""
+    assert said["interrupted"].strip().endswith("KeyboardInterrupt")
+    assert "py4j" not in said["interrupted"]
+    assert not folders["ended"].exists()
+    assert not folders["interrupted"].exists()

@@ -1,0 +1,85 @@
+"""Every fault strikes and heals on real brokers, and the HW-lag window is seen open and shut."""
+
+import pytest
+from confluent_kafka import Producer
+
+from clusters.cluster import Probe, UnreachableError
+from clusters.local import LocalCluster
+from harness.errors import WaitTimeoutError
+from harness.waiting import await_condition
+from nemesis.fault import Nemesis, faults
+from nemesis.window import await_settled, await_window
+
+pytestmark = pytest.mark.kafka
+
+STRUCK = {"kill": "down", "pause": "paused", "stop": "down"}
+
+
+class Silence:
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        assert name
+        assert phase in ("inject", "heal")
+        assert says
+        assert broker
+
+
+def test_every_fault_is_tested() -> None:
+    assert set(STRUCK) == set(faults())
+
+
+@pytest.mark.parametrize("name", STRUCK)
+def test_a_fault_strikes_and_heals(cluster: LocalCluster, probe: Probe, name: str) -> None:
+    nemesis = Nemesis(cluster, Silence())
+    nemesis.inject(name, 2)
+    try:
+        assert cluster.brokers[2].state == STRUCK[name]
+        await_condition(
+            probe.live_brokers,
+            lambda live: live == {1, 3},
+            what=f"the session of broker 2 to end after {name}",
+            limit_s=30,
+            passing=(UnreachableError,),
+        )
+    finally:
+        nemesis.heal_all()
+    assert cluster.brokers[2].state == "running"
+    await_condition(
+        probe.live_brokers,
+        lambda live: live == {1, 2, 3},
+        what="broker 2 to be back",
+        limit_s=60,
+        passing=(UnreachableError,),
+    )
+
+
+def test_several_brokers_heal_side_by_side(cluster: LocalCluster, probe: Probe) -> None:
+    nemesis = Nemesis(cluster, Silence())
+    nemesis.inject("kill", 1)
+    nemesis.inject("pause", 3)
+    assert nemesis.struck == {1, 3}
+    nemesis.heal_all()
+    await_condition(
+        probe.live_brokers,
+        lambda live: live == {1, 2, 3},
+        what="every broker to be back",
+        limit_s=60,
+        passing=(UnreachableError,),
+    )
+
+
+def test_the_window_opens_on_an_ack_and_shuts_by_itself(
+    cluster: LocalCluster, probe: Probe
+) -> None:
+    cluster.create_topic("window", [[1, 2, 3]], {"min.insync.replicas": "1"})
+    acked: list[int | None] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    producer.produce(
+        "window", b"m0", partition=0, on_delivery=lambda _, m: acked.append(m.offset())
+    )
+    while not acked:
+        producer.poll(0.005)
+    seen = await_window(probe, "window", 0, (2, 3), offset=0, limit_s=0.4)
+    assert all((state.leo, state.hw) == (1, 0) for state in seen.values())
+    assert await_settled(probe, "window", 0, (1, 2, 3), offset=1, limit_s=20) == 1
+    with pytest.raises(WaitTimeoutError, match=r"2, 3 to hold window-0@0 above their HW.*hw=1"):
+        await_window(probe, "window", 0, (2, 3), offset=0, limit_s=0.2)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.live import Live
-from rich.spinner import Spinner
+from rich.markup import escape
+from rich.progress import Progress as Live
+from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -28,20 +29,15 @@ def progress() -> "Iterator[Progress]":
     if not err.is_terminal:
         yield lambda *_: None
         return
-    lines: dict[str, Spinner] = {}
-
-    def grid() -> Table:
-        table = Table.grid(padding=(0, 1))
-        for line in list(lines.values()):
-            table.add_row(line)
-        return table
-
-    with Live(get_renderable=grid, console=err, transient=True, refresh_per_second=8):
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Live(*columns, console=err, transient=True) as live:
+        tasks: dict[str, TaskID] = {}
 
         def show(who: str, step: str) -> None:
-            lines[who] = Spinner("dots", Text(f"{who}: {step}"))
-            if step == "frozen":
-                del lines[who]
+            description = f"[bold]{escape(who)}[/bold] {escape(step)}"
+            if who not in tasks:
+                tasks[who] = live.add_task(description, total=None)
+            live.update(tasks[who], description=description, visible=step != "frozen")
 
         yield show
 

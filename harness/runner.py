@@ -23,7 +23,7 @@ from harness.plan import Plan
 from harness.recorder import Clock, Recorder
 from harness.store import Phase, Run, Status, Store
 from harness.waiting import await_condition
-from harness.workload import Workload
+from harness.workload import Counts, Workload
 from nemesis import schedule
 from nemesis.fault import Nemesis
 from nemesis.scene import MissedError, Scene
@@ -65,7 +65,8 @@ def execute(
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         replicas = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(Recorder(run, clock))
-        nemesis = Nemesis(cluster, recorder)
+        scribe = _Narrator(recorder)
+        nemesis = Nemesis(cluster, scribe)
         with (
             Observer(cluster, recorder, plan.topic) as observer,
             Workload(plan, cluster.bootstrap, recorder, run) as workload,
@@ -76,12 +77,16 @@ def execute(
                 cluster=cluster,
                 probe=probe,
                 nemesis=nemesis,
-                scribe=recorder,
+                scribe=scribe,
                 client=workload,
                 topic=plan.topic.name,
                 replicas=replicas,
                 stop=stop,
-                checks=(observer.check, workload.check),
+                checks=(
+                    observer.check,
+                    workload.check,
+                    lambda: progress(scribe.line(workload.counts())),
+                ),
                 clock=time.monotonic,
             )
             with diary.problems(MissedError, WaitTimeoutError, UnreachableError):
@@ -152,6 +157,24 @@ def _quiesce(plan: Plan, cluster: Cluster, probe: Probe) -> None:
             whole.isr,
             limit_s=max(1.0, deadline - time.monotonic()),
         )
+
+
+class _Narrator:
+    """Records what the nemesis does, and has a line about how the run goes."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._last = ""
+
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        """Record one row of ``events/faults``."""
+        self._last = says
+        self._recorder.fault(name, phase, says, broker)
+
+    def line(self, counts: Counts) -> str:
+        """How many records went where so far, and what happened last."""
+        numbers = f"{counts.ok} of {counts.sent} acknowledged, {counts.read} read"
+        return f"{numbers}; {self._last}" if self._last else numbers
 
 
 class _Diary:

@@ -3,10 +3,15 @@
     spark.dataSource.register(KafkaLog)
     spark.read.format("kafka-log").load("store/latest")
 
-Arrow batches go to Spark as they are decoded; no row is ever a Python object.
+Arrow batches go to Spark as they are decoded; no row is ever a Python object. A scan's cost is its
+columns: Spark's JVM copies every value of a batch into a row, which takes longer than decoding the
+segment. So a caller names the columns that it needs, by ``read_log`` or as a schema:
+
+    spark.read.schema("topic string, offset long").format("kafka-log").load("store/latest")
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -23,8 +28,11 @@ from harness.errors import UsageError
 NAME: Final = "kafka-log"
 SPARK_SCHEMA: Final[StructType] = from_arrow_schema(SCHEMA)
 
-TASK_BYTES: Final = 4 << 20
-"""What a task reads: longer segments are split between batches, short ones put together."""
+TASK_BYTES_MIN: Final = 1 << 20
+"""No task reads less if there is more: each costs Spark's Python worker 50 ms before it begins."""
+
+TASK_BYTES_MAX: Final = 32 << 20
+"""Nor more than this: it becomes one partition, in memory a multiple of it if it was compressed."""
 
 Stretch = tuple[Segment, int, int]
 """A segment, and the bytes from and to which it is read."""
@@ -43,11 +51,17 @@ class KafkaLog(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of ``log_format.SCHEMA``."""
+        """The columns of ``log_format.SCHEMA``, where the caller named none."""
         return SPARK_SCHEMA
 
-    def reader(self, schema: StructType) -> "Reader":  # noqa: ARG002 - there is one schema
-        """Plan the read of the folders named by the options."""
+    def reader(self, schema: StructType) -> "Reader":
+        """Plan the read of the folders named by the options, of the columns in the schema."""
+        for field in schema:
+            if field.dataType != schema_of([field.name])[0].dataType:
+                raise UsageError(
+                    f"kafka-log's column {field.name} is no {field.dataType.simpleString()}",
+                    hint=f"It is a {SPARK_SCHEMA[field.name].dataType.simpleString()}.",
+                )
         paths = json.loads(self.options.get("paths", "[]"))
         if "path" in self.options:
             paths.append(self.options["path"])
@@ -55,7 +69,7 @@ class KafkaLog(DataSource):
             raise UsageError(
                 "kafka-log was told no path", hint='Say .load("store/latest"), or a list of runs.'
             )
-        return Reader([Path(path) for path in paths])
+        return Reader([Path(path) for path in paths], schema.names)
 
 
 class Task(InputPartition):
@@ -69,19 +83,21 @@ class Task(InputPartition):
 class Reader(DataSourceReader):
     """Splits the segments of some runs into tasks of about equal size, and reads them."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], columns: Sequence[str]) -> None:
         self.paths = paths
+        self.columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task for every ``TASK_BYTES``, at least one."""
+        """One task a core, unless they would be very small or very large; at least one."""
         found = [segment for path in self.paths for segment in segments(replicas_of(path))]
-        return [Task(stretches) for stretches in plan(found)]
+        return [Task(stretches) for stretches in plan(found, cores=os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task."""
         assert isinstance(partition, Task)
         for segment, start, stop in partition.stretches:
-            yield from read_segment(segment, start=start, stop=stop)
+            for batch in read_segment(segment, start=start, stop=stop):
+                yield batch.select(self.columns)
 
 
 def replicas_of(path: Path) -> Path:
@@ -90,17 +106,22 @@ def replicas_of(path: Path) -> Path:
     return inside if inside.is_dir() else path
 
 
-def plan(found: Sequence[Segment]) -> list[list[Stretch]]:
-    """Put the bytes of the segments into tasks of at most ``TASK_BYTES`` each, in order."""
+def plan(found: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
+    """Share the bytes of the segments out to tasks, in order: about one task a core.
+
+    Long segments are split between batches, short ones are put together.
+    """
+    sizes = [_size(segment) for segment in found]
+    share = -(-sum(sizes) // cores)
+    task_bytes = min(max(share, TASK_BYTES_MIN), TASK_BYTES_MAX)
     tasks: list[list[Stretch]] = [[]]
-    room = TASK_BYTES
-    for segment in found:
-        size = _size(segment)
+    room = task_bytes
+    for segment, size in zip(found, sizes, strict=True):
         at = 0
         while True:
             if not room:
                 tasks.append([])
-                room = TASK_BYTES
+                room = task_bytes
             take = min(room, size - at)
             tasks[-1].append((segment, at, at + take))
             room -= take
@@ -122,19 +143,42 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(KafkaLog)
 
 
-def read_log(spark: SparkSession, paths: Iterable[Path]) -> DataFrame:
+def schema_of(columns: Iterable[str]) -> StructType:
+    """The schema of some columns, in the order given.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    names = list(columns)
+    if unknown := [name for name in names if name not in SPARK_SCHEMA.names]:
+        raise UsageError(
+            f"kafka-log has no column {', '.join(unknown)}",
+            hint=f"It has {', '.join(SPARK_SCHEMA.names)}.",
+        )
+    return StructType([SPARK_SCHEMA[name] for name in names])
+
+
+def read_log(
+    spark: SparkSession, paths: Iterable[Path], columns: Iterable[str] = SPARK_SCHEMA.names
+) -> DataFrame:
     """The records of some runs, each named by its folder or by ``replicas`` in it; none: no rows.
 
     The session must know the source, see ``register``.
 
+    Args:
+        spark: the session.
+        paths: the runs.
+        columns: what is read of each record; Spark does not find out by itself what is not used.
+
     Raises:
-        UsageError: one of them is no folder.
+        UsageError: a path is no folder, or there is no such column.
     """
+    schema = schema_of(columns)
     names = []
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"{path} is not a folder", hint="Name a run, or its folder replicas.")
         names.append(str(path.absolute()))
     if not names:
-        return spark.createDataFrame([], SPARK_SCHEMA)
-    return spark.read.format(NAME).load(names)
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).format(NAME).load(names)

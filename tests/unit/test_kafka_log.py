@@ -7,20 +7,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructType
 
-from checkers import kafka_log, session
+from checkers import kafka_log
 from checkers.kafka_log import SPARK_SCHEMA, plan, read_log, replicas_of
 from checkers.log_format import SCHEMA, Segment, read_segment, segments
 from harness.errors import UsageError
 
 FIXTURES = Path(__file__).parent / "fixtures"
-
-
-@pytest.fixture(scope="module")
-def spark() -> SparkSession:
-    found = session.spark()
-    kafka_log.register(found)
-    return found
 
 
 def expected(run: Path) -> list[dict[str, Any]]:
@@ -56,7 +50,27 @@ def test_many_runs_are_read_at_once_and_told_apart(spark: SparkSession, tmp_path
 def test_the_replicas_folder_itself_will_do(spark: SparkSession) -> None:
     log = spark.read.format("kafka-log").load(str(FIXTURES / "replicas"))
     assert log.schema == SPARK_SCHEMA
-    assert log.where("control").select("control_type").distinct().count() == 2
+    markers = [row["control_type"] for row in log.where("control").collect()]
+    assert sorted(set(markers)) == ["abort", "commit"]
+
+
+@pytest.mark.spark
+def test_the_columns_named_are_read_in_their_order(spark: SparkSession) -> None:
+    names = ["offset", "value", "topic"]
+    log = read_log(spark, [FIXTURES], names)
+    assert log.columns == names
+    rows = {(row["topic"], row["offset"], bytes(row["value"] or b"")) for row in log.collect()}
+    assert rows == {(r["topic"], r["offset"], r["value"] or b"") for r in expected(FIXTURES)}
+
+
+@pytest.mark.spark
+def test_an_unknown_column_is_told(spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match="no column epoch, lag") as told:
+        read_log(spark, [FIXTURES], ["offset", "epoch", "lag"])
+    assert "leader_epoch" in told.value.hint
+    source = kafka_log.KafkaLog({"path": str(FIXTURES)})
+    with pytest.raises(UsageError, match="offset is no string"):
+        source.reader(StructType().add("offset", StringType()))
 
 
 @pytest.mark.spark
@@ -82,21 +96,35 @@ def test_both_schemas_name_the_same_columns() -> None:
     assert SPARK_SCHEMA.names == SCHEMA.names
 
 
-@pytest.mark.parametrize("sizes", [[], [0], [10, 20, 30], [64], [1000, 1, 0, 130]])
+@pytest.mark.parametrize(
+    ("sizes", "cores", "task_bytes"),
+    [
+        ([], 2, 16),
+        ([0], 2, 16),
+        ([10, 2, 3], 2, 16),  # too little to share out
+        ([10, 20, 40], 2, 35),  # one task a core
+        ([1000, 1, 0, 130], 2, 64),  # too much for a task a core
+    ],
+)
 def test_tasks_cover_every_byte_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: list[int],
+    cores: int,
+    task_bytes: int,
 ) -> None:
-    monkeypatch.setattr(kafka_log, "TASK_BYTES", 64)
+    monkeypatch.setattr(kafka_log, "TASK_BYTES_MIN", 16)
+    monkeypatch.setattr(kafka_log, "TASK_BYTES_MAX", 64)
     folder = tmp_path / "run" / "replicas" / "1" / "events-0"
     folder.mkdir(parents=True)
     for index, size in enumerate(sizes):
         (folder / f"{index:020d}.log").write_bytes(bytes(size))
-    tasks = plan(segments(tmp_path / "run" / "replicas"))
+    tasks = plan(segments(tmp_path / "run" / "replicas"), cores=cores)
     covered: dict[Segment, int] = {}
     for task in tasks:
-        assert sum(stop - start for _, start, stop in task) <= 64
+        assert sum(stop - start for _, start, stop in task) <= task_bytes
         for segment, start, stop in task:
             assert start == covered.get(segment, 0)
             covered[segment] = stop
     assert list(covered.values()) == sizes
-    assert len(tasks) == max(1, -(-sum(sizes) // 64))
+    assert len(tasks) == max(1, -(-sum(sizes) // task_bytes))

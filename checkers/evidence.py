@@ -121,7 +121,11 @@ def _read(
     rows: list[Row] = []
     # The values of a dictionary column cannot be filtered; plain strings can.
     plain = pa.schema([_plain(column) for column in ds.dataset(part).schema])
-    for batch in ds.dataset(part, schema=plain).scanner(filter=where).to_batches():
+    for batch in (
+        ds.dataset(part, schema=plain)
+        .scanner(filter=where, batch_readahead=1, fragment_readahead=1)
+        .to_batches()
+    ):
         rows.extend(batch.slice(0, _ROWS_MAX - len(rows)).to_pylist())
     return sorted(rows, key=lambda row: (row[time] is None, row[time]))
 

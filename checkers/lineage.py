@@ -34,7 +34,7 @@ def witnesses(subject: Subject) -> tuple[Witness, ...]:
 
 
 def _sent(subject: Subject) -> Iterator[Witness]:
-    for row in subject.sends():
+    for row in subject.sends:
         acks = f" with acks={row['acks']}" if row["acks"] else ""
         yield Witness(
             who=row["process"],
@@ -46,7 +46,7 @@ def _sent(subject: Subject) -> Iterator[Witness]:
 
 
 def _acknowledged(subject: Subject) -> Iterator[Witness]:
-    for row in subject.sends():
+    for row in subject.sends:
         if row["outcome"] != OK:
             outcome = "nobody knows whether it was written" if row["outcome"] == INFO else "refused"
             yield Witness(
@@ -74,20 +74,20 @@ def _held(subject: Subject) -> Iterator[Witness]:
     """The HW-lag window: a replica that holds a committed record above its own HW."""
     if subject.kind == CORRUPT:
         return
-    for first, last in subject.held():
-        broker, offset = first["broker"], subject.offset
+    for rows in subject.held:
+        first, broker, offset = rows[0], rows[0]["broker"], subject.offset
         assert offset is not None
+        learned = next((row for row in rows if row["hw"] is not None and row["hw"] > offset), None)
         says = f"Broker {broker} held offset {offset} (LEO {first['leo']})"
-        if first["hw"] is None:
-            says += "."
-        elif first["hw"] > offset:
+        if learned is first:
             says += f" and knew it as committed (HW {first['hw']})."
-        elif last["hw"] is not None and last["hw"] > offset:
-            says += f" above its HW {first['hw']}; its HW passed it at {_clock(last['time_ns'])}."
-        else:
+        elif learned is not None:
             says += (
-                f" above its HW, which was still {last['hw']}: to it the record was not committed."
+                f" above its HW {first['hw']}; its HW passed it at {_clock(learned['time_ns'])}."
             )
+        else:
+            hw = rows[-1]["hw"]
+            says += f" above its HW, which was still {hw}: to it the record was not committed."
         yield Witness(
             who=f"broker {broker}",
             what="held",
@@ -101,7 +101,7 @@ def _faults(subject: Subject) -> Iterator[Witness]:
     rows = [
         row
         for row in subject.evidence.faults
-        if subject.began_ns() <= row["time_ns"] <= subject.ended_ns()
+        if subject.began_ns <= row["time_ns"] <= subject.ended_ns
     ]
     half = _FAULTS_MAX // 2
     told = rows if len(rows) <= _FAULTS_MAX else [*rows[:half], *rows[-half:]]
@@ -116,7 +116,7 @@ def _faults(subject: Subject) -> Iterator[Witness]:
 
 
 def _truncated(subject: Subject) -> Iterator[Witness]:
-    for cut in subject.cuts():
+    for cut in subject.cuts:
         reason = f" Its HW had been {cut.hw}." if cut.hw is not None and cut.hw <= cut.after else ""
         yield Witness(
             who=f"broker {cut.broker}",
@@ -130,7 +130,7 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
         at = row["offset"]
         if row["partition"] != subject.partition or at is None or subject.offset is None:
             continue
-        if at <= subject.offset and subject.began_ns() <= time_ns <= subject.ended_ns():
+        if at <= subject.offset and subject.began_ns <= time_ns <= subject.ended_ns:
             yield Witness(
                 who=f"broker {row['broker']}",
                 what="truncated",
@@ -141,7 +141,7 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
 
 
 def _elected(subject: Subject) -> Iterator[Witness]:
-    for row in subject.elections():
+    for row in subject.elections:
         epoch = "" if row["leader_epoch"] is None else f" in epoch {row['leader_epoch']}"
         isr = ", ".join(map(str, row["isr"]))
         if row["leader"] < 0:
@@ -159,7 +159,7 @@ def _elected(subject: Subject) -> Iterator[Witness]:
 
 
 def _replaced(subject: Subject) -> Iterator[Witness]:
-    for row in subject.others():
+    for row in subject.others:
         leader = subject.leader_at(row["complete_ns"])
         by = "The cluster" if leader is None else f"Broker {leader['leader']}"
         yield Witness(
@@ -174,7 +174,7 @@ def _replaced(subject: Subject) -> Iterator[Witness]:
 
 
 def _read(subject: Subject) -> Iterator[Witness]:
-    for row in subject.reads():
+    for row in subject.reads:
         who = "The final reader" if row["phase"] == FINAL else row["process"]
         instead = "" if row["value"] == subject.value else f", and not {subject.value},"
         yield Witness(
@@ -249,4 +249,6 @@ def _clock(time_ns: int) -> str:
 
 def _sentence(words: str) -> str:
     words = words.strip()
-    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+    first = words.split(" ", 1)[0]
+    said = words[:1].upper() + words[1:] if first.isalpha() else words  # m4 is a name
+    return said if said.endswith((".", "!", "?")) else f"{said}."

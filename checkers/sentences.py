@@ -32,7 +32,7 @@ def _acknowledged(row: Row, subject: Subject | None) -> str:
     name = where(row["topic"], row["partition"])
     at = f"at offset {row['offset']} of {name}" if row["offset"] is not None else f"in {name}"
     by = ""
-    for send in subject.sends() if subject else ():
+    for send in subject.sends if subject else ():
         leader = subject.leader_at(send["complete_ns"]) if subject else None
         if send["outcome"] == OK and leader is not None and leader["leader"] >= 0:
             epoch = leader["leader_epoch"]
@@ -44,7 +44,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
     parts = []
     if subject is not None:
         parts += _cut(subject) + _succession(subject)
-        others = subject.others()
+        others = subject.others
         if others:
             parts.append(f"However, R's offset was given to {others[0]['value']}.")
     passed = "read its whole partition" if row["offset"] is None else "passed its offset"
@@ -52,7 +52,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 
 
 def _cut(subject: Subject) -> list[str]:
-    cuts = subject.cuts()
+    cuts = subject.cuts
     if not cuts:
         return []
     brokers = sorted({cut.broker for cut in cuts})
@@ -67,12 +67,12 @@ def _cut(subject: Subject) -> list[str]:
 
 def _succession(subject: Subject) -> list[str]:
     """Who led without R: the last leader elected before R's offset was written anew."""
-    elected = [row for row in subject.elections() if row["leader"] >= 0]
+    elected = [row for row in subject.elections if row["leader"] >= 0]
     if not elected:
         return []
     last = elected[-1]
     epoch = "" if last["leader_epoch"] is None else f" in epoch {last['leader_epoch']}"
-    lacked = any(cut.broker == last["leader"] for cut in subject.cuts())
+    lacked = any(cut.broker == last["leader"] for cut in subject.cuts)
     without = ", without R" if lacked else ""
     return [f"Then broker {last['leader']} became leader{epoch}{without}."]
 

@@ -1,13 +1,13 @@
 """What an anomaly is about, and the questions that its story asks of the evidence."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
 from checkers.evidence import Evidence, Row
 from checkers.fates import FENCE
-from checkers.policy import LOST
+from checkers.policy import DUPLICATE, LOST
 from harness.history import OK, READ, SEND
 
 NEVER: Final = (1 << 63) - 1
@@ -24,9 +24,13 @@ class Cut:
     hw: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What an anomaly is about: a place in a partition, and the record that should stand there."""
+    """What an anomaly is about: a place in a partition, and the record that should stand there.
+
+    Its story lasts from the record's sending until nothing can change it any more. Answers are
+    kept, since each walks through all that was observed.
+    """
 
     evidence: Evidence
     kind: str
@@ -34,6 +38,7 @@ class Subject:
     offset: int | None
     value: str | None
 
+    @cached_property
     def sends(self) -> list[Row]:
         """The sends of this record."""
         return [
@@ -42,6 +47,7 @@ class Subject:
             if row["kind"] == SEND and row["value"] == self.value
         ]
 
+    @cached_property
     def others(self) -> list[Row]:
         """Acknowledgements of other records at this very place."""
         return [
@@ -50,6 +56,7 @@ class Subject:
             if row["value"] != self.value and row["outcome"] == OK and row["process"] != FENCE
         ]
 
+    @cached_property
     def reads(self) -> list[Row]:
         """Reads of this record anywhere, and of any record at its place."""
         mine = [
@@ -59,80 +66,109 @@ class Subject:
         ]
         return mine + [row for row in self._here(READ) if row["value"] != self.value]
 
+    @cached_property
     def began_ns(self) -> int:
         """When the record was sent; the beginning of time where no send is known."""
-        return min((row["invoke_ns"] for row in self.sends()), default=0)
+        return min((row["invoke_ns"] for row in self.sends), default=0)
 
+    @cached_property
     def ended_ns(self) -> int:
-        """When something else stood in its place: after that, faults explain nothing."""
+        """When the story was over; what happened later explains nothing.
+
+        A lost record's is, once a replica leads that has cut it off, or another record has its
+        offset; a duplicate's, once it is acknowledged. Others have no end.
+        """
+        if self.kind == DUPLICATE:
+            return max((row["complete_ns"] or NEVER for row in self.sends), default=NEVER)
         if self.kind != LOST:
             return NEVER
-        began = self.began_ns()
-        later = [row["complete_ns"] for row in self.others() if row["complete_ns"]]
-        return min((time for time in later if time > began), default=NEVER)
+        replaced = [row["complete_ns"] for row in self.others if row["complete_ns"]]
+        led = [
+            row["time_ns"]
+            for row in self._changes
+            if any(
+                cut.broker == row["leader"] and cut.time_ns <= row["time_ns"]
+                for cut in self._all_cuts
+            )
+        ]
+        later = [time for time in (*replaced, *led) if time > self.began_ns]
+        return min(later, default=NEVER)
 
+    @cached_property
     def cuts(self) -> list[Cut]:
-        """Replicas whose LEO fell from above the offset to it or below it, since the sending."""
-        if self.offset is None:
-            return []
-        return [cut for rows in self._by_broker().values() for cut in self._cuts_of(rows)]
+        """Replicas whose LEO fell from above the offset to it or below it."""
+        return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
+
+    @cached_property
+    def elections(self) -> list[Row]:
+        """Changes of leader or epoch."""
+        return [row for row in self._changes if row["time_ns"] <= self.ended_ns]
+
+    @cached_property
+    def held(self) -> list[list[Row]]:
+        """For each replica that held the offset, what it told of itself while it did."""
+        found = []
+        for rows in self._by_broker.values():
+            holding = []
+            for row in rows:
+                if self._above(row) and row["time_ns"] <= self.ended_ns:
+                    holding.append(row)
+                elif holding and row["leo"] is not None:
+                    break
+            if holding:
+                found.append(holding)
+        return found
 
     def leader_at(self, time_ns: int | None) -> Row | None:
         """The last word on the partition's leader at a time."""
-        rows = [
-            row
-            for row in self.evidence.leaders
-            if row["partition"] == self.partition
-            and time_ns is not None
-            and row["time_ns"] <= time_ns
-        ]
+        if time_ns is None:
+            return None
+        rows = [row for row in self._leaders if row["time_ns"] <= time_ns]
         return rows[-1] if rows else None
 
-    def elections(self) -> list[Row]:
-        """Changes of leader or epoch after the record was sent."""
-        rows = [row for row in self.evidence.leaders if row["partition"] == self.partition]
-        pairs = pairwise(rows)
+    @cached_property
+    def _leaders(self) -> list[Row]:
+        return [row for row in self.evidence.leaders if row["partition"] == self.partition]
+
+    @cached_property
+    def _changes(self) -> list[Row]:
         return [
             now
-            for before, now in pairs
+            for before, now in pairwise(self._leaders)
             if (now["leader"], now["leader_epoch"]) != (before["leader"], before["leader_epoch"])
-            and self.began_ns() <= now["time_ns"] <= self.ended_ns()
+            and now["time_ns"] >= self.began_ns
         ]
 
-    def held(self) -> Iterator[tuple[Row, Row]]:
-        """For each replica that held the offset: when that was first seen, and the last time."""
-        if self.offset is None:
-            return
-        for rows in self._by_broker().values():
-            run: list[Row] = []
-            for row in rows:
-                if row["leo"] is not None and row["leo"] > self.offset:
-                    run.append(row)
-                elif run and row["leo"] is not None:
-                    break
-            if run:
-                yield run[0], run[-1]
+    @cached_property
+    def _all_cuts(self) -> list[Cut]:
+        answered = [
+            [row for row in rows if row["leo"] is not None] for rows in self._by_broker.values()
+        ]
+        return [
+            Cut(
+                broker=now["broker"],
+                time_ns=now["time_ns"],
+                before=before["leo"],
+                after=now["leo"],
+                hw=before["hw"],
+            )
+            for rows in answered
+            for before, now in pairwise(rows)
+            if self._above(before) and not self._above(now)
+        ]
 
-    def _cuts_of(self, rows: list[Row]) -> Iterator[Cut]:
-        assert self.offset is not None
-        seen = [row for row in rows if row["leo"] is not None]
-        for before, now in pairwise(seen):
-            if before["leo"] > self.offset >= now["leo"] and now["time_ns"] <= self.ended_ns():
-                yield Cut(
-                    broker=now["broker"],
-                    time_ns=now["time_ns"],
-                    before=before["leo"],
-                    after=now["leo"],
-                    hw=before["hw"],
-                )
-
+    @cached_property
     def _by_broker(self) -> dict[int, list[Row]]:
-        """What each replica told of itself since the record was sent."""
+        """What each replica told of itself since the record was sent; nothing without an offset."""
         found: dict[int, list[Row]] = {}
-        for row in self.evidence.replicas:
-            if row["partition"] == self.partition and row["time_ns"] >= self.began_ns():
+        for row in self.evidence.replicas if self.offset is not None else ():
+            if row["partition"] == self.partition and row["time_ns"] >= self.began_ns:
                 found.setdefault(row["broker"], []).append(row)
         return found
+
+    def _above(self, row: Row) -> bool:
+        """Whether a replica that said this holds the offset."""
+        return self.offset is not None and row["leo"] is not None and row["leo"] > self.offset
 
     def _here(self, kind: str) -> list[Row]:
         return [

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -58,9 +59,14 @@ class RunBuilder:
         self.workload = workload or Workload()
         self.plan = Plan(kafka=kafka, topic=self.topic, workload=self.workload, story="loss")
         self.status = Status(phase=phase, quiesced=quiesced)
-        self.rows: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
+        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
         self.disks: dict[tuple[int, int], list[bytes]] = {}
         self.now_ns = 0
+
+    @classmethod
+    def rehearsal(cls) -> Self:
+        """A run that is never written: for tests that look at its rows."""
+        return cls(Path("rehearsal"))
 
     def tick(self, ms: float = 10) -> int:
         """Let time pass; the new time in nanoseconds."""

@@ -11,6 +11,19 @@ CUT = "[2026-11-21 04:55:01,234] INFO Truncating log events-0 to offset 3. (kafk
 def loss(path: Path) -> Run:
     """m3 is acknowledged; broker 3 cuts it off, leads, and gives its offset to m4."""
     run = RunBuilder(path)
+    rehearse_loss(run)
+    return run.write()
+
+
+def fork(path: Path) -> Run:
+    """The same, but broker 1 comes back with HW 4 on its disk, and keeps m3."""
+    run = RunBuilder(path)
+    rehearse_fork(run)
+    return run.write()
+
+
+def rehearse_loss(run: RunBuilder) -> None:
+    """The story of ``loss``, not yet on disk."""
     _acknowledge_m3(run)
     run.tick(2)
     run.fault("kill", 1, "broker 1 is killed")
@@ -25,12 +38,10 @@ def loss(path: Path) -> Run:
         run.observe(2, leo)
     _final_read(run)
     run.disk([1, 2, 3], [(3, 2, "m4"), (4, 2, "fence-0")])
-    return run.write()
 
 
-def fork(path: Path) -> Run:
-    """The same, but broker 1 comes back with HW 4 on its disk, and keeps m3."""
-    run = RunBuilder(path)
+def rehearse_fork(run: RunBuilder) -> None:
+    """The story of ``fork``, not yet on disk."""
     _acknowledge_m3(run)
     run.tick(1200)
     run.fault("kill", 1, "broker 1 is killed")
@@ -47,7 +58,6 @@ def fork(path: Path) -> Run:
     run.disk([1], [(3, 0, "m3")])
     run.disk([2, 3], [(3, 2, "m4")])
     run.disk([1, 2, 3], [(4, 2, "fence-0")])
-    return run.write()
 
 
 def _acknowledge_m3(run: RunBuilder) -> None:

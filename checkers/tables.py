@@ -60,6 +60,11 @@ class Tables:
         """``harness.history.OPERATIONS`` of every run."""
         return self._read("history/ops")
 
+    @property
+    def ops(self) -> DataFrame:
+        """``operations`` under the name of its file, as ``harness.history.TABLES`` has it."""
+        return self.operations
+
     @cached_property
     def partitions(self) -> DataFrame:
         """``harness.history.PARTITIONS`` of every run."""
@@ -97,7 +102,9 @@ class Tables:
     def log(self) -> DataFrame:
         """Every record on every replica's disk and every damaged stretch, in ``disks.COLUMNS``."""
         folders = [self.staging / "log" / case.key for case in self.cases]
-        return self.keep("log", disks.records(kafka_log.read_log(self.spark, folders)))
+        return self.keep(
+            "log", disks.records(kafka_log.read_log(self.spark, folders, disks.SOURCE))
+        )
 
     @cached_property
     def ends(self) -> list[disks.End]:

@@ -43,7 +43,7 @@ def test_it_is_up_once_its_port_answers(make: Maker) -> None:
     listener = make(LISTENER)
     assert (listener.state, listener.pids) == ("down", ())
     listener.launch()
-    listener.wait_for(listener.listens, "does not listen")
+    listener.wait_for(listener.listens, "to listen")
     assert listener.state == "running"
     assert len(listener.pids) == 2
 
@@ -54,7 +54,7 @@ def test_its_death_ends_the_wait_with_its_last_words(make: Maker, tmp_path: Path
     with pytest.raises(
         HarnessError, match=r"broker 7 died \(exit status 3\): .*upside down"
     ) as caught:
-        dying.wait_for(dying.listens, "does not listen")
+        dying.wait_for(dying.listens, "to listen")
     assert str(tmp_path / "7.log") in caught.value.hint
 
 
@@ -65,7 +65,7 @@ def test_a_start_that_takes_too_long_says_what_it_waits_for(
     mute = make(MUTE)
     mute.launch()
     with pytest.raises(WaitTimeoutError, match=r"broker 7 at .* to listen; .*still thinking"):
-        mute.wait_for(mute.listens, "does not listen")
+        mute.wait_for(mute.listens, "to listen")
 
 
 def test_one_that_was_never_started_can_be_healed_but_not_paused(make: Maker) -> None:

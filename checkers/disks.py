@@ -14,6 +14,12 @@ COLUMNS: Final = (
     "fingerprint",  # equal where two records' keys, values and kinds are
 )  # fmt: skip
 
+SOURCE: Final = (
+    *(name for name in COLUMNS if name != "fingerprint"),
+    *("key", "value", "control"),
+)
+"""The columns of ``kafka-log`` that ``records`` reads."""
+
 TORN: Final = "torn"
 ORDINARY: Final = ("torn", "zeros")
 """Damage that a kill leaves at a log's end, and preallocation: no evidence of anything."""
@@ -41,7 +47,7 @@ class End:
 
 
 def records(log: DataFrame) -> DataFrame:
-    """The ``kafka-log`` source reduced to ``COLUMNS``."""
+    """The ``kafka-log`` source, of which ``SOURCE`` will do, reduced to ``COLUMNS``."""
     fingerprint = F.xxhash64("key", "value", "control")
     return log.withColumn("fingerprint", fingerprint).select(*COLUMNS)
 

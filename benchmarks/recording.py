@@ -18,11 +18,11 @@ from confluent_kafka import KafkaError, Message
 
 from clusters.local import open_cluster
 from clusters.versions import release
-from harness import clients
+from harness.clients import settings as clients
+from harness.clients.tapes import Delivered, SendTape, Tape
 from harness.plan import Acks, Plan, Topic, Workload
 from harness.recorder import Clock, Recorder
 from harness.store import Run
-from harness.tapes import Delivered, SendTape, Tape
 from harness.workload import Pace, ProducerLoop
 
 KAFKA = "4.3.1"

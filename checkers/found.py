@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from checkers.evidence import Row
+from checkers.lineage.evidence import Row
 from checkers.registry import ANOMALY
 
 LISTED_MAX: Final = 100

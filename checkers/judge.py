@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from checkers import fates, found
-from checkers.evidence import Evidence, Row, gather
+from checkers.lineage.evidence import Evidence, Row, gather
 from checkers.registry import registered
 from checkers.staging import Case
 from checkers.tables import Tables

@@ -8,14 +8,14 @@ from typing import Final
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.evidence import Evidence, Row
 from checkers.found import Found
-from checkers.lineage import witnesses
+from checkers.lineage.evidence import Evidence, Row
+from checkers.lineage.sentences import sentence
+from checkers.lineage.story import witnesses
+from checkers.lineage.subject import Subject
 from checkers.policy import DIVERGENCE, Promise, decide, elections, promised
 from checkers.registry import registered
-from checkers.sentences import sentence
 from checkers.staging import Case, staged
-from checkers.subject import Subject
 from harness.errors import StoreError
 from harness.store import Run
 from harness.verdict import Anomaly, Ledger, Verdict, Witness

@@ -15,15 +15,15 @@ from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from harness import clients
+from harness.clients import settings as clients
+from harness.clients.final_read import PartitionRead, final_read
+from harness.clients.sender import Answer, Sender
+from harness.clients.tapes import ReadTape, SendTape, Tape
 from harness.errors import HarnessError
-from harness.final_read import PartitionRead, final_read
 from harness.history import FAIL, INFO, OK, READ, RUN, SEND, record_value
 from harness.plan import Plan
 from harness.recorder import Recorder
-from harness.sender import Answer, Sender
 from harness.store import Run
-from harness.tapes import ReadTape, SendTape, Tape
 
 _POLL_S: Final = 0.05
 _BURST: Final = 100
@@ -295,7 +295,7 @@ class Workload:
         )
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
-        """Fence every partition and read it from its beginning; see ``harness.final_read``."""
+        """Fence every partition and read it whole; see ``harness.clients.final_read``."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"), reset="error")
         return final_read(self._plan, self._recorder, fence, reader, limit_s=limit_s)

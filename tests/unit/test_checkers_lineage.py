@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from checkers.disks import End
-from checkers.evidence import Evidence
 from checkers.fates import Reach
-from checkers.lineage import witnesses
-from checkers.sentences import sentence
-from checkers.subject import Subject
+from checkers.lineage.evidence import Evidence
+from checkers.lineage.sentences import sentence
+from checkers.lineage.story import witnesses
+from checkers.lineage.subject import Subject
 from harness.verdict import Witness
 from tests.builder import RunBuilder
 from tests.histories.stories import CUT, rehearse_fork, rehearse_loss

@@ -1,7 +1,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from harness.outcomes import PURGED, REFUSED_LOCALLY, delivered
+from harness.clients.outcomes import PURGED, REFUSED_LOCALLY, delivered
 
 # error, outcome when the client may retry, outcome when it may not
 TABLE = [

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from harness.clients.tapes import TAPE_ROWS, ReadTape, SendTape
 from harness.errors import HarnessError
 from harness.history import read_stream
 from harness.recorder import Clock, Recorder
 from harness.store import Run
-from harness.tapes import TAPE_ROWS, ReadTape, SendTape
 from harness.workload import Pace
 
 Rows = list[dict[str, object]]
@@ -193,7 +193,7 @@ from confluent_kafka import Message
 from harness.errors import HarnessError
 from harness.recorder import Clock, Recorder
 from harness.store import Run
-from harness.tapes import SendTape
+from harness.clients.tapes import SendTape
 limit = 1 << 20
 recorder = Recorder(Run(Path(sys.argv[1])), Clock())
 tape = SendTape(recorder, process="producer-0", topic="events", acks="1")
@@ -222,7 +222,7 @@ from pathlib import Path
 from confluent_kafka import Message
 from harness.recorder import Clock, Recorder
 from harness.store import Run
-from harness.tapes import SendTape
+from harness.clients.tapes import SendTape
 peaks = []
 with Recorder(Run(Path(sys.argv[1])), Clock()) as recorder:
     tape = SendTape(recorder, process="producer-0", topic="events", acks="1")

@@ -10,12 +10,12 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from harness.clients import Settings
+from harness.clients.sender import Sender
+from harness.clients.settings import Settings
+from harness.clients.tapes import ReadTape
 from harness.history import FINAL, OK
 from harness.plan import Plan
 from harness.recorder import Recorder
-from harness.sender import Sender
-from harness.tapes import ReadTape
 
 _TRY_S: Final = 5.0
 _SETTLED_S: Final = 1.0

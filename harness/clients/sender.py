@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from harness.clients import Settings
+from harness.clients.outcomes import PURGED, REFUSED_LOCALLY, delivered
+from harness.clients.settings import Settings
 from harness.errors import WaitTimeoutError
 from harness.history import INFO, OK, SEND, record_id, record_value
-from harness.outcomes import PURGED, REFUSED_LOCALLY, delivered
 from harness.recorder import Recorder
 
 _POLL_S: Final = 0.05

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, Message
 
+from harness.clients.outcomes import PURGED, REFUSED_LOCALLY, delivered
 from harness.history import OK, READ, RUN, SEND, record_id
-from harness.outcomes import PURGED, REFUSED_LOCALLY, delivered
 from harness.recorder import FLUSH_S, Columns, Recorder
 
 TAPE_ROWS: Final = 8192

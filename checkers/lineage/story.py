@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.evidence import Row
+from checkers.lineage.evidence import Row
+from checkers.lineage.subject import NEVER, Subject, where
 from checkers.policy import CORRUPT, LOST, UNSEEN
-from checkers.subject import NEVER, Subject, where
 from harness.history import FINAL, INFO, OK
 from harness.verdict import Witness
 

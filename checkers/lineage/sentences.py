@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from checkers.evidence import Row
+from checkers.lineage.evidence import Row
+from checkers.lineage.subject import Subject, where
 from checkers.policy import CORRUPT, DIVERGENCE, DUPLICATE, LOST
-from checkers.subject import Subject, where
 from harness.history import OK
 
 

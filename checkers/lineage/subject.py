@@ -5,8 +5,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from checkers.evidence import Evidence, Row
 from checkers.fates import FENCE
+from checkers.lineage.evidence import Evidence, Row
 from checkers.policy import DUPLICATE, LOST
 from harness.history import OK, READ, SEND
 

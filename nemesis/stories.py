@@ -225,9 +225,3 @@ def _await_turns(scene: Scene, b: int, survivor: int) -> None:
     )
     if b not in {state.leader for state in turns}:
         raise MissedError(f"broker {b} was never made leader before broker {survivor} was")
-    state = scene.probe.replica(survivor, scene.topic, 0)
-    scene.note(
-        f"broker {survivor} leads in epoch {turns[-1].leader_epoch}:"
-        f" LEO {state.leo}, HW {state.hw}",
-        survivor,
-    )

@@ -24,7 +24,7 @@ from aiokafka.record._crecords import DefaultRecordBatchBuilder
 from pyspark.sql import SparkSession
 
 from checkers import disks, kafka_log, session
-from checkers.log_format import SCHEMA, read_segment
+from checkers.segments.reader import SCHEMA, read_segment
 from clusters.distribution import classpath, fetch, read_lock
 from clusters.versions import release
 from harness.history import record_value

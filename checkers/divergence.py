@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.checkpoints import CheckpointError, read_offsets
 from checkers.registry import anomalies, checker
+from checkers.segments.checkpoints import CheckpointError, read_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from checkers.log_format import SCHEMA, Segment, read_segment, segments
+from checkers.segments.reader import SCHEMA, Segment, read_segment, segments
 from harness.errors import UsageError
 
 NAME: Final = "kafka-log"
@@ -51,7 +51,7 @@ class KafkaLog(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of ``log_format.SCHEMA``, where the caller named none."""
+        """The columns of ``segments.reader.SCHEMA``, where the caller named none."""
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> "Reader":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from checkers.judge import judge
-from checkers.log_format import SCHEMA, read_segment, segments
+from checkers.segments.reader import SCHEMA, read_segment, segments
 from checkers.session import SparkStarter
 from harness.feasible import check_plan
 from harness.history import TABLES

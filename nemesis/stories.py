@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from checkers.checkpoints import HIGH_WATERMARK, CheckpointError, parse_offsets
+from checkers.segments.checkpoints import HIGH_WATERMARK, CheckpointError, parse_offsets
 from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
 from clusters.versions import Release
 from harness.errors import UsageError, WaitTimeoutError

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from checkers.log_format import read_partition
+from checkers.segments.reader import read_partition
 from harness.errors import HighwaterError
 from harness.store import Run
 from reports.evidence import Partition

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.checkpoints import CheckpointError, read_epochs, read_offsets
+from checkers.segments.checkpoints import CheckpointError, read_epochs, read_offsets
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers import log_batches, log_messages
-from checkers.log_codecs import NAMES
-from checkers.log_columns import Chunk, Damage, Decoded, Mask, column, record_ids, texts
+from checkers.segments import batches, messages
+from checkers.segments.codecs import NAMES
+from checkers.segments.columns import Chunk, Damage, Decoded, Mask, column, record_ids, texts
 from harness.errors import UsageError
 
 SCHEMA: Final = pa.schema(
@@ -168,7 +168,7 @@ def _read(data: memoryview, where: Segment, start: int, stop: int) -> Iterator[p
         if isinstance(found, Damage):
             yield _findings([found], where)
             return
-        decode = log_messages.decode if found.legacy else log_batches.decode
+        decode = messages.decode if found.legacy else batches.decode
         decoded = decode(data, found, floor=floor)
         if decoded.last is not None:
             floor = decoded.last + 1
@@ -242,7 +242,7 @@ def _another_batch(rest: np.ndarray, offset: int, magic: int) -> bool:
         if not (_LEAST[magic] <= size <= len(rest) - at and 0 < claimed - offset <= len(rest)):
             continue  # an offset takes a byte at least: greater leaps are chance
         one = _chunk([at], at + size, legacy=magic < 2, following=None)  # noqa: PLR2004
-        decode = log_messages.decode if one.legacy else log_batches.decode
+        decode = messages.decode if one.legacy else batches.decode
         if len(decode(view, one, floor=0).owner):
             return True
     return False

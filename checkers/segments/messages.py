@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.log_codecs import CodecError, decompress
-from checkers.log_columns import (
+from checkers.segments.codecs import CodecError, decompress
+from checkers.segments.columns import (
     Bytes,
     Chunk,
     Damage,

@@ -12,9 +12,9 @@ from aiokafka.record._crecords import DefaultRecordBatchBuilder, LegacyRecordBat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers import log_format
-from checkers.log_columns import in_order, record_ids
-from checkers.log_format import Segment, read_partition, read_segment, segments
+from checkers.segments import reader
+from checkers.segments.columns import in_order, record_ids
+from checkers.segments.reader import Segment, read_partition, read_segment, segments
 from harness.errors import UsageError
 from harness.history import record_id
 
@@ -48,7 +48,7 @@ def findings(found: Iterable[Row]) -> list[str]:
 def in_memory(data: bytes) -> list[Row]:
     """What thousands of cuts and flips compare, of a segment that is in no file."""
     where = Segment.at(Path("run/replicas/2/my-events-7") / SEGMENT)
-    found = log_format._read(memoryview(data), where, 0, len(data))
+    found = reader._read(memoryview(data), where, 0, len(data))
     return rows(batch.select(COMPARED) for batch in found)
 
 
@@ -257,7 +257,7 @@ def test_splits_read_every_record_once(topic: str) -> None:
 
 def test_small_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = {topic: rows(read_segment(fixture(topic))) for topic in EXPECTED}
-    monkeypatch.setattr(log_format, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 1)
     assert {topic: rows(read_segment(fixture(topic))) for topic in EXPECTED} == whole
 
 

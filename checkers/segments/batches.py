@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from aiokafka.record._crecords import crc32c_cython as crc32c
 
-from checkers.log_codecs import CodecError, decompress
-from checkers.log_columns import (
+from checkers.segments.codecs import CodecError, decompress
+from checkers.segments.columns import (
     Bytes,
     Chunk,
     Damage,

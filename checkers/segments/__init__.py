@@ -1,0 +1,1 @@
+"""Kafka's files on disk, decoded: segments of every record format, and checkpoints. No Spark."""

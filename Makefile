@@ -38,7 +38,7 @@ test: setup-dev ## Every test, real brokers included (minutes)
 	@$(BIN)/python -m pytest
 
 test-quick: setup-dev ## The tests that start no broker and no browser (under a minute)
-	@$(BIN)/python -m pytest -m 'not kafka and not browser'
+	@$(BIN)/python -m pytest -m 'not kafka and not browser and not slow'
 
 docs: setup-dev ## Write the pages of docs/ that are generated from the code
 	@$(BIN)/python -m docs.generate

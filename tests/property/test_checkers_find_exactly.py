@@ -61,8 +61,8 @@ cases = st.builds(
 )
 
 
-@given(batch=st.lists(cases, min_size=16, max_size=16))
-@settings(max_examples=3, phases=(Phase.explicit, Phase.generate))
+@given(batch=st.lists(cases, min_size=24, max_size=24))
+@settings(max_examples=2, phases=(Phase.explicit, Phase.generate))
 def test_injected_anomalies_are_found_exactly(spark: SparkSession, batch: list[Case]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         built = [_build(Path(folder) / f"run-{n}", case) for n, case in enumerate(batch)]

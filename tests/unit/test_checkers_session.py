@@ -33,6 +33,7 @@ def start(program: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_no_jvm_is_left_behind_and_nothing_is_said() -> None:
     processes = {how: start(PROGRAM) for how in ("killed", "interrupted", "ended")}
     jvms: dict[str, psutil.Process] = {}

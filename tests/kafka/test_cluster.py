@@ -25,8 +25,9 @@ from tests.kafka.conftest import Opener
 pytestmark = pytest.mark.kafka
 
 HARNESS = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from clusters.local import open_cluster
 from clusters.versions import release
 cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})

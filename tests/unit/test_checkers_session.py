@@ -11,8 +11,9 @@ import pytest
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
-import sys, time
+import signal, sys
 import psutil
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from checkers.session import spark
 session = spark(driver_memory="512m")
 assert session.range(3).count() == 3

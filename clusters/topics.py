@@ -1,7 +1,6 @@
 """Create topics over the wire, replica by replica, and wait until they are what was asked for."""
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,12 +11,11 @@ from clusters.addresses import Address
 from clusters.cluster import Probe, UnreachableError
 from clusters.versions import Release
 from clusters.wire import Wire
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import HarnessError
 from harness.waiting import await_condition
 
 _LIMIT_S = 30.0
 _ANSWER_S = 10.0
-_AGAIN_S = 0.1
 _NONE, _TIMED_OUT, _EXISTS, _NOT_CONTROLLER = 0, 7, 36, 41
 
 
@@ -84,29 +82,32 @@ def _send(
     request: Any,  # noqa: ANN401 - as above
 ) -> None:
     """Send it to whoever may create topics, again while there is no such broker."""
-    deadline = time.monotonic() + _LIMIT_S
     asked_before = False
-    while time.monotonic() < deadline:
-        try:
-            # Before KRaft only the controller creates topics; since then every broker forwards.
-            kraft = release.coordination == "kraft"
-            nodes = brokers if kraft else [probe.controller()]
-            [answer] = wire.ask_any(nodes, request)
-        except UnreachableError:
-            time.sleep(_AGAIN_S)
-            continue
+
+    def created() -> bool:
+        nonlocal asked_before
+        # Before KRaft only the controller creates topics; since then every broker forwards.
+        nodes = brokers if release.coordination == "kraft" else [probe.controller()]
+        [answer] = wire.ask_any(nodes, request)
         [result] = answer.topics
         if result.error_code == _NONE or (result.error_code == _EXISTS and asked_before):
-            return
+            return True
         asked_before = asked_before or result.error_code == _TIMED_OUT
-        if result.error_code not in {_NOT_CONTROLLER, _TIMED_OUT}:
-            raise HarnessError(
-                f"Kafka {release.name} refuses to create topic {result.name!r}: "
-                f"{getattr(result, 'error_message', None) or f'error {result.error_code}'}",
-                hint="Look at the topic's settings and its replicas.",
-            )
-        time.sleep(_AGAIN_S)
-    raise WaitTimeoutError(f"no controller created the topic within {_LIMIT_S:g} s")
+        if result.error_code in {_NOT_CONTROLLER, _TIMED_OUT}:
+            return False
+        raise HarnessError(
+            f"Kafka {release.name} refuses to create topic {result.name!r}: "
+            f"{getattr(result, 'error_message', None) or f'error {result.error_code}'}",
+            hint="Look at the topic's settings and its replicas.",
+        )
+
+    await_condition(
+        created,
+        bool,
+        what="a controller to create the topic",
+        limit_s=_LIMIT_S,
+        passing=(UnreachableError,),
+    )
 
 
 def _ready(probe: Probe, topic: str, partition: int, replicas: Sequence[int]) -> bool:

@@ -2,28 +2,25 @@
 
 import contextlib
 import functools
-import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, Self
-
-import msgspec
+from typing import Final
 
 from clusters.cluster import Cluster, Probe, UnreachableError
 from clusters.drivers import DRIVERS
 from clusters.versions import release
+from harness.diary import Diary, Narrator, Progress
 from harness.environment import describe
-from harness.errors import HarnessError, HighwaterError, WaitTimeoutError
+from harness.errors import WaitTimeoutError
 from harness.feasible import check_plan
 from harness.loglines import log_lines
 from harness.observer import Observer
 from harness.plan import Plan
 from harness.recorder import Clock, Recorder
-from harness.store import Phase, Run, Status, Store
+from harness.store import Run, Store
 from harness.waiting import await_condition
-from harness.workload import Counts, Workload
+from harness.workload import Workload
 from nemesis import schedule
 from nemesis.fault import Nemesis
 from nemesis.scene import MissedError, Scene
@@ -31,13 +28,9 @@ from nemesis.stories import cast, find_story
 from nemesis.window import await_settled
 
 QUIESCE_LIMIT_S: Final = 120.0
-FULL_DISK_BYTES: Final = 1 << 20
 READ_LIMIT_S: Final = 120.0
 READS_PER_S: Final = 5_000
 """The final read may take so long, and a second more for so many records that were sent."""
-
-Progress = Callable[[str], None]
-"""Told what begins now, in a few words; the last word is ``frozen``."""
 
 
 def execute(
@@ -57,7 +50,7 @@ def execute(
     """
     check_plan(plan)
     run = store.create(plan, now=datetime.now(UTC))
-    with _Diary(run, progress) as diary, contextlib.ExitStack() as stack:
+    with Diary(run, progress) as diary, contextlib.ExitStack() as stack:
         diary.phase("booting")
         cluster = stack.enter_context(contextlib.closing(_boot(plan, run)))
         clock = Clock()
@@ -65,7 +58,7 @@ def execute(
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         replicas = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(Recorder(run, clock))
-        scribe = _Narrator(recorder)
+        scribe = Narrator(recorder)
         nemesis = Nemesis(cluster, scribe)
         with (
             Observer(cluster, recorder, plan.topic) as observer,
@@ -92,21 +85,12 @@ def execute(
             with diary.problems(MissedError, WaitTimeoutError, UnreachableError):
                 _play(plan, scene)
             scene.check()
-            diary.phase("healing")
-            nemesis.heal_all()
-            workload.stop()
-            with diary.problems(WaitTimeoutError):
-                _quiesce(plan, cluster, probe)
-                diary.quiesced()
+            _heal(plan, scene, workload, diary)
             scene.check()
-            diary.phase("reading")
-            limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
-            reads = workload.final_read(limit_s=limit_s)
-            diary.add([read.problem for read in reads if read.problem is not None])
+            _read(workload, diary)
         cluster.freeze()
-        recorder.log_lines(
-            list(log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns))
-        )
+        lines = log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)
+        recorder.log_lines(list(lines))
         recorder.close()
         run.seal()
         diary.phase("frozen")
@@ -137,6 +121,24 @@ def _play(plan: Plan, scene: Scene) -> None:
         schedule.play(scene, schedule.draw(plan), duration_s=plan.duration_s)
 
 
+def _heal(plan: Plan, scene: Scene, workload: Workload, diary: Diary) -> None:
+    """Mend everything, let the producers hear their last answers, and let the replicas settle."""
+    diary.phase("healing")
+    scene.nemesis.heal_all()
+    workload.stop()
+    with diary.problems(WaitTimeoutError):
+        _quiesce(plan, scene.cluster, scene.probe)
+        diary.quiesced()
+
+
+def _read(workload: Workload, diary: Diary) -> None:
+    """Fence every partition and read everything up to the fence."""
+    diary.phase("reading")
+    limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
+    reads = workload.final_read(limit_s=limit_s)
+    diary.add([read.problem for read in reads if read.problem is not None])
+
+
 def _quiesce(plan: Plan, cluster: Cluster, probe: Probe) -> None:
     """Wait until every replica is in the ISR and all agree on LEO and HW."""
     deadline = time.monotonic() + QUIESCE_LIMIT_S
@@ -157,79 +159,3 @@ def _quiesce(plan: Plan, cluster: Cluster, probe: Probe) -> None:
             whole.isr,
             limit_s=max(1.0, deadline - time.monotonic()),
         )
-
-
-class _Narrator:
-    """Records what the nemesis does, and has a line about how the run goes."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._last = ""
-
-    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
-        """Record one row of ``events/faults``."""
-        self._last = says
-        self._recorder.fault(name, phase, says, broker)
-
-    def line(self, counts: Counts) -> str:
-        """How many records went where so far, and what happened last."""
-        numbers = f"{counts.ok} of {counts.sent} acknowledged, {counts.read} read"
-        return f"{numbers}; {self._last}" if self._last else numbers
-
-
-class _Diary:
-    """Keeps ``status.json`` true at every moment, and tells the progress."""
-
-    def __init__(self, run: Run, progress: Progress) -> None:
-        self._run = run
-        self._progress = progress
-        self._status = Status(phase="booting")
-
-    def phase(self, phase: Phase) -> None:
-        """A new phase begins."""
-        self._write(msgspec.structs.replace(self._status, phase=phase))
-        self._progress(phase)
-
-    def quiesced(self) -> None:
-        """Every replica is back in the ISR."""
-        self._write(msgspec.structs.replace(self._status, quiesced=True))
-
-    def add(self, problems: Sequence[str]) -> None:
-        """Something could not be done; the run goes on, and its verdict will be unknown."""
-        if problems:
-            both = (*self._status.problems, *problems)
-            self._write(msgspec.structs.replace(self._status, problems=both))
-
-    @contextlib.contextmanager
-    def problems(self, *kinds: type[HighwaterError]) -> Iterator[None]:
-        """Turn errors of these kinds into problems."""
-        try:
-            yield
-        except kinds as error:
-            self.add([error.message])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Write down why a run ended early, if the disk still takes it."""
-        if error is None:
-            return
-        self._blame_full_disk(error)
-        words = error.message if isinstance(error, HighwaterError) else type(error).__name__
-        with contextlib.suppress(OSError):
-            self.add([f"the run was cut short while {self._status.phase}: {words}"])
-        if isinstance(error, HarnessError):
-            error.hint = "\n".join(filter(None, [error.hint, f"The run so far: {self._run.path}"]))
-
-    def _blame_full_disk(self, error: BaseException) -> None:
-        """Say so when the disk is full: whatever died first may have died of that."""
-        if isinstance(error, HarnessError) and (
-            shutil.disk_usage(self._run.path).free < FULL_DISK_BYTES
-        ):
-            error.message = f"no space left on the disk of {self._run.path}: {error.message}"
-            error.hint = "Free room or choose another folder with --store."
-
-    def _write(self, status: Status) -> None:
-        self._status = status
-        self._run.write_struct("status.json", status)

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, Message
 from clusters.local import open_cluster
 from clusters.versions import release
 from harness.clients import settings as clients
-from harness.clients.tapes import Delivered, SendTape, Tape
+from harness.clients.tapes import Answered, SendTape, Tape
 from harness.plan import Acks, Plan, Topic, Workload
 from harness.recorder import Clock, Recorder
 from harness.store import Run
@@ -28,6 +28,7 @@ from harness.workload import Pace, ProducerLoop
 KAFKA = "4.3.1"
 ROUND_S = 4.0
 ROUNDS = 5
+ACKS: tuple[Acks, ...] = ("1", "all")
 PARTITIONS = 3
 TARGET = 0.90
 
@@ -45,12 +46,12 @@ class NullTape:
     def __init__(self) -> None:
         self.acknowledged = 0
 
-    def answered(self, error: KafkaError | None, message: Message) -> None:
+    def answered(self, sequence: int, error: KafkaError | None, message: Message) -> None:
         """Count."""
-        del error, message
+        del sequence, error, message
         self.acknowledged += 1
 
-    def burst(self) -> Delivered:
+    def burst(self) -> Answered:
         """One callback for all."""
         return self.answered
 
@@ -95,7 +96,9 @@ def compare(bootstrap: str, directory: Path, acks: Acks) -> None:
         before = memory().rss
         for _ in range(ROUNDS):
             bare.append(one_round(plan, settings, NullTape()))
-            tape = SendTape(recorder, process="producer-0", topic=plan.topic.name, acks=acks)
+            tape = SendTape(
+                recorder, process="producer-0", topic=plan.topic, acks=acks, prefix="p0"
+            )
             recorded.append(one_round(plan, settings, tape))
         after = memory().rss
     clients.close_log(log)
@@ -119,13 +122,23 @@ def report(acks: str, bare: list[Round], recorded: list[Round]) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        cluster = open_cluster(release(KAFKA), directory / "kafka", brokers=1, broker_config={})
-        with contextlib.closing(cluster):
-            for acks in ("1", "all"):
-                cluster.create_topic(f"acks-{acks}", [[1]] * PARTITIONS, {})
-                compare(cluster.bootstrap, directory, acks)
+    """On a run's usual cluster, where brokers and client share the machine; then on one broker.
+
+    One broker without replication leaves the most room to the client, so that there the share of
+    recording is as large as it can be.
+    """
+    for brokers in (3, 1):
+        print(f"brokers: {brokers}, replicas: {brokers}", flush=True)
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            cluster = open_cluster(
+                release(KAFKA), directory / "kafka", brokers=brokers, broker_config={}
+            )
+            with contextlib.closing(cluster):
+                for acks in ACKS:
+                    replicas = [list(cluster.brokers)] * PARTITIONS
+                    cluster.create_topic(f"acks-{acks}", replicas, {})
+                    compare(cluster.bootstrap, directory, acks)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """Writes what happens into the run while it happens, at little cost to whoever reports it.
 
-Whoever reports hands rows, or (tapes) thousands of operations at a time, to the one background
-thread; it builds Arrow batches and appends them. Nothing is kept, so memory does not grow with a
-run.
+Single rows are gathered and appended by one background thread; tapes append thousands of operations
+at a time themselves. Nothing is kept, so memory does not grow with a run.
 
 When the disk is full the run must end at once, in order: ``failed`` is set, ``check`` and every
 later report raise, and what was written before stays readable.
 """
 
-import queue
 import threading
 import time
 from collections import Counter
@@ -24,7 +22,6 @@ from harness.history import TABLES, StreamWriter
 from harness.store import Run
 
 FLUSH_S: Final = 0.2
-_QUEUED: Final = 8
 _OPS: Final = "history/ops"
 
 Columns = dict[str, Any]
@@ -65,7 +62,7 @@ class Recorder:
         self._words: dict[str, dict[str, int]] = {}
         self._rows: dict[str, list[dict[str, object]]] = {table: [] for table in TABLES}
         self._rows_lock = threading.Lock()
-        self._queue: queue.Queue[Callable[[], Columns]] = queue.Queue(_QUEUED)
+        self._operations_lock = threading.Lock()
         self._closing = threading.Event()
         pa.array([0])  # imports pandas, a second's work, while nobody waits for us
         self._where = run.path
@@ -122,19 +119,20 @@ class Recorder:
         if self._error is not None:
             raise self._error
 
-    def put(self, build: Callable[[], Columns]) -> None:
-        """Queue columns of operations to be built and written; waits while the writer is behind.
+    def operations(self, columns: Columns) -> None:
+        """Record thousands of operations at once, on the caller's own thread; on disk on return.
+
+        A background thread would fight the caller for Python's one lock, which costs both more.
 
         Raises:
             HarnessError: nothing can be recorded any more.
         """
-        while True:
-            self.check()
-            try:
-                self._queue.put(build, timeout=FLUSH_S)
-            except queue.Full:
-                continue
-            return
+        self.check()
+        try:
+            self._append(columns)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the whole run must hear of it
+            self._fail(error)
+        self.check()
 
     def close(self) -> None:
         """Write everything that was handed over and end the streams. May be called twice.
@@ -177,17 +175,8 @@ class Recorder:
                 stream.abandon()
 
     def _write_until_closed(self) -> None:
-        rows_due = time.monotonic() + FLUSH_S
-        while True:
-            closing = self._closing.is_set()
-            try:
-                self._append(self._queue.get(timeout=0 if closing else FLUSH_S)())
-            except queue.Empty:
-                if closing:
-                    break
-            if time.monotonic() >= rows_due:
-                self._write_rows()
-                rows_due = time.monotonic() + FLUSH_S
+        while not self._closing.wait(FLUSH_S):
+            self._write_rows()
         self._write_rows()
 
     def _write_rows(self) -> None:
@@ -204,13 +193,13 @@ class Recorder:
     def _append(self, columns: Columns) -> None:
         """Write one batch of operations and count it."""
         size = len(columns["invoke_ns"])
-        arrays = [self._array(field, columns.get(field.name), size) for field in TABLES[_OPS]]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=TABLES[_OPS])
-        self._streams[_OPS].append(batch)
-        if isinstance(columns["outcome"], str):
-            self._counts[columns["kind"], columns["outcome"]] += size
-        else:
-            self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
+        with self._operations_lock:
+            arrays = [self._array(field, columns.get(field.name), size) for field in TABLES[_OPS]]
+            self._streams[_OPS].append(pa.RecordBatch.from_arrays(arrays, schema=TABLES[_OPS]))
+            if isinstance(columns["outcome"], str):
+                self._counts[columns["kind"], columns["outcome"]] += size
+            else:
+                self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
 
     def _array(self, field: pa.Field, column: Any, size: int) -> pa.Array:  # noqa: ANN401 - Arrow's
         """A column as Arrow wants it. Dictionaries only ever grow, so that deltas suffice."""

@@ -113,7 +113,12 @@ class ProducerLoop:
             partition = self.sent % partitions
             while True:
                 try:
-                    self._client.produce(topic, value, partition=partition, on_delivery=answered)
+                    self._client.produce(
+                        topic,
+                        value,
+                        partition=partition,
+                        on_delivery=partial(answered, self.sent),
+                    )
                 except BufferError:
                     if stop.is_set():
                         return
@@ -211,7 +216,11 @@ class Workload:
         for index in range(workload.producers):
             process = f"producer-{index}"
             tape = SendTape(
-                self._recorder, process=process, topic=self._plan.topic.name, acks=workload.acks
+                self._recorder,
+                process=process,
+                topic=self._plan.topic,
+                acks=workload.acks,
+                prefix=f"p{index}",
             )
             settings = clients.producer(self._plan, self._common(process))
             pace = Pace(workload.rate / workload.producers, self._recorder.clock)

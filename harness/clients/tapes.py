@@ -1,7 +1,7 @@
 """What producers and readers do, on its way into the history at little cost to themselves."""
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -10,60 +10,71 @@ from confluent_kafka import KafkaError, Message
 
 from harness.clients.outcomes import PURGED, REFUSED_LOCALLY, delivered
 from harness.history import OK, READ, RUN, SEND, record_id
+from harness.plan import Topic
 from harness.recorder import FLUSH_S, Columns, Recorder
 
 TAPE_ROWS: Final = 8192
-_WIDTH: Final = 4
-Delivered = Callable[[KafkaError | None, Message], None]
+_WIDTH: Final = 3
+_NOT_TOLD: Final = -1  # acks=0 is told no offset
+Answered = Callable[[int, KafkaError | None, Message], None]
+"""Told a record's sequence number, and what became of it."""
 
 
 class Tape(Protocol):
     """Where one producer reports: from its own thread alone, callbacks included."""
 
-    def burst(self) -> Delivered:
+    def burst(self) -> Answered:
         """The callback for the delivery reports of records that are sent from now on."""
 
     def refused(self, value: bytes, partition: int, error: KafkaError) -> None:
         """Note that the client would not even queue a record."""
 
     def turn(self) -> None:
-        """Note that a poll has ended, and hand over what is due; call it after every poll."""
+        """Note that a poll has ended, and write what is due; call it after every poll."""
 
     def close(self) -> None:
-        """Hand over everything."""
+        """Write everything."""
 
 
 class SendTape:
-    """The tape of one producer.
+    """The tape of one producer, whose records are ``<prefix>-<sequence>``, round robin.
 
-    An answer is two entries in one flat list, its invoke time and the client's message, because
-    that costs the producer least; what the message says is read in the background. Times are taken
-    once a burst and once a poll. An operation's interval can so be wider than it was, never
-    narrower, which is the safe side; at a low rate a burst is one record and a poll
-    serves one answer.
+    An answer is three integers in one flat list, because that costs the producer least; names and
+    partitions follow from the sequence number, for a whole batch at once. Times are taken once a
+    burst and once a poll. An operation's interval can so be wider than it was, never narrower,
+    which is the safe side; at a low rate a burst is one record and a poll serves one answer.
     """
 
     def __init__(
-        self, recorder: Recorder, *, process: str, topic: str, acks: str, retries: bool = True
+        self,
+        recorder: Recorder,
+        *,
+        process: str,
+        topic: Topic,
+        acks: str,
+        prefix: str,
+        retries: bool = True,
     ) -> None:
         self._recorder = recorder
         self._clock = recorder.clock
         self._row = {
-            "process": process, "kind": SEND, "phase": RUN, "topic": topic, "acks": acks
+            "process": process, "kind": SEND, "phase": RUN, "topic": topic.name, "acks": acks
         }  # fmt: skip
+        self._partitions = topic.partitions
+        self._prefix = prefix
         self._retries = retries
-        self._answers: list[Any] = []
+        self._answers: list[int] = []
         self._polls: list[tuple[int, int]] = []
-        self._handed_over_ns = self._clock()
+        self._written_ns = self._clock()
 
-    def burst(self) -> Delivered:
+    def burst(self) -> Answered:
         """The callback for the delivery reports of records that are sent from now on."""
         invoke_ns = self._clock()
 
-        def answered(error: KafkaError | None, message: Message) -> None:
+        def answered(sequence: int, error: KafkaError | None, message: Message) -> None:
             if error is None:
-                told = (invoke_ns, message.partition(), message.offset(), message.value())
-                self._answers.extend(told)
+                offset = message.offset()
+                self._answers.extend((invoke_ns, sequence, _NOT_TOLD if offset is None else offset))
             else:
                 self._lost(invoke_ns, error, message)
 
@@ -78,23 +89,23 @@ class SendTape:
         )  # fmt: skip
 
     def turn(self) -> None:
-        """Note that a poll has ended, and hand over what is due."""
+        """Note that a poll has ended, and write what is due."""
         now, answers = self._clock(), len(self._answers)
         if answers and (not self._polls or self._polls[-1][0] < answers):
             self._polls.append((answers, now))
-        if answers >= _WIDTH * TAPE_ROWS or now - self._handed_over_ns >= FLUSH_S * 1e9:
+        if answers >= _WIDTH * TAPE_ROWS or now - self._written_ns >= FLUSH_S * 1e9:
             self.close()
 
     def close(self) -> None:
-        """Hand over everything."""
-        self._handed_over_ns = self._clock()
+        """Write everything."""
+        self._written_ns = self._clock()
         if not self._answers:
             return
         if not self._polls or self._polls[-1][0] < len(self._answers):
-            self._polls.append((len(self._answers), self._handed_over_ns))
+            self._polls.append((len(self._answers), self._written_ns))
         answers, polls = self._answers, self._polls
         self._answers, self._polls = [], []
-        self._recorder.put(lambda: self._columns(answers, polls))
+        self._recorder.operations(self._columns(answers, polls))
 
     def _lost(self, invoke_ns: int, error: KafkaError, message: Message) -> None:
         """Record an error; one that only says that we gave up waiting is no answer."""
@@ -105,17 +116,19 @@ class SendTape:
             value=record_id(message.value() or b""), error=error.name(),
         )  # fmt: skip
 
-    def _columns(self, answers: list[Any], polls: list[tuple[int, int]]) -> Columns:
+    def _columns(self, answers: list[int], polls: list[tuple[int, int]]) -> Columns:
+        invoke_ns, sequence, offset = np.array(answers, np.int64).reshape(-1, _WIDTH).T
         ends = np.array([end // _WIDTH for end, _ in polls])
         times = np.array([time_ns for _, time_ns in polls])
+        numbers = pa.array(np.ascontiguousarray(sequence)).cast(pa.string())
         return {
             **self._row,
             "outcome": OK,
-            "invoke_ns": np.array(answers[0::_WIDTH], np.int64),
+            "invoke_ns": np.ascontiguousarray(invoke_ns),
             "complete_ns": np.repeat(times, np.diff(ends, prepend=0)),
-            "partition": np.array(answers[1::_WIDTH], np.int32),
-            "offset": _offsets(answers[2::_WIDTH]),
-            "value": _identities(answers[3::_WIDTH]),
+            "partition": (sequence % self._partitions).astype(np.int32),
+            "offset": pa.array(np.ascontiguousarray(offset), mask=offset < 0),
+            "value": pc.binary_join_element_wise(self._prefix, numbers, "-"),
         }
 
 
@@ -132,26 +145,20 @@ class ReadTape:
         """Record that one poll, invoked then and ended now, returned these records."""
         complete_ns = self._recorder.clock()
 
-        def columns() -> Columns:
-            size = len(messages)
-            return {
+        size = len(messages)
+        if not size:
+            return
+        self._recorder.operations(
+            {
                 **self._row,
                 "invoke_ns": np.full(size, invoke_ns),
                 "complete_ns": np.full(size, complete_ns),
                 "partition": np.array([message.partition() for message in messages], np.int32),
-                "offset": _offsets([message.offset() for message in messages]),
+                "offset": pa.array([message.offset() for message in messages], pa.int64()),
                 "leader_epoch": [message.leader_epoch() for message in messages],
                 "value": _identities([message.value() for message in messages]),
             }
-
-        if messages:
-            self._recorder.put(columns)
-
-
-def _offsets(offsets: list[int | None]) -> pa.Array:
-    """Offsets; acks=0 is told none, which librdkafka writes as a negative number."""
-    told = pa.array(offsets, pa.int64())
-    return pc.if_else(pc.greater_equal(told, 0), told, None)
+        )
 
 
 def _identities(values: list[bytes | None]) -> pa.Array:

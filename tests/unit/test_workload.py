@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Message
 from harness.clients.tapes import TAPE_ROWS, ReadTape, SendTape
 from harness.errors import HarnessError
 from harness.history import read_stream
+from harness.plan import Topic
 from harness.recorder import Clock, Recorder
 from harness.store import Run
 from harness.workload import Pace
@@ -78,15 +79,17 @@ def test_a_slow_rate_waits_for_its_next_record() -> None:
 def test_an_acknowledgement_becomes_a_row(tmp_path: Path) -> None:
     run, clock = Run(tmp_path), Hand()
     with Recorder(run, clock) as recorder:
-        tape = SendTape(recorder, process="producer-0", topic="events", acks="1")
+        tape = SendTape(
+            recorder, process="producer-0", topic=Topic(partitions=3), acks="1", prefix="p0"
+        )
         clock.now_ns = 5
         first = tape.burst()
         clock.now_ns = 7
         second = tape.burst()
-        second(None, message("p0-1", 41, partition=2))
+        second(1, None, message("p0-1", 41, partition=1))
         clock.now_ns = 9
         tape.turn()
-        first(None, message("p0-0"))
+        first(0, None, message("p0-0"))
         clock.now_ns = 11
         tape.turn()
         tape.close()
@@ -96,7 +99,7 @@ def test_an_acknowledgement_becomes_a_row(tmp_path: Path) -> None:
     }  # fmt: skip
     assert rows(run) == [
         common | {
-            "invoke_ns": 7, "complete_ns": 9, "partition": 2, "offset": 41, "value": "p0-1",
+            "invoke_ns": 7, "complete_ns": 9, "partition": 1, "offset": 41, "value": "p0-1",
         },
         common | {
             "invoke_ns": 5, "complete_ns": 11, "partition": 0, "offset": None, "value": "p0-0",
@@ -107,11 +110,11 @@ def test_an_acknowledgement_becomes_a_row(tmp_path: Path) -> None:
 def test_what_was_never_answered_has_no_completion(tmp_path: Path) -> None:
     run, clock = Run(tmp_path), Hand()
     with Recorder(run, clock) as recorder:
-        tape = SendTape(recorder, process="producer-0", topic="events", acks="all")
+        tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="all", prefix="p0")
         answered = tape.burst()
         clock.now_ns = 3
-        answered(KafkaError(KafkaError._MSG_TIMED_OUT), message("p0-0"))
-        answered(KafkaError(KafkaError._PURGE_INFLIGHT), message("p0-1"))
+        answered(0, KafkaError(KafkaError._MSG_TIMED_OUT), message("p0-0"))
+        answered(1, KafkaError(KafkaError._PURGE_INFLIGHT), message("p0-1"))
         tape.refused(b"p0-2|..", 1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         tape.close()
     found = [(r["value"], r["outcome"], r["complete_ns"], r["error"]) for r in rows(run)]
@@ -138,12 +141,12 @@ def test_reads_are_recorded_as_the_client_returned_them(tmp_path: Path) -> None:
 def test_counts_add_up(tmp_path: Path) -> None:
     run = Run(tmp_path)
     recorder = Recorder(run, Clock())
-    tape = SendTape(recorder, process="producer-0", topic="events", acks="all")
+    tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="all", prefix="p0")
     answered = tape.burst()
     for number in range(TAPE_ROWS + 5):
-        answered(None, message(f"p0-{number}", number))
+        answered(number, None, message(f"p0-{number}", number))
         tape.turn()
-    answered(KafkaError(KafkaError._TRANSPORT), message("p0-x"))
+    answered(-1, KafkaError(KafkaError._TRANSPORT), message("p0-x"))
     tape.close()
     recorder.close()
     recorder.close()
@@ -194,14 +197,16 @@ from harness.errors import HarnessError
 from harness.recorder import Clock, Recorder
 from harness.store import Run
 from harness.clients.tapes import SendTape
+from harness.plan import Topic
 limit = 1 << 20
 recorder = Recorder(Run(Path(sys.argv[1])), Clock())
-tape = SendTape(recorder, process="producer-0", topic="events", acks="1")
+tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 number = 0
 try:
     while number < 1_000_000:
-        tape.burst()(None, Message(topic="events", partition=0, offset=number, value=b"p0|"))
+        message = Message(topic="events", partition=0, offset=number, value=b"p0|")
+        tape.burst()(number, None, message)
         tape.turn()
         number += 1
     raised = None
@@ -223,13 +228,15 @@ from confluent_kafka import Message
 from harness.recorder import Clock, Recorder
 from harness.store import Run
 from harness.clients.tapes import SendTape
+from harness.plan import Topic
 peaks = []
 with Recorder(Run(Path(sys.argv[1])), Clock()) as recorder:
-    tape = SendTape(recorder, process="producer-0", topic="events", acks="1")
+    tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")
     for _ in range(5):
         for number in range(100_000):
             value = b"p0-%d|" % number
-            tape.burst()(None, Message(topic="events", partition=0, offset=number, value=value))
+            message = Message(topic="events", partition=0, offset=number, value=value)
+            tape.burst()(number, None, message)
             tape.turn()
         peaks.append(psutil.Process().memory_info().rss)
 print(json.dumps(peaks))

@@ -130,13 +130,15 @@ class _SchemaOnly(msgspec.Struct):
 def _differences(plan: Plan) -> list[str]:
     """The options of a random run that are not at their defaults."""
     base, ours = Workload(), plan.workload
-    options = [
+    options: list[tuple[str, object, object]] = [
         ("--producers", base.producers, ours.producers),
         ("--consumers", base.consumers, ours.consumers),
-        ("--rate", base.rate, ours.rate),
+        ("--rate", f"{base.rate:g}", f"{ours.rate:g}" if ours.rate else "max"),
         ("--record-bytes", base.record_bytes, ours.record_bytes),
         ("--compression", base.compression, ours.compression),
         ("--partitions", Topic().partitions, plan.topic.partitions),
+        ("--brokers", Topic().replication_factor, plan.brokers),
+        ("--delivery-timeout", f"{base.delivery_timeout_s:g}s", f"{ours.delivery_timeout_s:g}s"),
     ]
     words = [f"{name} {value}" for name, default, value in options if value != default]
     return [*words, "--idempotence"] if ours.idempotence else words

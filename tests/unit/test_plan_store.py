@@ -32,6 +32,21 @@ def test_a_plan_says_its_command() -> None:
     assert plan.command().endswith("--seed 7")
 
 
+def test_a_command_repeats_every_option_that_is_not_at_its_default() -> None:
+    plan = Plan(
+        kafka="4.3.1",
+        brokers=5,
+        nemesis=("kill",),
+        duration_s=2.5,
+        topic=Topic(partitions=3, unclean_leader_election=True),
+        workload=Workload(rate=0, delivery_timeout_s=5, idempotence=True),
+    )
+    assert plan.command() == (
+        "highwater run --kafka 4.3.1 --acks all --min-isr 1 --unclean --nemesis kill --for 2.5s"
+        " --rate max --partitions 3 --brokers 5 --delivery-timeout 5s --idempotence --seed 0"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -72,13 +72,6 @@ def spark(master: str | None = None, driver_memory: str = "2g") -> SparkSession:
     return SparkStarter(master, driver_memory).session()
 
 
-def start_in_background(
-    master: str | None = None, driver_memory: str = "2g"
-) -> Future[SparkSession]:
-    """Start the session while something else is done; ``result()`` is the session, or raises."""
-    return SparkStarter(master, driver_memory).future
-
-
 class SparkStarter:
     """Starts the session at once, and hands it out when it is needed.
 

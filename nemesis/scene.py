@@ -103,20 +103,6 @@ class Scene:
             self.stop.wait(min(left, _CHECK_EVERY_S))
             self.check()
 
-    def await_leader(self, leader: int, *, limit_s: float) -> PartitionState:
-        """Wait until a broker leads partition 0.
-
-        Raises:
-            WaitTimeoutError: it did not within the limit.
-        """
-        return await_condition(
-            lambda: self.probe.partition(self.topic, 0),
-            lambda state: state.leader == leader,
-            what=f"broker {leader} to lead {self.topic}-0",
-            limit_s=limit_s,
-            passing=(UnreachableError,),
-        )
-
     def await_in_sync(self, broker: int, *, limit_s: float) -> PartitionState:
         """Wait until a broker is in the ISR of partition 0.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from checkers.segments.checkpoints import HIGH_WATERMARK, CheckpointError, parse_offsets
-from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
+from clusters.cluster import Cluster, Probe, UnreachableError
 from clusters.versions import Release
 from harness.errors import UsageError, WaitTimeoutError
 from harness.plan import Plan, Topic, Workload
@@ -205,23 +205,22 @@ def _await_turns(scene: Scene, b: int, survivor: int) -> None:
     Raises:
         MissedError: both sessions ended in one go, so C never followed B.
     """
-    turns: list[PartitionState] = []
+    led: set[int] = set()
 
-    def look() -> PartitionState:
-        state = scene.probe.partition(scene.topic, 0)
-        if not turns or turns[-1] != state:
-            turns.append(state)
-        return state
+    def look() -> int:
+        leader = scene.probe.partition(scene.topic, 0).leader
+        led.add(leader)
+        return leader
 
     with contextlib.suppress(UnreachableError):
         look()
     await_condition(
         look,
-        lambda state: state.leader == survivor,
+        lambda leader: leader == survivor,
         what=f"broker {survivor} to lead {scene.topic}-0",
         limit_s=30,
         every_s=0.02,
         passing=(UnreachableError,),
     )
-    if b not in {state.leader for state in turns}:
+    if b not in led:
         raise MissedError(f"broker {b} was never made leader before broker {survivor} was")

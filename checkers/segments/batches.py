@@ -15,6 +15,7 @@ from aiokafka.record._crecords import crc32c_cython as crc32c
 from checkers.segments.codecs import CodecError, decompress
 from checkers.segments.columns import (
     Bytes,
+    Checksum,
     Chunk,
     Damage,
     Decoded,
@@ -22,6 +23,7 @@ from checkers.segments.columns import (
     fields,
     in_order,
     join,
+    mismatches,
     slices,
     varints,
 )
@@ -46,6 +48,7 @@ HEADER: Final = np.dtype(
 _CRC_FROM: Final = (
     21  # the attributes; offset, length, leader epoch and magic are under no checksum
 )
+_CHECKSUM: Final = Checksum(name="CRC-32C", owner="batch", covers_from=_CRC_FROM, compute=crc32c)
 _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
@@ -75,7 +78,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
     raw = np.frombuffer(data, dtype=np.uint8)
     header = fields(raw, chunk.positions, HEADER)
     errors: dict[int, str] = {}
-    mismatched = _check_crc(data, chunk, header, errors)
+    mismatched = mismatches(data, chunk, header["crc"], _CHECKSUM, errors)
     _check_order(header, floor, chunk.following, errors)
     arena, bounds = _unpack(data, chunk, header, errors)
     records = _walk(arena, bounds, header["count"].tolist(), errors)
@@ -86,20 +89,6 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
         assert decoded is not None
     decoded.damage.extend(_damage(chunk, header, errors, mismatched))
     return decoded
-
-
-def _check_crc(
-    data: memoryview, chunk: Chunk, header: np.ndarray, errors: dict[int, str]
-) -> set[int]:
-    """Name every batch whose CRC-32C does not match."""
-    wrong = set()
-    spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), header["crc"].tolist(), strict=True)
-    for index, (position, size, stored) in enumerate(spans):
-        computed = crc32c(data[position + _CRC_FROM : position + size])
-        if computed != stored:
-            wrong.add(index)
-            errors[index] = f"CRC-32C is {computed:#010x}, the batch says {stored:#010x}"
-    return wrong
 
 
 def _check_order(

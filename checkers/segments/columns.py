@@ -1,6 +1,6 @@
 """Whole columns at once: what both on-disk formats need to decode without a loop over records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -153,6 +153,32 @@ def texts(values: Sequence[str]) -> pa.StringArray:
     bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checksum:
+    """The checksum of a format: what it is called, whose it is, what it covers, how it is taken."""
+
+    name: str
+    owner: str
+    covers_from: int
+    compute: Callable[[memoryview], int]
+
+
+def mismatches(
+    data: memoryview, chunk: Chunk, stored: Ints, checksum: Checksum, errors: dict[int, str]
+) -> set[int]:
+    """Name in ``errors``, and return, every batch or message whose checksum does not match."""
+    wrong = set()
+    spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
+    for index, (position, size, said) in enumerate(spans):
+        computed = checksum.compute(data[position + checksum.covers_from : position + size])
+        if computed != said:
+            wrong.add(index)
+            errors[index] = (
+                f"{checksum.name} is {computed:#010x}, the {checksum.owner} says {said:#010x}"
+            )
+    return wrong
 
 
 def in_order(first: Ints, last: Ints, *, floor: int, following: int | None) -> Mask:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from checkers.segments.codecs import CodecError, decompress
 from checkers.segments.columns import (
     Bytes,
+    Checksum,
     Chunk,
     Damage,
     Decoded,
@@ -23,6 +24,7 @@ from checkers.segments.columns import (
     fields,
     in_order,
     join,
+    mismatches,
     slices,
 )
 
@@ -40,6 +42,9 @@ KEY_AT: Final = (18, 26)
 """Where the key's length stands in a message of v0 and of v1, bytes from its offset field."""
 
 _CRC_FROM: Final = 16  # the magic byte
+_CHECKSUM: Final = Checksum(
+    name="CRC-32", owner="message", covers_from=_CRC_FROM, compute=zlib.crc32
+)
 _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _FRAME: Final = struct.Struct(">qiIbb")
@@ -72,27 +77,13 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
     """
     header = fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)
     errors: dict[int, str] = {}
-    mismatched = _check_crc(data, chunk, header, errors)
+    mismatched = mismatches(data, chunk, header["crc"], _CHECKSUM, errors)
     decoded = None
     while decoded is None:  # again without the messages whose fields or offsets make no sense
         messages = _unpack(data, chunk, header, errors)
         decoded = _columns(messages, header, chunk, errors, floor)
     decoded.damage.extend(_damage(chunk, header, errors, mismatched))
     return decoded
-
-
-def _check_crc(
-    data: memoryview, chunk: Chunk, header: np.ndarray, errors: dict[int, str]
-) -> set[int]:
-    """Name every message whose CRC-32 does not match."""
-    wrong = set()
-    spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), header["crc"].tolist(), strict=True)
-    for index, (position, size, stored) in enumerate(spans):
-        computed = zlib.crc32(data[position + _CRC_FROM : position + size])
-        if computed != stored:
-            wrong.add(index)
-            errors[index] = f"CRC-32 is {computed:#010x}, the message says {stored:#010x}"
-    return wrong
 
 
 def _unpack(

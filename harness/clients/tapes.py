@@ -53,7 +53,6 @@ class SendTape:
         topic: Topic,
         acks: str,
         prefix: str,
-        retries: bool = True,
     ) -> None:
         self._recorder = recorder
         self._clock = recorder.clock
@@ -62,7 +61,6 @@ class SendTape:
         }  # fmt: skip
         self._partitions = topic.partitions
         self._prefix = prefix
-        self._retries = retries
         self._answers: list[int] = []
         self._polls: list[tuple[int, int]] = []
         self._written_ns = self._clock()
@@ -111,7 +109,7 @@ class SendTape:
         """Record an error; one that only says that we gave up waiting is no answer."""
         code = error.code()
         self._recorder.operation(
-            **self._row, outcome=delivered(code, retries=self._retries), invoke_ns=invoke_ns,
+            **self._row, outcome=delivered(code, retries=True), invoke_ns=invoke_ns,
             complete_ns=None if code in PURGED else self._clock(), partition=message.partition(),
             value=record_id(message.value() or b""), error=error.name(),
         )  # fmt: skip

@@ -123,6 +123,10 @@ class Cluster(Protocol):
         """The catalogued release that every broker runs."""
 
     @property
+    def directory(self) -> Path:
+        """Where it keeps ``replicas/<broker id>``, ``logs/<node>.log`` and ``coordination/``."""
+
+    @property
     def brokers(self) -> Mapping[int, Broker]:
         """Broker id to broker, in order of id, without ZooKeeper and controllers."""
 
@@ -140,6 +144,17 @@ class Cluster(Protocol):
 
         Waits until every partition has that leader and a full ISR and every replica answers, as
         the probe sees it.
+        """
+
+    def snapshot(self, topic: str, directory: Path) -> None:
+        """Copy one topic's replicas as they lie at one moment, and let the cluster go on.
+
+        Every running broker is paused meanwhile, so that no copy is torn. ``directory`` gets what
+        ``freeze`` would leave of the topic: a folder a broker id with ``<topic>-<partition>/*`` and
+        the broker-wide files.
+
+        Raises:
+            HarnessError: a file cannot be copied.
         """
 
     def freeze(self) -> Path:

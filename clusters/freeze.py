@@ -1,5 +1,6 @@
-"""Make killed log directories into evidence: what a judge needs stays, the rest goes."""
+"""Make log directories into evidence: what a judge needs stays or is copied, the rest goes."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -29,3 +30,29 @@ def prune(replicas: Path, coordination: Path) -> Path:
             f"the replicas in {replicas} cannot be frozen: {error.strerror} ({error.filename})"
         ) from error
     return replicas
+
+
+def copy_topic(replicas: Path, topic: str, target: Path) -> None:
+    """Copy a topic's replicas and the broker-wide files below ``replicas/<broker id>`` to target.
+
+    Raises:
+        HarnessError: a file cannot be copied.
+    """
+    wanted = re.compile(rf"{re.escape(topic)}-\d+")
+    try:
+        for broker in sorted(replicas.iterdir()):
+            for entry in sorted(broker.iterdir()):
+                there = target / broker.name / entry.name
+                if entry.is_file():
+                    there.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(entry, there)
+                elif wanted.fullmatch(entry.name):
+                    shutil.copytree(entry, there, ignore=_ignore_derived)
+    except OSError as error:  # shutil.Error is one
+        raise HarnessError(
+            f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"
+        ) from error
+
+
+def _ignore_derived(_: str, names: list[str]) -> set[str]:
+    return {name for name in names if Path(name).suffix in _DERIVED}

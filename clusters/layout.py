@@ -40,6 +40,7 @@ class Layout:
         overrides: Mapping[str, str],
         sharing: Sequence[str],
     ) -> None:
+        self.directory = directory
         self.replicas = directory / "replicas"
         self.logs = directory / "logs"
         self.coordination = directory / "coordination"

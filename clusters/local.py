@@ -148,6 +148,11 @@ class LocalCluster:
         return self._release
 
     @property
+    def directory(self) -> Path:
+        """Its replicas, logs and coordination."""
+        return self._layout.directory
+
+    @property
     def brokers(self) -> Mapping[int, Broker]:
         """Broker id to broker."""
         return MappingProxyType(self._brokers)
@@ -191,6 +196,15 @@ class LocalCluster:
             topics.create_topic(
                 self._release, self._group.brokers, probe, name, assignment, settings
             )
+
+    def snapshot(self, topic: str, directory: Path) -> None:
+        """Pause every broker, copy the topic's replicas, and let them go on."""
+        running = [broker for broker in self._brokers.values() if broker.state == "running"]
+        with contextlib.ExitStack() as resuming:
+            for broker in running:
+                resuming.callback(broker.resume)
+                broker.pause()
+            freeze.copy_topic(self._layout.replicas, topic, directory)
 
     def freeze(self) -> Path:
         """Pause every broker, kill every node, and prune what is no evidence."""

@@ -188,6 +188,24 @@ def test_freeze_leaves_evidence_and_nothing_running(opener: Opener, name: str) -
         assert b"frozen" in (metadata / "00000000000000000000.log").read_bytes()
 
 
+def test_a_snapshot_has_one_topic_whole_and_the_cluster_goes_on(
+    cluster: LocalCluster, probe: Probe, tmp_path: Path
+) -> None:
+    for topic in ("kept", "kept-too"):
+        cluster.create_topic(topic, [[1, 2, 3]], {})
+        send(cluster, topic, "m1", "m2")
+    await_replicas(probe, "kept", ReplicaState(leo=2, hw=2))
+    cluster.snapshot("kept", tmp_path)
+    for broker in ("1", "2", "3"):
+        segment = tmp_path / broker / "kept-0" / "00000000000000000000.log"
+        assert b"m2" in segment.read_bytes()
+        assert (tmp_path / broker / "meta.properties").is_file()
+        assert not (tmp_path / broker / "kept-too-0").exists()
+        assert not list((tmp_path / broker / "kept-0").glob("*index"))
+    send(cluster, "kept", "m3")
+    await_replicas(probe, "kept", ReplicaState(leo=3, hw=3))
+
+
 def test_two_clusters_at_once(opener: Opener) -> None:
     one, two = opener("0.10.2.2", "one"), opener("0.10.2.2", "two")
     assert one.bootstrap != two.bootstrap

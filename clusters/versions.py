@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 
 from harness.errors import UsageError
 from harness.suggest import nearest
@@ -84,6 +84,8 @@ class Release:
         logging: generation of log4j that the jars bring, 1 or 2.
         config: broker settings that only this release's line needs or knows.
         heap_mb: heap that a broker of a test cluster needs.
+        drivers: cluster drivers that can run it. Containers need two listeners for each broker,
+            one inside and one outside, which came with ``inter.broker.listener.name`` in 0.10.2.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Release:
     logging: Literal[1, 2] = 1
     config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     heap_mb: int = 256
+    drivers: tuple[str, ...] = ("local", "docker")
 
     @property
     def number(self) -> tuple[int, ...]:
@@ -168,6 +171,9 @@ _ENTRIES = (
 )
 
 CATALOGUE: Mapping[str, Release] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+
+SAMPLE: Final[tuple[str, ...]] = ("0.10.2.2", "0.11.0.3", "4.3.1")
+"""One release of each generation, for tests on real brokers that cannot run them all."""
 
 
 def release(name: str) -> Release:

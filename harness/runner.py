@@ -1,10 +1,12 @@
-"""One run from plan to frozen replicas; ``execute`` is the whole of it."""
+"""One run from plan to frozen replicas: ``execute`` on a cluster of its own, ``conduct`` on any."""
 
 import contextlib
 import functools
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from clusters.cluster import Cluster, Probe, UnreachableError
@@ -50,9 +52,46 @@ def execute(
     """
     check_plan(plan)
     run = store.create(plan, now=datetime.now(UTC))
-    with Diary(run, progress) as diary, contextlib.ExitStack() as stack:
+    with Diary(run, progress) as diary:
         diary.phase("booting")
-        cluster = stack.enter_context(contextlib.closing(_boot(plan, run)))
+        with contextlib.closing(boot(plan, run.path)) as cluster:
+            conduct(plan, run, cluster, diary, keep=cluster.freeze, stop=stop, progress=progress)
+    return run
+
+
+def boot(plan: Plan, directory: Path) -> Cluster:
+    """Start the cluster that a plan asks for below ``directory``.
+
+    Raises:
+        HarnessError: it did not start; nothing is left running.
+    """
+    return DRIVERS[plan.driver](
+        release(plan.kafka), directory, brokers=plan.brokers, broker_config=plan.broker_config
+    )
+
+
+def conduct(
+    plan: Plan,
+    run: Run,
+    cluster: Cluster,
+    diary: Diary,
+    *,
+    keep: Callable[[], object],
+    stop: threading.Event,
+    progress: Progress,
+) -> None:
+    """Everything between a cluster that runs and a run directory that is whole.
+
+    Args:
+        run: made from the plan; gets everything that is recorded.
+        cluster: all of its brokers run, and none has a topic of the plan's name.
+        keep: called when all is read; leaves ``replicas/`` and ``logs/`` in the run.
+        stop: set from outside to end the run early.
+
+    Raises:
+        HarnessError: the harness could not go on. The cluster may be in any state then.
+    """
+    with contextlib.ExitStack() as stack:
         clock = Clock()
         run.write_struct("environment.json", describe(cluster, started_at_ns=clock.started_at_ns))
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
@@ -88,19 +127,12 @@ def execute(
             _heal(plan, scene, workload, diary)
             scene.check()
             _read(workload, diary)
-        cluster.freeze()
+        keep()
         lines = log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)
         recorder.log_lines(list(lines))
         recorder.close()
         run.seal()
         diary.phase("frozen")
-    return run
-
-
-def _boot(plan: Plan, run: Run) -> Cluster:
-    return DRIVERS[plan.driver](
-        release(plan.kafka), run.path, brokers=plan.brokers, broker_config=plan.broker_config
-    )
 
 
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]:

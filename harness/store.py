@@ -174,15 +174,19 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def create(self, plan: Plan, *, now: datetime) -> Run:
+    def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
         """Make a new run directory with its plan in it, and point ``latest`` there.
 
+        Args:
+            name: of the directory; one is made from the plan and the time if none is given.
+
         Raises:
-            StoreError: the store cannot be written.
+            StoreError: the store cannot be written, or has a run of that name.
         """
-        what = plan.story or "-".join(plan.nemesis) or "calm"
-        stamp = now.strftime("%Y%m%dT%H%M%S")
-        name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
+        if name is None:
+            what = plan.story or "-".join(plan.nemesis) or "calm"
+            stamp = now.strftime("%Y%m%dT%H%M%S")
+            name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
         run = Run(self.root / name)
         try:
             run.path.mkdir(parents=True)

@@ -1,0 +1,158 @@
+"""What a run gives back to a test, and how a broken promise reads."""
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.api import Judged, Loaded
+    from harness.plan import Plan
+    from harness.verdict import Anomaly
+
+_SHOWN: Final = 3  # anomalies that a failure tells; the report has all
+
+
+class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
+    """What the settings promise was not kept. A failure of the test, not of the harness.
+
+    Attributes:
+        result: the run, to be examined.
+    """
+
+    def __init__(self, message: str, result: "Result") -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class CannotJudge(HarnessError):  # noqa: N818 - likewise
+    """The verdict is ``unknown``: the test neither passes nor fails, for nothing was shown.
+
+    Attributes:
+        result: the run, to be examined.
+    """
+
+    def __init__(self, message: str, result: "Result") -> None:
+        super().__init__(message, hint=result.where)
+        self.result = result
+
+
+class Result:
+    """A judged run.
+
+    Attributes:
+        verdict: ``valid``, ``invalid``, or ``unknown``.
+        headline: the finding in one sentence with denominators.
+        lost: how many acknowledged records are gone.
+        acknowledged: how many records were acknowledged.
+        anomalies: what was found, those that break a promise first.
+        report: the HTML report.
+        plan: what was asked for; ``plan.command()`` repeats it.
+    """
+
+    def __init__(self, judged: "Judged") -> None:
+        verdict = judged.verdict
+        self._judged = judged
+        self.verdict: Literal["valid", "invalid", "unknown"] = verdict.verdict
+        self.headline: str = verdict.headline
+        self.lost: int = verdict.ledger.lost
+        self.acknowledged: int = verdict.ledger.acknowledged
+        self.anomalies: tuple[Anomaly, ...] = verdict.anomalies
+        self.report: Path = judged.report
+        self.plan: Plan = judged.run.plan()
+
+    def __repr__(self) -> str:
+        return f"<{self.verdict}: {self.headline}; {self.report}>"
+
+    @property
+    def as_predicted(self) -> bool | None:
+        """Whether exactly that was lost and forked which the release's rules give up.
+
+        None when nothing is predicted, as of a random nemesis.
+        """
+        from harness.demo import as_predicted  # noqa: PLC0415 - imports brokers' clients
+
+        return as_predicted(self._judged) if self.plan.story else None
+
+    @property
+    def tables(self) -> "Loaded":
+        """The stored run: its tables as pandas or Spark, and the whole verdict."""
+        from harness.api import Loaded  # noqa: PLC0415 - imports Spark
+
+        return Loaded(self._judged.run)
+
+    @property
+    def where(self) -> str:
+        """Where the report lies and what repeats the run, a line each."""
+        return f"report: {self.report}\nrepeat: {self.plan.command()}"
+
+    def assert_as_promised(self) -> None:
+        """Fail when a promise was broken.
+
+        Raises:
+            PromiseBroken: the verdict is ``invalid``.
+            CannotJudge: it is ``unknown``.
+        """
+        __tracebackhide__ = True
+        self.assert_judged()
+        if self.verdict == "invalid":
+            breaking = [one for one in self.anomalies if one.breaks]
+            raise PromiseBroken("\n".join([self.headline, *_told(breaking), self.where]), self)
+
+    def assert_loses(self, *values: str) -> None:
+        """Fail unless exactly these acknowledged records were lost, whatever was promised.
+
+        Args:
+            values: ids of records, such as ``m3``, the record that the stories are about.
+
+        Raises:
+            AssertionError: others were, or none.
+            CannotJudge: the verdict is ``unknown``.
+        """
+        __tracebackhide__ = True
+        self.assert_judged()
+        lost = [one.value or "?" for one in self.anomalies if one.kind == "lost-write"]
+        if self.lost != len(values) or set(lost) != set(values):
+            raise AssertionError(
+                f"{_listed(values)} should be lost, and {_listed(lost)} of {self.acknowledged}"
+                f" acknowledged was\n{self.headline}\n{self.where}"
+            )
+
+    def assert_judged(self) -> None:
+        """Raise CannotJudge when the verdict is ``unknown``, which is never a pass."""
+        __tracebackhide__ = True
+        if self.verdict == "unknown":
+            reasons = " ".join(self._judged.verdict.reasons) or self.headline
+            raise CannotJudge(f"the run could not be judged: {reasons}", self)
+
+    def row(self) -> dict[str, str]:
+        """The run as properties of a test: a JUnit report's, and the summary's."""
+        plan = self.plan
+        return {
+            "kafka": plan.kafka,
+            "driver": plan.driver,
+            "acks": plan.workload.acks,
+            "verdict": self.verdict,
+            "lost": str(self.lost),
+            "acknowledged": str(self.acknowledged),
+            "report": str(self.report),
+            "what": " ".join(
+                [plan.story or "+".join(plan.nemesis) or "no faults", *_settings(plan)]
+            ),
+        }
+
+
+def _settings(plan: "Plan") -> list[str]:
+    words = [f"acks={plan.workload.acks}", f"min_isr={plan.topic.min_insync_replicas}"]
+    return [*words, "unclean"] if plan.topic.unclean_leader_election else words
+
+
+def _told(anomalies: "list[Anomaly]") -> list[str]:
+    more = len(anomalies) - _SHOWN
+    told = [one.sentence for one in anomalies[:_SHOWN]]
+    return [*told, f"… and {more} more, in the report"] if more > 0 else told
+
+
+def _listed(values: "tuple[str, ...] | list[str]") -> str:
+    return ", ".join(values) or "nothing"

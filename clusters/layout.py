@@ -1,4 +1,4 @@
-"""Where a local cluster keeps its files, and what each of its nodes is: command, settings, log."""
+"""Where a cluster keeps its files, and what each of its nodes is: command, settings, log."""
 
 import base64
 import uuid
@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusters import config, jvm
-from clusters.addresses import Address, AddressGroup
+from clusters.addresses import Address
 from clusters.node import Node
+from clusters.site import NodePlan, Site
 from clusters.versions import Release
 
 _KAFKA = "kafka.Kafka"
@@ -26,19 +27,17 @@ class Layout:
     Args:
         release: what every node runs.
         directory: of the run, absolute; gets ``replicas/``, ``logs/`` and ``coordination/``.
-        group: addresses.
+        site: where the nodes will live.
         overrides: broker settings above the driver's own.
-        sharing: JVM flags of class data sharing.
     """
 
     def __init__(
         self,
         release: Release,
         directory: Path,
-        group: AddressGroup,
+        site: Site,
         *,
         overrides: Mapping[str, str],
-        sharing: Sequence[str],
     ) -> None:
         self.directory = directory
         self.replicas = directory / "replicas"
@@ -46,9 +45,8 @@ class Layout:
         self.coordination = directory / "coordination"
         self.scratch = self.coordination / "tmp"
         self._release = release
-        self._group = group
+        self._site = site
         self._overrides = overrides
-        self._sharing = sharing
         self._cluster_id = _kafka_uuid()
 
     def prepare(self) -> None:
@@ -60,27 +58,30 @@ class Layout:
     def broker(self, identity: int) -> Node:
         """A broker, its log directory formatted if the release wants that."""
         folder = self.replicas / str(identity)
+        folder.mkdir()
         if self._release.coordination == "kraft":
             self._format(folder, identity)
-        address = self._group.brokers[identity]
+        public, inside = self._site.public.brokers[identity], self._site.inside.brokers[identity]
         settings = config.broker(
             self._release,
             identity,
-            address,
+            public=public,
+            inside=inside,
             log_directory=folder,
-            coordination=self._group.coordination,
+            coordination=self._site.inside.coordination,
             overrides=self._overrides,
         )
         file = self._write(f"broker-{identity}.properties", settings)
-        return self._node(f"broker-{identity}", _KAFKA, [file], address)
+        return self._node(f"broker-{identity}", _KAFKA, [file], (public, inside), folder=folder)
 
     def zookeeper(self) -> Node:
         """The only ZooKeeper."""
-        address = self._group.coordination
-        settings = config.zookeeper(address, directory=self.coordination / "zookeeper")
+        settings = config.zookeeper(
+            self._site.inside.coordination, directory=self.coordination / "zookeeper"
+        )
         file = self._write("zookeeper.properties", settings)
         return self._node(
-            "zookeeper", _ZOOKEEPER, [file], address, properties=_ZOOKEEPER_PROPERTIES
+            "zookeeper", _ZOOKEEPER, [file], self._coordinates, properties=_ZOOKEEPER_PROPERTIES
         )
 
     def controller(self) -> tuple[Node, Node]:
@@ -88,22 +89,24 @@ class Layout:
 
         Kafka's own tool does it, because it decides which features a new cluster starts with.
         """
-        address = self._group.coordination
         settings = config.controller(
-            address,
+            self._site.inside.coordination,
             log_directory=self.coordination / "controller",
             overrides=self._overrides,
         )
         file = self._write("controller.properties", settings)
         arguments = ["format", "-t", self._cluster_id, "-c", file]
         return (
-            self._node("format", _FORMAT, arguments, address),
-            self._node("controller", _KAFKA, [file], address),
+            self._node("format", _FORMAT, arguments, self._coordinates),
+            self._node("controller", _KAFKA, [file], self._coordinates),
         )
+
+    @property
+    def _coordinates(self) -> tuple[Address, Address]:
+        return self._site.public.coordination, self._site.inside.coordination
 
     def _format(self, folder: Path, identity: int) -> None:
         """What ``StorageTool format`` leaves for a broker, without a JVM each."""
-        folder.mkdir()
         properties = {
             "version": "1",
             "cluster.id": self._cluster_id,
@@ -117,24 +120,32 @@ class Layout:
         name: str,
         main: str,
         arguments: Sequence[str],
-        address: Address,
+        addresses: tuple[Address, Address],
         *,
         properties: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> Node:
         command = jvm.command(
-            self._release,
+            self._site.runtime,
             main,
             arguments,
             heap_mb=self._release.heap_mb if main == _KAFKA else _SMALL_HEAP_MB,
-            sharing=self._sharing,
             properties={
                 "java.io.tmpdir": str(self.scratch),
                 **jvm.logging_property(self._release, self.coordination),
                 **(properties or {}),
             },
         )
-        log = self.logs / f"{name}.log"
-        return Node(name.replace("-", " "), address, command, log=log, directory=self.logs)
+        public, inside = addresses
+        plan = NodePlan(
+            name=name,
+            command=command,
+            public=public,
+            inside=inside,
+            log=self.logs / f"{name}.log",
+            folders=(self.logs, self.coordination, *([folder] if folder else [])),
+        )
+        return Node(plan, self._site)
 
     def _write(self, name: str, settings: Mapping[str, str]) -> str:
         path = self.coordination / name

@@ -1,31 +1,22 @@
 """The embedded driver: brokers as local processes, each on a loopback address of its own."""
 
-import contextlib
-import errno
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
-from clusters import archive, freeze, topics
-from clusters.addresses import AddressGroup
-from clusters.cluster import Broker, BrokerState, Probe, UnreachableError
-from clusters.coordination import KraftView, View, ZooKeeperView
-from clusters.layout import Layout
-from clusters.node import START_LIMIT_S, Node
-from clusters.probe import ClusterProbe
+from clusters import archive, jvm
+from clusters.addresses import Address, Addresses, AddressGroup, require_free
+from clusters.distribution import classpath
+from clusters.process import Process
+from clusters.real import RealCluster, opened, rehearse
+from clusters.site import NodePlan
 from clusters.versions import Release
 from harness.errors import HarnessError
-from harness.waiting import await_condition
-
-_GONE_S = 10.0
 
 
 def open_cluster(
     release: Release, directory: Path, *, brokers: int, broker_config: Mapping[str, str]
-) -> "LocalCluster":
+) -> RealCluster:
     """Start a cluster of local processes; a ``clusters.cluster.Driver``.
 
     Raises:
@@ -34,297 +25,49 @@ def open_cluster(
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
-    cluster = LocalCluster(
-        release,
-        directory,
-        brokers=brokers,
-        broker_config=broker_config,
-        sharing=archive.flags(release, _rehearse),
-    )
-    try:
-        cluster.open()
-    except BaseException:  # Ctrl-C too: nothing may be left behind
-        cluster.close()
-        raise
-    return cluster
+    site = LocalSite(release, brokers, archive.flags(release, _rehearse))
+    return opened(RealCluster(release, directory, site, broker_config=broker_config))
 
 
-class LocalBroker:
-    """One broker; the Broker of ``clusters.cluster``."""
+class LocalSite:
+    """This machine, with a warden for each JVM and an address group for the cluster.
 
-    def __init__(
-        self, identity: int, node: Node, log_directory: Path, cluster: "LocalCluster"
-    ) -> None:
-        self._id = identity
-        self._node = node
-        self._log_directory = log_directory
-        self._cluster = cluster
-
-    @property
-    def id(self) -> int:
-        """Broker id."""
-        return self._id
-
-    @property
-    def address(self) -> str:
-        """``host:port``."""
-        return str(self._node.address)
-
-    @property
-    def state(self) -> BrokerState:
-        """Of its process."""
-        return self._node.state
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Of the JVM and its warden, while they run."""
-        return self._node.pids
-
-    def read(self, name: str) -> str:
-        """A small text file of its log directory, whether it runs or not."""
-        return (self._log_directory / name).read_text(encoding="utf-8")
-
-    def start(self) -> None:
-        """Start it on the data it left, once its old session has ended."""
-        if self._node.state == "running":
-            return
-        if self._node.state == "paused":
-            raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
-        self._cluster.await_session_end(self._id)
-        self._node.launch()
-        self._node.wait_for(self._node.listens, "to listen")
-
-    def stop(self) -> None:
-        """SIGTERM, and wait for the process to end."""
-        self._node.stop()
-
-    def kill(self) -> None:
-        """SIGKILL, paused or not."""
-        self._node.kill()
-
-    def pause(self) -> None:
-        """SIGSTOP."""
-        self._node.pause()
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        self._node.resume()
-
-
-class LocalCluster:
-    """The Cluster of ``clusters.cluster``; use ``open_cluster``.
-
-    Args:
-        release: what every node runs.
-        directory: of the run.
-        brokers: how many.
-        broker_config: settings above the driver's own.
-        sharing: JVM flags of class data sharing.
+    Attributes:
+        runtime: the machine's own.
+        public: the group.
     """
 
-    def __init__(
-        self,
-        release: Release,
-        directory: Path,
-        *,
-        brokers: int,
-        broker_config: Mapping[str, str],
-        sharing: Sequence[str],
-    ) -> None:
-        self._release = release
-        self._group = AddressGroup(brokers)
-        self._layout = Layout(
-            release,
-            directory.absolute(),
-            self._group,
-            overrides=broker_config,
-            sharing=sharing,
+    def __init__(self, release: Release, brokers: int, sharing: Sequence[str]) -> None:
+        jars = tuple(str(path) for path in classpath(release))
+        self.runtime = jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
+        self.public = AddressGroup(brokers)
+
+    @property
+    def inside(self) -> Addresses:
+        """The same: there is no other side."""
+        return self.public
+
+    def begin(self, plan: NodePlan) -> Process:
+        """Start the JVM under a warden."""
+        require_free(plan.public, plan.title)
+        return Process(
+            plan.title,
+            plan.command,
+            log=plan.log,
+            directory=plan.log.parent,
+            environment=jvm.environment(),
         )
-        self._nodes: list[Node] = []
-        self._brokers: dict[int, Broker] = {}
 
-    @property
-    def release(self) -> Release:
-        """What every node runs."""
-        return self._release
-
-    @property
-    def directory(self) -> Path:
-        """Its replicas, logs and coordination."""
-        return self._layout.directory
-
-    @property
-    def brokers(self) -> Mapping[int, Broker]:
-        """Broker id to broker."""
-        return MappingProxyType(self._brokers)
-
-    @property
-    def bootstrap(self) -> str:
-        """``host:port,host:port`` of every broker."""
-        return ",".join(str(address) for address in self._group.brokers.values())
-
-    @property
-    def pids(self) -> frozenset[int]:
-        """Of every JVM and warden that runs now, the coordination's included."""
-        return frozenset(pid for node in self._nodes for pid in node.pids)
-
-    def open(self) -> None:
-        """Start every node at once and wait until all brokers have registered."""
-        replicas = self._layout.replicas
-        with _disk_errors(replicas.parent):
-            if replicas.exists() and any(replicas.iterdir()):
-                raise HarnessError(
-                    f"{replicas} holds replicas of another cluster",
-                    hint="Give every cluster a directory of its own.",
-                )
-            self._layout.prepare()
-            if self._release.coordination == "zookeeper":
-                self._launch(self._layout.zookeeper())
-                self._launch_brokers()
-            else:
-                self._launch_with_kraft()
-        self._await_registration()
-
-    def probe(self) -> Probe:
-        """A new probe, for one thread."""
-        return ClusterProbe(self._release, self._group.brokers, self._view())
-
-    def create_topic(
-        self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
-    ) -> None:
-        """Create a topic with its replicas placed as told, and wait until it is ready."""
-        with contextlib.closing(self.probe()) as probe:
-            topics.create_topic(
-                self._release, self._group.brokers, probe, name, assignment, settings
-            )
-
-    def snapshot(self, topic: str, directory: Path) -> None:
-        """Pause every broker, copy the topic's replicas, and let them go on."""
-        running = [broker for broker in self._brokers.values() if broker.state == "running"]
-        with contextlib.ExitStack() as resuming:
-            for broker in running:
-                resuming.callback(broker.resume)
-                broker.pause()
-            freeze.copy_topic(self._layout.replicas, topic, directory)
-
-    def freeze(self) -> Path:
-        """Pause every broker, kill every node, and prune what is no evidence."""
-        for broker in self._brokers.values():
-            if broker.state == "running":
-                broker.pause()
-        for node in self._nodes:
-            node.kill()
-        self.close()
-        return freeze.prune(self._layout.replicas, self._layout.coordination)
+    def answers(self, address: Address) -> bool:
+        """Whether somebody listens there."""
+        with socket.socket() as trial:
+            trial.settimeout(1.0)
+            return trial.connect_ex((address.host, address.port)) == 0
 
     def close(self) -> None:
-        """Kill whatever runs and give everything back. Never raises; may be called twice."""
-        for node in self._nodes:
-            node.release()
-        for node in self._nodes:
-            node.gone(_GONE_S)
-        self._group.close()
-        shutil.rmtree(self._layout.scratch, ignore_errors=True)
-
-    def await_session_end(self, identity: int) -> None:
-        """Wait until ZooKeeper has forgotten a broker; a second registration would be refused.
-
-        A KRaft broker needs no such wait: it repeats its registration until it is let in.
-        """
-        if self._release.coordination == "kraft":
-            return
-        with contextlib.closing(self._view()) as view:
-
-            def ended() -> bool:
-                with contextlib.suppress(UnreachableError):
-                    return identity not in view.live_brokers()
-                return False
-
-            await_condition(
-                ended,
-                bool,
-                what=f"the old session of broker {identity} to end",
-                limit_s=START_LIMIT_S,
-                every_s=0.02,
-            )
-
-    def _view(self) -> View:
-        if self._release.coordination == "zookeeper":
-            return ZooKeeperView(self._group.coordination)
-        return KraftView(
-            self._group.brokers,
-            self._group.coordination,
-            metadata=self._release.wire.metadata,
-        )
-
-    def _await_registration(self) -> None:
-        wanted = frozenset(self._brokers)
-        with contextlib.closing(self._view()) as view:
-            # The brokers alone: ZooKeeper 3.4 spins for ever over a client that hangs up before
-            # it has loaded its data, which is what a look at its own port would be.
-            for node in self._nodes:
-                if node.address in self._group.brokers.values():
-                    node.wait_for(partial(self._listens, node), "to listen")
-            for node in self._nodes:
-                node.wait_for(lambda: _live(view) == wanted, "and every other broker to register")
-
-    def _listens(self, node: Node) -> bool:
-        """Whether a broker's port answers; the death of what it waits for ends the wait as well."""
-        for each in self._nodes:
-            each.require_alive()
-        return node.listens()
-
-    def _launch_with_kraft(self) -> None:
-        """Brokers start while the controller's directory is formatted; they wait for it."""
-        formatting, controller = self._layout.controller()
-        self._launch(formatting)
-        self._launch_brokers()
-        if not formatting.gone(START_LIMIT_S) or formatting.status != 0:
-            formatting.require_alive()
-        self._nodes.remove(formatting)
-        self._launch(controller)
-
-    def _launch_brokers(self) -> None:
-        for identity in self._group.brokers:
-            node = self._launch(self._layout.broker(identity))
-            folder = self._layout.replicas / str(identity)
-            self._brokers[identity] = LocalBroker(identity, node, folder, self)
-
-    def _launch(self, node: Node) -> Node:
-        self._nodes.append(node)
-        node.launch()
-        return node
+        """Give the addresses back."""
+        self.public.close()
 
 
 def _rehearse(release: Release, sharing: Sequence[str]) -> None:
-    """Start a cluster of one broker, give it a topic, and stop it in order."""
-    with tempfile.TemporaryDirectory(prefix="highwater-") as directory:
-        cluster = LocalCluster(
-            release, Path(directory), brokers=1, broker_config={}, sharing=sharing
-        )
-        with contextlib.closing(cluster):
-            cluster.open()
-            cluster.create_topic("rehearsal", [[1]], {})
-            cluster.brokers[1].stop()
-
-
-def _live(view: View) -> frozenset[int]:
-    """Registered brokers; none while nobody answers, as in a cluster that starts."""
-    try:
-        return view.live_brokers()
-    except UnreachableError:
-        return frozenset()
-
-
-@contextlib.contextmanager
-def _disk_errors(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        raise HarnessError(
-            f"the cluster's directory {directory} cannot be written: {error.strerror}",
-            hint="Make room on that disk, or choose another directory for runs."
-            if full
-            else "Choose another directory for runs.",
-        ) from error
+    rehearse(release, LocalSite(release, 1, sharing))

@@ -1,13 +1,10 @@
-"""One node of a local cluster: a JVM that can be started again on what it left behind."""
+"""One node of a cluster: a JVM that can be started again on what it left behind."""
 
-import socket
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
-from clusters.addresses import Address, require_free
-from clusters.jvm import environment
+from clusters.cluster import BrokerState
 from clusters.last_words import last_words
-from clusters.process import Process, ProcessState
+from clusters.site import Life, NodePlan, Site
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.waiting import await_condition
 
@@ -19,55 +16,42 @@ class Node:
     """A JVM with a name, an address and a log.
 
     Args:
-        name: for messages, such as ``broker 2``.
-        address: where it will listen.
-        command: how to start it.
-        log: appended to across restarts.
-        directory: to run in.
+        plan: what it is.
+        site: where it lives.
     """
 
-    def __init__(
-        self, name: str, address: Address, command: Sequence[str], *, log: Path, directory: Path
-    ) -> None:
-        self.name = name
-        self.address = address
-        self.log = log
-        self._command = command
-        self._directory = directory
-        self._process: Process | None = None
+    def __init__(self, plan: NodePlan, site: Site) -> None:
+        self.name = plan.title
+        self.address = plan.public
+        self.log = plan.log
+        self._plan = plan
+        self._site = site
+        self._life: Life | None = None
         self._log_start = 0
 
     @property
-    def state(self) -> ProcessState:
+    def state(self) -> BrokerState:
         """``down`` before the first start."""
-        return self._process.state if self._process else "down"
+        return self._life.state if self._life else "down"
 
     @property
     def status(self) -> int | None:
         """Exit status of the last life, negative for a signal."""
-        return self._process.status if self._process else None
+        return self._life.status if self._life else None
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the JVM and of its warden, while they run."""
-        process = self._process
-        return (process.pid, process.warden_pid) if process and process.state != "down" else ()
+        """Processes of this machine, while they run."""
+        return self._life.pids if self._life else ()
 
     def launch(self) -> None:
-        """Start the process and do not wait for its port.
+        """Start the JVM and do not wait for its port.
 
         Raises:
-            HarnessError: the port is taken.
+            HarnessError: the port is taken, or it cannot be started at all.
         """
-        require_free(self.address, self.name)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        self._process = Process(
-            self.name,
-            self._command,
-            log=self.log,
-            directory=self._directory,
-            environment=environment(),
-        )
+        self._life = self._site.begin(self._plan)
 
     def listens(self) -> bool:
         """Whether its port answers.
@@ -76,15 +60,13 @@ class Node:
             HarnessError: it died instead; the message has its last words.
         """
         self.require_alive()
-        with socket.socket() as trial:
-            trial.settimeout(1.0)
-            return trial.connect_ex((self.address.host, self.address.port)) == 0
+        return self._site.answers(self.address)
 
     def require_alive(self) -> None:
         """Raise HarnessError with its last words if it has died by itself."""
-        if self._process is None or self._process.state != "down":
+        if self._life is None or self._life.state != "down":
             return
-        status = self._process.status
+        status = self._life.status
         raise HarnessError(
             f"{self.name} died (exit status {status}): {self._last_words()}",
             hint=f"Its whole log is {self.log}.",
@@ -116,12 +98,12 @@ class Node:
 
     def stop(self) -> None:
         """SIGTERM, and wait for the end."""
-        process = self._process
-        if process is None:
+        life = self._life
+        if life is None:
             return
-        if process.state == "paused":
+        if life.state == "paused":
             raise HarnessError(f"{self.name} is paused and cannot stop", hint="Resume it first.")
-        if not process.terminate(limit_s=STOP_LIMIT_S):
+        if not life.terminate(limit_s=STOP_LIMIT_S):
             raise WaitTimeoutError(
                 f"{self.name} did not shut down within {STOP_LIMIT_S:g} s",
                 hint=f"Its log is {self.log}.",
@@ -129,25 +111,25 @@ class Node:
 
     def kill(self) -> None:
         """SIGKILL, whatever its state."""
-        if self._process is not None:
-            self._process.kill()
+        if self._life is not None:
+            self._life.kill()
 
     def pause(self) -> None:
         """SIGSTOP."""
-        if self._process is None or self._process.state == "down":
+        if self._life is None or self._life.state == "down":
             raise HarnessError(f"{self.name} is down and cannot be paused")
-        self._process.pause()
+        self._life.pause()
 
     def resume(self) -> None:
         """SIGCONT; nothing to do for one that is down, so that healing may follow a kill."""
-        if self._process is not None:
-            self._process.resume()
+        if self._life is not None:
+            self._life.resume()
 
     def release(self) -> None:
-        """Let its warden kill it; does not wait."""
-        if self._process is not None:
-            self._process.release()
+        """Give it up: killed if it still runs, and nothing of it stays."""
+        if self._life is not None:
+            self._life.release()
 
     def gone(self, timeout_s: float) -> bool:
         """Whether it has ended by then."""
-        return self._process is None or self._process.wait(timeout_s)
+        return self._life is None or self._life.wait(timeout_s)

@@ -5,11 +5,9 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
+from clusters.cluster import BrokerState
 from harness.errors import WaitTimeoutError
-
-ProcessState = Literal["running", "paused", "down"]
 
 _WARDEN = Path(__file__).with_name("warden.py")
 _TAKES_EFFECT_S = 10.0
@@ -39,7 +37,7 @@ class Process:
     ) -> None:
         self.name = name
         self._changed = threading.Condition()
-        self._state: ProcessState = "running"
+        self._state: BrokerState = "running"
         self._pid = 0
         self._status: int | None = None
         with log.open("ab") as output:
@@ -67,7 +65,12 @@ class Process:
         return self._warden.pid
 
     @property
-    def state(self) -> ProcessState:
+    def pids(self) -> tuple[int, ...]:
+        """Of the child and its warden, while they run."""
+        return () if self.state == "down" else (self.pid, self.warden_pid)
+
+    @property
+    def state(self) -> BrokerState:
         """What the warden last reported."""
         with self._changed:
             return self._state

@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from clusters.cluster import Probe
-from clusters.local import LocalCluster, open_cluster
+from clusters.local import open_cluster
+from clusters.real import RealCluster
 from clusters.versions import CATALOGUE, release
 
-Opener = Callable[..., LocalCluster]
+Opener = Callable[..., RealCluster]
 
 
 @pytest.fixture(scope="module", params=list(CATALOGUE))
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalCluster]:
+) -> Iterator[RealCluster]:
     """Three brokers of every catalogued release, shared by a module's tests."""
     directory = tmp_path_factory.mktemp(f"kafka-{request.param}")
     opened = open_cluster(release(request.param), directory, brokers=3, broker_config={})
@@ -25,7 +26,7 @@ def cluster(
 
 
 @pytest.fixture
-def probe(cluster: LocalCluster) -> Iterator[Probe]:
+def probe(cluster: RealCluster) -> Iterator[Probe]:
     with contextlib.closing(cluster.probe()) as opened:
         yield opened
 
@@ -35,7 +36,7 @@ def opener(tmp_path: Path) -> Iterator[Opener]:
     """Open small clusters of one's own; all are closed in the end."""
     with contextlib.ExitStack() as stack:
 
-        def opened(name: str, folder: str = "run", **config: str) -> LocalCluster:
+        def opened(name: str, folder: str = "run", **config: str) -> RealCluster:
             settings = {key.replace("_", "."): value for key, value in config.items()}
             new = open_cluster(release(name), tmp_path / folder, brokers=1, broker_config=settings)
             return stack.enter_context(contextlib.closing(new))

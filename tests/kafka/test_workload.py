@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.local import LocalCluster, open_cluster
+from clusters.local import open_cluster
+from clusters.real import RealCluster
 from clusters.versions import release
 from harness.history import read_stream
 from harness.plan import Acks, Plan, Topic
@@ -26,7 +27,7 @@ Row = dict[str, object]
 @pytest.fixture(scope="module", params=["0.10.2.2", "4.3.1"])
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalCluster]:
+) -> Iterator[RealCluster]:
     """The oldest and the newest protocol that the clients speak."""
     directory = tmp_path_factory.mktemp(f"kafka-{request.param}")
     opened = open_cluster(release(request.param), directory, brokers=3, broker_config={})
@@ -34,7 +35,7 @@ def cluster(
         yield opened
 
 
-def plan(cluster: LocalCluster, topic: str, settings: Settings) -> Plan:
+def plan(cluster: RealCluster, topic: str, settings: Settings) -> Plan:
     made = Topic(name=topic, partitions=PARTITIONS)
     cluster.create_topic(topic, PLACED, made.settings())
     return Plan(kafka=cluster.release.name, topic=made, workload=settings)
@@ -51,7 +52,7 @@ def await_true(recorder: Recorder, what: str, holds: Callable[[], bool], limit_s
         recorder.failed.wait(0.02)
 
 
-def await_whole(cluster: LocalCluster, recorder: Recorder) -> None:
+def await_whole(cluster: RealCluster, recorder: Recorder) -> None:
     """Wait until every broker has a session again, for the sake of the next test."""
     everyone = frozenset(cluster.brokers)
     with contextlib.closing(cluster.probe()) as probe:
@@ -72,7 +73,7 @@ def is_fully_read(sent: list[Row], read: list[Row]) -> None:
     ("acks", "rate"), [("0", 500.0), ("1", 500.0), ("all", 500.0), ("1", 0.0), ("all", 0.0)]
 )
 def test_the_books_balance_when_nothing_breaks(
-    cluster: LocalCluster, tmp_path: Path, acks: Acks, rate: float
+    cluster: RealCluster, tmp_path: Path, acks: Acks, rate: float
 ) -> None:
     made = plan(cluster, f"calm-{acks}-{rate:g}", Settings(acks=acks, rate=rate, consumers=2))
     run = Run(tmp_path)
@@ -97,7 +98,7 @@ def test_the_books_balance_when_nothing_breaks(
     is_fully_read(sends, [row for row in rows if row["process"] == "reader"])
 
 
-def test_every_consumer_reads_every_partition(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_every_consumer_reads_every_partition(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "read", Settings(acks="1", rate=200.0, consumers=2))
     run = Run(tmp_path)
 
@@ -115,7 +116,7 @@ def test_every_consumer_reads_every_partition(cluster: LocalCluster, tmp_path: P
     assert first == dict.fromkeys(wanted, 0)
 
 
-def test_idempotent_producers_are_recorded_alike(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_idempotent_producers_are_recorded_alike(cluster: RealCluster, tmp_path: Path) -> None:
     if not cluster.release.idempotence:
         pytest.skip("the idempotent producer came with 0.11")
     made = plan(cluster, "idempotent", Settings(idempotence=True, rate=0.0, consumers=0))
@@ -130,7 +131,7 @@ def test_idempotent_producers_are_recorded_alike(cluster: LocalCluster, tmp_path
     is_fully_read(sends, [row for row in rows if row["process"] == "reader"])
 
 
-def test_a_story_hears_of_an_ack_at_once(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_story_hears_of_an_ack_at_once(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "story", Settings(producers=0, consumers=0, acks="1"))
     run, clock = Run(tmp_path), Clock()
     with Recorder(run, clock) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
@@ -147,7 +148,7 @@ def test_a_story_hears_of_an_ack_at_once(cluster: LocalCluster, tmp_path: Path) 
 
 
 def test_a_frozen_leader_leaves_the_client_without_an_answer(
-    cluster: LocalCluster, tmp_path: Path
+    cluster: RealCluster, tmp_path: Path
 ) -> None:
     lonely = Topic(name="frozen", replication_factor=1)
     cluster.create_topic("frozen", [[1]], lonely.settings())
@@ -176,7 +177,7 @@ def test_a_frozen_leader_leaves_the_client_without_an_answer(
     }
 
 
-def test_the_clients_outlive_the_death_of_a_leader(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_the_clients_outlive_the_death_of_a_leader(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "killed", Settings(acks="all", rate=300.0, delivery_timeout_s=20.0))
     run = Run(tmp_path)
     with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
@@ -209,7 +210,7 @@ def test_the_clients_outlive_the_death_of_a_leader(cluster: LocalCluster, tmp_pa
     assert {row["value"] for row in sends if row["outcome"] == "ok"} <= names
 
 
-def test_the_final_read_says_what_it_could_not_do(cluster: LocalCluster, tmp_path: Path) -> None:
+def test_the_final_read_says_what_it_could_not_do(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "gone", Settings(producers=0, consumers=0))
     ghost = Plan(kafka=made.kafka, topic=Topic(name="gone", partitions=PARTITIONS + 1))
     run = Run(tmp_path)
@@ -224,7 +225,7 @@ def test_the_final_read_says_what_it_could_not_do(cluster: LocalCluster, tmp_pat
 
 
 def test_nothing_reaches_the_terminal(
-    cluster: LocalCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: RealCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made = plan(cluster, "quiet", Settings(acks="1", rate=100.0))
     run = Run(tmp_path)

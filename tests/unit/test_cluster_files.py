@@ -9,7 +9,7 @@ import pytest
 from clusters import addresses, config, freeze
 from clusters.addresses import Address, AddressGroup, require_free
 from clusters.last_words import last_words
-from clusters.local import _disk_errors
+from clusters.real import _disk_errors
 from clusters.versions import release
 from harness.errors import HarnessError
 
@@ -17,11 +17,12 @@ HERE = Address(host="127.0.0.1", port=9092)
 THERE = Address(host="127.0.0.1", port=2181)
 
 
-def settings(name: str, **overrides: str) -> dict[str, str]:
+def settings(name: str, inside: Address = HERE, **overrides: str) -> dict[str, str]:
     return config.broker(
         release(name),
         7,
-        HERE,
+        public=HERE,
+        inside=inside,
         log_directory=Path("/data/7"),
         coordination=THERE,
         overrides={key.replace("_", "."): value for key, value in overrides.items()},
@@ -37,6 +38,13 @@ def test_a_broker_knows_itself_and_its_coordination() -> None:
         assert each["listeners"] == "PLAINTEXT://127.0.0.1:9092"
         assert each["log.dirs"] == "/data/7"
         assert each["unclean.leader.election.enable"] == "false"
+
+
+def test_in_a_container_peers_and_clients_have_a_listener_each() -> None:
+    found = settings("0.10.2.2", inside=Address(host="172.18.0.11", port=9093))
+    assert found["listeners"] == "EXTERNAL://172.18.0.11:9092,INTERNAL://172.18.0.11:9093"
+    assert found["advertised.listeners"] == "EXTERNAL://127.0.0.1:9092,INTERNAL://172.18.0.11:9093"
+    assert found["inter.broker.listener.name"] == "INTERNAL"
 
 
 def test_what_the_caller_sets_comes_last() -> None:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from clusters import node
+from clusters import local, node
 from clusters.addresses import Address, _free_ports
+from clusters.local import LocalSite
 from clusters.node import Node
+from clusters.site import NodePlan
+from clusters.versions import release
 from harness.errors import HarnessError, WaitTimeoutError
 
 LISTENER = """
@@ -23,20 +26,30 @@ Maker = Callable[[str], Node]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Maker]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     made: list[Node] = []
+    monkeypatch.setattr(local, "classpath", lambda _: [])
+    site = LocalSite(release("0.10.2.2"), 1, ())
 
     def begin(program: str) -> Node:
         [port] = _free_ports(1)
         address = Address(host="127.0.0.1", port=port)
-        command = [sys.executable, "-c", program, str(port)]
-        made.append(Node("broker 7", address, command, log=tmp_path / "7.log", directory=tmp_path))
+        plan = NodePlan(
+            name="broker-7",
+            command=[sys.executable, "-c", program, str(port)],
+            public=address,
+            inside=address,
+            log=tmp_path / "7.log",
+            folders=[tmp_path],
+        )
+        made.append(Node(plan, site))
         return made[-1]
 
     yield begin
     for each in made:
         each.release()
         assert each.gone(10)
+    site.close()
 
 
 def test_it_is_up_once_its_port_answers(make: Maker) -> None:

@@ -1,0 +1,319 @@
+"""A cluster of real brokers, wherever its nodes live: what the verbs of every driver do."""
+
+import contextlib
+import errno
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from clusters import freeze, topics
+from clusters.cluster import Broker, BrokerState, Probe, UnreachableError
+from clusters.coordination import KraftView, View, ZooKeeperView
+from clusters.layout import Layout
+from clusters.node import START_LIMIT_S, Node
+from clusters.probe import ClusterProbe
+from clusters.site import Site
+from clusters.versions import Release
+from harness.errors import HarnessError
+from harness.waiting import await_condition
+
+_GONE_S = 10.0
+
+
+class RealBroker:
+    """One broker; the Broker of ``clusters.cluster``."""
+
+    def __init__(
+        self, identity: int, node: Node, log_directory: Path, cluster: "RealCluster"
+    ) -> None:
+        self._id = identity
+        self._node = node
+        self._log_directory = log_directory
+        self._cluster = cluster
+
+    @property
+    def id(self) -> int:
+        """Broker id."""
+        return self._id
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return str(self._node.address)
+
+    @property
+    def state(self) -> BrokerState:
+        """Of its JVM."""
+        return self._node.state
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Processes of this machine that it consists of, while it runs."""
+        return self._node.pids
+
+    def read(self, name: str) -> str:
+        """A small text file of its log directory, whether it runs or not."""
+        return (self._log_directory / name).read_text(encoding="utf-8")
+
+    def start(self) -> None:
+        """Start it on the data it left, once its old session has ended."""
+        if self._node.state == "running":
+            return
+        if self._node.state == "paused":
+            raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
+        self._cluster.await_session_end(self._id)
+        self._node.launch()
+        self._node.wait_for(self._node.listens, "to listen")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the process to end."""
+        self._node.stop()
+
+    def kill(self) -> None:
+        """SIGKILL, paused or not."""
+        self._node.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._node.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._node.resume()
+
+
+class RealCluster:
+    """The Cluster of ``clusters.cluster``; use a driver.
+
+    Args:
+        release: what every node runs.
+        directory: of the run.
+        site: where the nodes live; closed with the cluster.
+        broker_config: settings above the driver's own.
+    """
+
+    def __init__(
+        self, release: Release, directory: Path, site: Site, *, broker_config: Mapping[str, str]
+    ) -> None:
+        self._release = release
+        self._site = site
+        self._layout = Layout(release, directory.absolute(), site, overrides=broker_config)
+        self._nodes: list[Node] = []
+        self._brokers: dict[int, Broker] = {}
+
+    @property
+    def release(self) -> Release:
+        """What every node runs."""
+        return self._release
+
+    @property
+    def directory(self) -> Path:
+        """Its replicas, logs and coordination."""
+        return self._layout.directory
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """Broker id to broker."""
+        return MappingProxyType(self._brokers)
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,host:port`` of every broker."""
+        return ",".join(str(address) for address in self._site.public.brokers.values())
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Processes of this machine that it consists of now, the coordination's included."""
+        return frozenset(pid for node in self._nodes for pid in node.pids)
+
+    def open(self) -> None:
+        """Start every node at once and wait until all brokers have registered."""
+        replicas = self._layout.replicas
+        with _disk_errors(replicas.parent):
+            if replicas.exists() and any(replicas.iterdir()):
+                raise HarnessError(
+                    f"{replicas} holds replicas of another cluster",
+                    hint="Give every cluster a directory of its own.",
+                )
+            self._layout.prepare()
+            brokers = self._prepare_brokers()
+            if self._release.coordination == "zookeeper":
+                self._launch(self._layout.zookeeper(), *brokers)
+            else:
+                self._launch_with_kraft(brokers)
+        self._await_registration()
+
+    def probe(self) -> Probe:
+        """A new probe, for one thread."""
+        return ClusterProbe(self._release, self._site.public.brokers, self._view())
+
+    def create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
+    ) -> None:
+        """Create a topic with its replicas placed as told, and wait until it is ready."""
+        with contextlib.closing(self.probe()) as probe:
+            topics.create_topic(
+                self._release,
+                self._site.public.brokers,
+                probe,
+                name,
+                assignment,
+                settings,
+                coordination=self._site.public.coordination,
+            )
+
+    def snapshot(self, topic: str, directory: Path) -> None:
+        """Pause every broker, copy the topic's replicas, and let them go on."""
+        running = [broker for broker in self._brokers.values() if broker.state == "running"]
+        with contextlib.ExitStack() as resuming:
+            for broker in running:
+                resuming.callback(broker.resume)
+                broker.pause()
+            freeze.copy_topic(self._layout.replicas, topic, directory)
+
+    def freeze(self) -> Path:
+        """Pause every broker, kill every node, and prune what is no evidence."""
+        for broker in self._brokers.values():
+            if broker.state == "running":
+                broker.pause()
+        _at_once(Node.kill, self._nodes)
+        self.close()
+        return freeze.prune(self._layout.replicas, self._layout.coordination)
+
+    def close(self) -> None:
+        """Kill whatever runs and give everything back. Never raises; may be called twice."""
+        _at_once(Node.release, self._nodes)
+        for node in self._nodes:
+            node.gone(_GONE_S)
+        self._site.close()
+        shutil.rmtree(self._layout.scratch, ignore_errors=True)
+
+    def await_session_end(self, identity: int) -> None:
+        """Wait until ZooKeeper has forgotten a broker; a second registration would be refused.
+
+        A KRaft broker needs no such wait: it repeats its registration until it is let in.
+        """
+        if self._release.coordination == "kraft":
+            return
+        with contextlib.closing(self._view()) as view:
+
+            def ended() -> bool:
+                with contextlib.suppress(UnreachableError):
+                    return identity not in view.live_brokers()
+                return False
+
+            await_condition(
+                ended,
+                bool,
+                what=f"the old session of broker {identity} to end",
+                limit_s=START_LIMIT_S,
+                every_s=0.02,
+            )
+
+    def _view(self) -> View:
+        if self._release.coordination == "zookeeper":
+            return ZooKeeperView(self._site.public.coordination)
+        return KraftView(
+            self._site.public.brokers,
+            self._site.public.coordination,
+            metadata=self._release.wire.metadata,
+        )
+
+    def _await_registration(self) -> None:
+        wanted = frozenset(self._brokers)
+        with contextlib.closing(self._view()) as view:
+            # The brokers alone: ZooKeeper 3.4 spins for ever over a client that hangs up before
+            # it has loaded its data, which is what a look at its own port would be.
+            for node in self._nodes:
+                if node.address in self._site.public.brokers.values():
+                    node.wait_for(partial(self._listens, node), "to listen")
+            for node in self._nodes:
+                node.wait_for(lambda: _live(view) == wanted, "and every other broker to register")
+
+    def _listens(self, node: Node) -> bool:
+        """Whether a broker's port answers; the death of what it waits for ends the wait as well."""
+        for each in self._nodes:
+            each.require_alive()
+        return node.listens()
+
+    def _launch_with_kraft(self, brokers: Sequence[Node]) -> None:
+        """Brokers start while the controller's directory is formatted; they wait for it."""
+        formatting, controller = self._layout.controller()
+        self._launch(formatting, *brokers)
+        if not formatting.gone(START_LIMIT_S) or formatting.status != 0:
+            formatting.require_alive()
+        self._nodes.remove(formatting)
+        formatting.release()
+        self._launch(controller)
+
+    def _prepare_brokers(self) -> list[Node]:
+        nodes = []
+        for identity in self._site.public.brokers:
+            node = self._layout.broker(identity)
+            folder = self._layout.replicas / str(identity)
+            self._brokers[identity] = RealBroker(identity, node, folder, self)
+            nodes.append(node)
+        return nodes
+
+    def _launch(self, *nodes: Node) -> None:
+        self._nodes += nodes
+        _at_once(Node.launch, nodes)
+
+
+def opened(cluster: RealCluster) -> RealCluster:
+    """Open it, and leave nothing behind if that fails.
+
+    Raises:
+        HarnessError: a port in use, a full disk, or a node that died or was not ready in time,
+            with its last words.
+    """
+    try:
+        cluster.open()
+    except BaseException:  # Ctrl-C too: nothing may be left behind
+        cluster.close()
+        raise
+    return cluster
+
+
+def rehearse(release: Release, site: Site) -> None:
+    """Start one broker, give it a topic, and stop it in order: what a class archive records."""
+    with tempfile.TemporaryDirectory(prefix="highwater-") as directory:
+        cluster = RealCluster(release, Path(directory), site, broker_config={})
+        with contextlib.closing(cluster):
+            cluster.open()
+            cluster.create_topic("rehearsal", [[1]], {})
+            cluster.brokers[1].stop()
+
+
+def _at_once(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
+    """Do it to all side by side, and raise the first error once all are done."""
+    if nodes:
+        with ThreadPoolExecutor(len(nodes), thread_name_prefix="node") as pool:
+            for done in [pool.submit(verb, node) for node in nodes]:
+                done.result()
+
+
+def _live(view: View) -> frozenset[int]:
+    """Registered brokers; none while nobody answers, as in a cluster that starts."""
+    try:
+        return view.live_brokers()
+    except UnreachableError:
+        return frozenset()
+
+
+@contextlib.contextmanager
+def _disk_errors(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise HarnessError(
+            f"the cluster's directory {directory} cannot be written: {error.strerror}",
+            hint="Make room on that disk, or choose another directory for runs."
+            if full
+            else "Choose another directory for runs.",
+        ) from error

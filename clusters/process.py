@@ -139,11 +139,12 @@ class Process:
     def _listen(self) -> None:
         pipe = self._warden.stdout
         assert pipe is not None
-        for line in pipe:
-            event, _, detail = line.decode().strip().partition(" ")
-            with self._changed:
-                self._apply(event, detail)
-                self._changed.notify_all()
+        with pipe:
+            for line in pipe:
+                event, _, detail = line.decode().strip().partition(" ")
+                with self._changed:
+                    self._apply(event, detail)
+                    self._changed.notify_all()
         self._warden.wait()
         with self._changed:
             self._state = "down"

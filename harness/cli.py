@@ -57,7 +57,8 @@ def demo(
 ) -> None:
     """Play both stories on an old and a modern Kafka, and report what was lost."""
     from harness.api import SparkOptions, perform
-    from harness.demo import as_predicted, demo_plans, demo_table
+    from harness.demo import demo_plans, demo_table
+    from harness.expected import as_predicted
     from reports.index import write as write_index
 
     plans = demo_plans(options.names(kafka))
@@ -72,7 +73,7 @@ def demo(
         console.out.print(f"All four reports: {index.resolve()}")
     if any(one.verdict.verdict == "unknown" for one in judged):
         raise typer.Exit(UNKNOWN)
-    raise typer.Exit(OK if all(as_predicted(one) for one in judged) else BROKEN)
+    raise typer.Exit(OK if all(as_predicted(one.run, one.verdict) for one in judged) else BROKEN)
 
 
 @app.command()
@@ -191,9 +192,10 @@ def versions(*, as_json: JsonOption = False) -> None:
     if as_json:
         _print_json([release.describe() for release in CATALOGUE.values()])
         return
-    rows = [list(map(str, release.describe().values())) for release in CATALOGUE.values()]
-    headings = list(next(iter(CATALOGUE.values())).describe())
-    console.out.print(console.table("Kafka releases", headings, rows))
+    rows = [release.row() for release in CATALOGUE.values()]
+    cells = [list(row.values()) for row in rows]
+    console.out.print(console.table("Kafka releases", list(rows[0]), cells))
+    console.out.print("What each rule means, and what to know of each release: --json.")
 
 
 @app.command()

@@ -1,21 +1,25 @@
 """The demo: both stories on an old and a modern Kafka, and whether each went as predicted."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
 from clusters.versions import release
 from harness.console import coloured, table
+from harness.expected import as_predicted
 from harness.plan import Plan
-from nemesis.stories import STORIES, find_story
+from nemesis.stories import STORIES
 
 if TYPE_CHECKING:
     from harness.api import Judged
 
+TOLD: Final = ("loss", "divergence")
+"""The stories that tell the releases apart; the others lose data on every one of them."""
+
 
 def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
-    """Every story on every release named.
+    """Both stories on every release named.
 
     The slowest boots come first, so that runs beside each other end at about the same time.
 
@@ -23,17 +27,7 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
         UsageError: an unknown release.
     """
     releases = sorted((release(name) for name in kafkas), key=lambda one: one.coordination)
-    return [story.plan(one.name) for story in STORIES.values() for one in releases]
-
-
-def as_predicted(judged: "Judged") -> bool:
-    """Whether exactly what the release's rules give up was lost and forked, and nothing else."""
-    plan = judged.run.plan()
-    predicted = find_story(plan.story or "").predict(release(plan.kafka))
-    anomalies = judged.verdict.anomalies
-    lost = {one.value for one in anomalies if one.kind == "lost-write"}
-    forked = {one.offset for one in anomalies if one.kind == "divergence"}
-    return lost == predicted.lost and forked == predicted.forked
+    return [STORIES[name].plan(one.name) for name in TOLD for one in releases]
 
 
 def demo_table(judged: "Sequence[Judged]") -> Table:
@@ -45,7 +39,7 @@ def demo_table(judged: "Sequence[Judged]") -> Table:
             f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}",
             str(one.verdict.counts.get("divergence", 0)),
             coloured(one.verdict.verdict),
-            "yes" if as_predicted(one) else "NO",
+            "yes" if as_predicted(one.run, one.verdict) else "NO",
         ]
         for one in sorted(judged, key=lambda one: one.verdict.kafka)
     ]

@@ -17,7 +17,7 @@ from checkers.segments.checkpoints import HIGH_WATERMARK, CheckpointError, parse
 from clusters.cluster import Cluster, Probe, UnreachableError
 from clusters.versions import Release
 from harness.errors import UsageError, WaitTimeoutError
-from harness.plan import Plan, Topic, Workload
+from harness.plan import Acks, Plan, Topic, Workload
 from harness.suggest import nearest
 from harness.waiting import await_condition
 from nemesis.scene import MissedError, Scene
@@ -51,26 +51,35 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A scripted schedule, its settings, and what it comes to without leader epochs."""
+    """A scripted schedule, its settings, and the rule by which it must end."""
 
     name: str
     summary: str
     play: Callable[[Scene], None]
     broker_config: Mapping[str, str]
-    cut_to_hw: Prediction
+    outcome: Callable[[Release, Plan], Prediction]
 
-    def predict(self, release: Release) -> Prediction:
-        """What becomes of the records on this release (acks=all, clean elections)."""
-        return self.cut_to_hw if release.cuts_to_hw else Prediction()
+    def predict(self, release: Release, plan: Plan) -> Prediction:
+        """What becomes of the records on this release under the plan's settings."""
+        return self.outcome(release, plan)
 
-    def plan(self, kafka: str, *, seed: int = 0) -> Plan:
+    def plan(
+        self,
+        kafka: str,
+        *,
+        seed: int = 0,
+        acks: Acks = "all",
+        unclean: bool = False,
+        driver: str = "local",
+    ) -> Plan:
         """The run of this story on a release: its own records and one reader, nothing else."""
         return Plan(
             kafka=kafka,
+            driver=driver,
             story=self.name,
             seed=seed,
-            topic=Topic(partitions=1),
-            workload=Workload(producers=0, consumers=1),
+            topic=Topic(partitions=1, unclean_leader_election=unclean),
+            workload=Workload(producers=0, consumers=1, acks=acks),
             broker_config=dict(self.broker_config),
         )
 
@@ -101,7 +110,7 @@ def cast(cluster: Cluster, probe: Probe) -> tuple[int, int, int]:
 
 
 def _story(
-    name: str, *, broker_config: Mapping[str, str], cut_to_hw: Prediction
+    name: str, *, broker_config: Mapping[str, str], outcome: Callable[[Release, Plan], Prediction]
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
     def register(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
         summary = (play.__doc__ or "").partition("\n")[0]
@@ -110,7 +119,7 @@ def _story(
             summary=summary,
             play=play,
             broker_config={**_SESSIONS, **broker_config},
-            cut_to_hw=cut_to_hw,
+            outcome=outcome,
         )
         return play
 
@@ -124,7 +133,17 @@ _SESSIONS: Final = {
 }
 
 
-@_story("loss", broker_config=widen(1.5), cut_to_hw=Prediction(lost=frozenset({VICTIM})))
+def _lost_by_cutting(release: Release, _: Plan) -> Prediction:
+    return Prediction(lost=frozenset({VICTIM})) if release.cuts_to_hw else Prediction()
+
+
+def _forked_by_cutting(release: Release, _: Plan) -> Prediction:
+    if not release.cuts_to_hw:
+        return Prediction()
+    return Prediction(lost=frozenset({VICTIM}), forked=frozenset({len(SETTLED)}))
+
+
+@_story("loss", broker_config=widen(1.5), outcome=_lost_by_cutting)
 def loss(scene: Scene) -> None:
     """An acks=all record is lost under clean elections: C cuts it off, then leads."""
     offset = _acknowledge_victim(scene)
@@ -134,7 +153,7 @@ def loss(scene: Scene) -> None:
 @_story(
     "divergence",
     broker_config={**widen(3.0), "replica.high.watermark.checkpoint.interval.ms": "300"},
-    cut_to_hw=Prediction(lost=frozenset({VICTIM}), forked=frozenset({len(SETTLED)})),
+    outcome=_forked_by_cutting,
 )
 def divergence(scene: Scene) -> None:
     """Two acknowledged records stand at one offset: A comes back with a HW that spares its own."""

@@ -7,7 +7,7 @@ import pytest
 from checkers.session import spark
 from clusters.versions import CATALOGUE, release
 from harness.api import Judged, load, perform
-from harness.demo import as_predicted
+from harness.expected import as_predicted
 from harness.store import Store
 from nemesis.stories import STORIES
 
@@ -25,7 +25,7 @@ def _assert_as_predicted(judged: Judged) -> None:
     verdict = judged.verdict
     plan = judged.run.plan()
     assert judged.run.status().problems == ()
-    assert as_predicted(judged), verdict.headline
+    assert as_predicted(judged.run, verdict), verdict.headline
     assert verdict.verdict == ("invalid" if release(plan.kafka).cuts_to_hw else "valid")
     assert verdict.ledger.errors() == []
     assert all("crashed" not in state for state in verdict.checkers.values()), verdict.checkers

@@ -71,9 +71,9 @@ class Result:
 
         None when nothing is predicted, as of a random nemesis.
         """
-        from harness.demo import as_predicted  # noqa: PLC0415 - imports brokers' clients
+        from harness.expected import as_predicted  # noqa: PLC0415 - imports brokers' clients
 
-        return as_predicted(self._judged) if self.plan.story else None
+        return as_predicted(self._judged.run, self._judged.verdict)
 
     @property
     def tables(self) -> "Loaded":

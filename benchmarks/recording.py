@@ -87,7 +87,7 @@ def compare(bootstrap: str, directory: Path, acks: Acks) -> None:
         workload=Workload(acks=acks, rate=0.0, record_bytes=100),
     )
     log = clients.open_log(directory / "clients.log")
-    settings = clients.producer(plan, clients.common(bootstrap, "benchmark", log))
+    settings = clients.producer(plan, clients.common(bootstrap, "benchmark", log, quirks={}))
     bare: list[Round] = []
     recorded: list[Round] = []
     memory = psutil.Process().memory_info

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import MetadataRequest
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from clusters.addresses import Address
@@ -70,6 +70,15 @@ class ZooKeeperView:
             return frozenset()
         return frozenset(int(name) for name in names)
 
+    def create(self, path: str, node: Mapping[str, Any]) -> bool:
+        """Write a node that is not there yet, its parents with it; whether it was not there."""
+        data = json.dumps(node).encode()
+        try:
+            self._wait(self._connected().create_async(path, data, makepath=True))
+        except NodeExistsError:
+            return False
+        return True
+
     def _read(self, path: str) -> dict[str, Any]:
         try:
             data, _ = self._wait(self._connected().get_async(path))
@@ -81,7 +90,7 @@ class ZooKeeperView:
     def _wait(self, answer: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
         try:
             return answer.get(timeout=self._timeout_s)
-        except NoNodeError:
+        except (NoNodeError, NodeExistsError):
             raise
         except (KazooException, KazooTimeoutError) as error:
             raise UnreachableError(f"ZooKeeper does not answer: {type(error).__name__}") from error

@@ -50,7 +50,7 @@ def cache_directory() -> Path:
 
 def lock_file(release: Release) -> Path:
     """Where the release's lock is committed."""
-    return _LOCKS / f"{release.name}.toml"
+    return _LOCKS / f"{release.version}.toml"
 
 
 def locked_jars(release: Release) -> list[Jar]:
@@ -75,7 +75,7 @@ def digests(release: Release) -> dict[str, str]:
 
 def classpath(release: Release) -> list[Path]:
     """Paths of the release's jars, in class path order; see ``fetch``."""
-    return fetch(release.name, locked_jars(release))
+    return fetch(release.version, locked_jars(release))
 
 
 def fetch(name: str, jars: list[Jar]) -> list[Path]:
@@ -100,7 +100,9 @@ def fetch(name: str, jars: list[Jar]) -> list[Path]:
 def is_cached(release: Release) -> bool:
     """Whether the release's jars are there and checked, so that a run needs no network."""
     folder = cache_directory() / "jars"
-    return _Checked(folder / f".checked-{release.name}.json").covers(folder, locked_jars(release))
+    return _Checked(folder / f".checked-{release.version}.json").covers(
+        folder, locked_jars(release)
+    )
 
 
 def _complete(folder: Path, jars: list[Jar]) -> None:

@@ -37,7 +37,8 @@ def main(names: Sequence[str]) -> None:
             jars = resolve(wanted, Path(repository))
         lines = [f'"{coordinate}" = "{digest}"' for coordinate, digest in jars.items()]
         head = (
-            f"# Jars of Kafka {name}, in class path order, as `python -m clusters.lock` found them."
+            f"# Jars of Kafka {wanted.version}, in class path order, "
+            "as `python -m clusters.lock` found them."
         )
         path = lock_file(wanted)
         path.write_text("\n".join([head, "[jars]", *lines, ""]), encoding="utf-8")

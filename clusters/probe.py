@@ -101,7 +101,7 @@ class ClusterProbe:
 
     def _list_offsets(self, topic: str, partition: int) -> Request:
         wanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-            partition_index=partition, timestamp=_LATEST
+            partition_index=partition, timestamp=_LATEST, max_num_offsets=1
         )
         return ListOffsetsRequest(
             version=self._wire_versions.list_offsets,
@@ -114,4 +114,4 @@ def _leo(listed: Response) -> int:
     found = listed.topics[0].partitions[0]
     if found.error_code:
         raise UnreachableError(f"the replica is not served: error {found.error_code}")
-    return int(found.offset)
+    return int(found.old_style_offsets[0] if listed.API_VERSION == 0 else found.offset)

@@ -1,4 +1,8 @@
-"""Create topics over the wire, replica by replica, and wait until they are what was asked for."""
+"""Create topics replica by replica, and wait until they are what was asked for.
+
+Kafka is asked to, over the wire. Up to 0.10.0 there is no such request: whoever wants a topic
+writes it in ZooKeeper, where the controller finds it.
+"""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -9,6 +13,7 @@ from kafka.protocol.admin import CreateTopicsRequest
 
 from clusters.addresses import Address
 from clusters.cluster import Probe, UnreachableError
+from clusters.coordination import ZooKeeperView
 from clusters.versions import Release
 from clusters.wire import Wire
 from harness.errors import HarnessError
@@ -26,16 +31,25 @@ def create_topic(
     name: str,
     assignment: Sequence[Sequence[int]],
     settings: Mapping[str, str],
+    *,
+    coordination: Address | None = None,
 ) -> None:
     """Create a topic and wait for its preferred leaders, full ISRs and serving replicas.
+
+    Args:
+        coordination: of ZooKeeper; only releases without CreateTopics need it.
 
     Raises:
         HarnessError: Kafka refuses it; the message says why.
         WaitTimeoutError: it was not ready in time.
     """
-    request = _request(release, name, assignment, settings)
-    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
-        _send(release, wire, tuple(brokers), probe, request)
+    if release.wire.create_topics is None:
+        assert coordination is not None, f"{release.name} has topics made in ZooKeeper"
+        _write(release, coordination, name, assignment, settings)
+    else:
+        request = _request(release, name, assignment, settings)
+        with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+            _send(release, wire, tuple(brokers), probe, request)
     for partition, replicas in enumerate(assignment):
         await_condition(
             partial(_ready, probe, name, partition, replicas),
@@ -43,6 +57,28 @@ def create_topic(
             what=f"{name}-{partition} to have leader {replicas[0]} and ISR {list(replicas)}",
             limit_s=_LIMIT_S,
         )
+
+
+def _write(
+    release: Release,
+    zookeeper: Address,
+    name: str,
+    assignment: Sequence[Sequence[int]],
+    settings: Mapping[str, str],
+) -> None:
+    """Write what ``AdminUtils.createOrUpdateTopicPartitionAssignmentPathInZK`` writes.
+
+    The settings go first, because a broker reads them when it makes the replica. Nobody checks
+    them, here or there.
+    """
+    placed = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
+    with contextlib.closing(ZooKeeperView(zookeeper, timeout_s=_ANSWER_S)) as view:
+        view.create(f"/config/topics/{name}", {"version": 1, "config": dict(settings)})
+        if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": placed}):
+            raise HarnessError(
+                f"Kafka {release.name} refuses to create topic {name!r}: it is in ZooKeeper",
+                hint="Give every topic a name of its own.",
+            )
 
 
 def _request(

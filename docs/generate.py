@@ -13,7 +13,7 @@ import typer.core
 import typer.main
 
 from checkers.registry import registered
-from clusters.versions import CATALOGUE
+from clusters.versions import CATALOGUE, Release, Truncation
 from harness.cli import app
 from nemesis.fault import faults as registered_faults
 from nemesis.stories import STORIES
@@ -27,6 +27,12 @@ _FAULTS_INTRO: Final = (
 _CHECKERS_INTRO: Final = (
     "A checker finds; the policy (`checkers/policy.py`) says whether that breaks a promise."
     " To add one see [adding-a-checker.md](adding-a-checker.md).\n"
+)
+_VERSIONS_INTRO: Final = (
+    "`highwater versions` lists them; `--json` has the whole catalogue. Releases that run on"
+    " `local` alone lack `inter.broker.listener.name`, without which a broker in a container cannot"
+    " have one address for the others and one for the outside. To add a release see"
+    " [adding-a-version.md](adding-a-version.md).\n"
 )
 
 
@@ -63,9 +69,25 @@ def checkers() -> str:
 
 def versions() -> str:
     """docs/versions.md."""
-    rows = [tuple(one.describe().values()) for one in CATALOGUE.values()]
-    heads = tuple(next(iter(CATALOGUE.values())).describe())
-    return "\n".join(["# Kafka releases\n", _NOTE, _table(heads, rows)])
+    rows = [tuple(one.row().values()) for one in CATALOGUE.values()]
+    heads = tuple(next(iter(CATALOGUE.values())).row())
+    rules = [(f"`{rule}`", rule.explanation) for rule in Truncation]
+    notes = [
+        (one.name, one.note, _settings({**one.client, **one.config}), _wire(one))
+        for one in CATALOGUE.values()
+    ]
+    return "\n".join(
+        [
+            "# Kafka releases\n",
+            _NOTE,
+            _VERSIONS_INTRO,
+            _table(heads, rows),
+            "\n## How a new follower cuts its log\n",
+            _table(("rule", "what it does"), rules),
+            "\n## What else to know\n",
+            _table(("kafka", "note", "settings of its own", "requests of the probe"), notes),
+        ]
+    )
 
 
 def commands() -> str:
@@ -89,6 +111,12 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "versions.md": versions,
     "commands.md": commands,
 }
+
+
+def _wire(release: Release) -> str:
+    """Versions of the requests that tell of a replica."""
+    wire = release.wire
+    return f"Fetch v{wire.fetch} as {wire.fetch_as}, ListOffsets v{wire.list_offsets}"
 
 
 def _settings(config: Mapping[str, str]) -> str:

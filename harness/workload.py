@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from clusters.versions import release
 from harness.clients import settings as clients
 from harness.clients.final_read import PartitionRead, final_read
 from harness.clients.sender import Answer, Sender
@@ -331,7 +332,8 @@ class Workload:
         self.close()
 
     def _common(self, client_id: str) -> clients.Settings:
-        return clients.common(self._bootstrap, client_id, self._log)
+        quirks = release(self._plan.kafka).client
+        return clients.common(self._bootstrap, client_id, self._log, quirks=quirks)
 
     def _sender(self, acks: str) -> Sender:
         with self._senders_lock:

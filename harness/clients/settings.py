@@ -1,9 +1,11 @@
 """How our Kafka clients are set up: to see faults soon, and to be quiet about it.
 
-Names are librdkafka's (its CONFIGURATION.md). The same settings serve 0.10.2 to 4.x.
+Names are librdkafka's (its CONFIGURATION.md). The same settings serve every release, but for what
+the catalogue says of one that needs more.
 """
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +17,10 @@ CALM_RATE: Final = 2_000
 """Records per second up to which each is sent in a batch of its own."""
 
 
-def common(bootstrap: str, client_id: str, log: logging.Logger) -> Settings:
-    """Settings of every client."""
+def common(
+    bootstrap: str, client_id: str, log: logging.Logger, *, quirks: Mapping[str, str]
+) -> Settings:
+    """Settings of every client; ``quirks`` are those that the release needs, and come last."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
@@ -36,6 +40,7 @@ def common(bootstrap: str, client_id: str, log: logging.Logger) -> Settings:
         "topic.metadata.refresh.fast.interval.ms": 100,
         # Connect to every broker beforehand, so that a change of leader costs no handshake.
         "enable.sparse.connections": False,
+        **quirks,
     }
 
 

@@ -9,16 +9,16 @@ import pytest
 from clusters.cluster import Probe
 from clusters.local import open_cluster
 from clusters.real import RealCluster
-from clusters.versions import CATALOGUE, release
+from clusters.versions import SAMPLE, release
 
 Opener = Callable[..., RealCluster]
 
 
-@pytest.fixture(scope="module", params=list(CATALOGUE))
+@pytest.fixture(scope="module", params=SAMPLE)
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:
-    """Three brokers of every catalogued release, shared by a module's tests."""
+    """Three brokers of one release of each generation, shared by a module's tests."""
     directory = tmp_path_factory.mktemp(f"kafka-{request.param}")
     opened = open_cluster(release(request.param), directory, brokers=3, broker_config={})
     with contextlib.closing(opened):

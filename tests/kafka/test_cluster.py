@@ -38,7 +38,9 @@ time.sleep(120)
 
 
 def send(cluster: RealCluster, topic: str, *values: str) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "acks": "all", **cluster.release.client}
+    )
     errors: list[object] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))

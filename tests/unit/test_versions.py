@@ -1,9 +1,13 @@
+import json
 import re
+import sys
 
 import pytest
+from rich.console import Console
 
 from clusters.distribution import digests, lock_file, locked_jars
-from clusters.versions import CATALOGUE, Release, Truncation, release
+from clusters.versions import CATALOGUE, SAMPLE, Release, Truncation, release
+from harness import console
 from harness.errors import UsageError
 
 every_release = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
@@ -40,6 +44,61 @@ def test_every_rule_is_explained_in_one_sentence() -> None:
         assert re.fullmatch(r"[A-Z][^.]*\.", rule.explanation)
 
 
+def test_the_sample_has_one_release_of_each_generation() -> None:
+    def generation(entry: Release) -> tuple[str, str, int]:
+        return entry.coordination, entry.truncation, entry.magic
+
+    sampled = [generation(release(name)) for name in SAMPLE]
+    assert len(set(sampled)) == len(sampled)
+    assert set(sampled) == {generation(entry) for entry in CATALOGUE.values()}
+
+
+def test_one_release_on_both_coordinations_shares_its_jars() -> None:
+    kraft, zookeeper = release("3.9.2"), release("3.9.2-zk")
+    assert (kraft.coordination, zookeeper.coordination) == ("kraft", "zookeeper")
+    assert kraft.version == zookeeper.version
+    assert kraft.number == zookeeper.number == (3, 9, 2)
+    assert lock_file(kraft) == lock_file(zookeeper)
+
+
+def test_containers_need_two_listeners() -> None:
+    local_only = {name for name, entry in CATALOGUE.items() if "docker" not in entry.drivers}
+    assert local_only == {name for name, entry in CATALOGUE.items() if entry.number < (0, 10, 2)}
+    assert all("local" in entry.drivers for entry in CATALOGUE.values())
+
+
+@every_release
+def test_the_probe_asks_in_versions_that_the_release_knows(entry: Release) -> None:
+    wire, number = entry.wire, entry.number
+    assert (wire.fetch_as == -2) == (number < (2, 4))
+    assert (wire.list_offsets == 0) == (number < (0, 10, 1))
+    assert (wire.create_topics is None) == (number < (0, 10, 1))
+    assert wire.fetch <= 1 or number >= (0, 10)
+    assert wire.metadata >= 7 or entry.coordination == "zookeeper"
+    # 4.0 dropped CreateTopics v0 and v1, Fetch v0 to v3 and ListOffsets v0 (KIP-896).
+    assert number < (4,) or (wire.create_topics or 0) >= 2
+
+
+@every_release
+def test_what_is_printed_is_short_and_what_is_stored_is_whole(entry: Release) -> None:
+    told = json.loads(json.dumps(entry.describe()))
+    assert told["name"] == entry.name
+    assert told["note"] == entry.note
+    assert told["explanation"] == entry.truncation.explanation
+    assert told["wire"]["fetch"] == entry.wire.fetch
+    assert re.fullmatch(r"[A-Z].*\.", entry.note)
+    assert set(entry.row()) == set(release("4.3.1").row())
+
+
+def test_the_list_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [entry.row() for entry in CATALOGUE.values()]
+    table = console.table("Kafka releases", list(rows[0]), [list(row.values()) for row in rows])
+    Console(width=100, file=sys.stdout).print(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) == len(CATALOGUE) + 5
+
+
 @every_release
 def test_every_release_has_a_complete_lock(entry: Release) -> None:
     jars = locked_jars(entry)
@@ -48,7 +107,7 @@ def test_every_release_has_a_complete_lock(entry: Release) -> None:
     assert len(digests(entry)) == len(jars)
     assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in jars)
     clients = [jar.version for jar in jars if jar.artifact == "kafka-clients"]
-    assert clients == [entry.name]
+    assert clients == [entry.version]
 
 
 @every_release

@@ -1,0 +1,163 @@
+"""What is known of one release of Kafka: everything in which it differs from the next, as data."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal
+
+Coordination = Literal["zookeeper", "kraft"]
+
+
+class Truncation(StrEnum):
+    """How a replica that becomes a follower decides where to cut its log."""
+
+    HIGH_WATERMARK = "high-watermark"
+    LEADER_EPOCH = "leader-epoch"
+    LEADER_EPOCH_EXACT = "leader-epoch-exact"
+    ON_FETCH = "on-fetch"
+
+    @property
+    def explanation(self) -> str:
+        """One sentence for a person."""
+        return _EXPLANATIONS[self]
+
+
+_EXPLANATIONS = {
+    Truncation.HIGH_WATERMARK: (
+        "A new follower cuts its log to its own high watermark at once, asking nobody, although "
+        "records above it may be committed (before KIP-101)."
+    ),
+    Truncation.LEADER_EPOCH: (
+        "A new follower asks the leader where the follower's latest epoch ended and cuts there "
+        "(KIP-101)."
+    ),
+    Truncation.LEADER_EPOCH_EXACT: (
+        "A new follower asks the leader for the largest epoch not above its own, and goes back "
+        "epoch by epoch until both agree (KIP-279)."
+    ),
+    Truncation.ON_FETCH: (
+        "A follower fetches with its last epoch, and the leader's answer tells where the logs "
+        "diverge (KIP-595)."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """Versions of the requests with which the probe asks this release.
+
+    Attributes:
+        fetch: Fetch version whose answer carries the asked replica's own high watermark.
+        fetch_as: the replica id to pose as: -2 is a debugging consumer, which any replica answered
+            up to 2.3; from 2.4 any replica answers a plain consumer, -1 (KIP-392).
+        list_offsets: ListOffsets version that answers with a replica's LEO; 0 answers with a list
+            of offsets, 1 and later with one.
+        metadata: Metadata version; from 7 on it carries leader epochs.
+        create_topics: CreateTopics version; None where there is no such request (up to 0.10.0), and
+            topics are made by writing in ZooKeeper.
+    """
+
+    fetch: int
+    fetch_as: int
+    list_offsets: int
+    metadata: int
+    create_topics: int | None
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One release of Kafka.
+
+    Attributes:
+        name: as Apache numbers it; ``-zk`` follows where the same release is also there on KRaft.
+        scala: version of Scala that the jars were built for.
+        extra_jars: Maven ``group:artifact:version`` beside the broker's own. They win over what
+            the broker asks for; a trailing ``!`` takes a jar without letting its own parent's
+            version choices reach the others.
+        coordination: who keeps the cluster's metadata.
+        truncation: the rule by which followers cut their logs.
+        magic: newest record format that the broker writes to disk (0, 1 or 2).
+        wire: request versions for the probe.
+        logging: generation of log4j that the jars bring, 1 or 2.
+        config: broker settings that only this release's line needs or knows.
+        client: librdkafka settings that clients need to talk to it.
+        heap_mb: heap that a broker of a test cluster needs.
+        drivers: cluster drivers that can run it. Containers need two listeners for each broker,
+            one inside and one outside, which came with ``inter.broker.listener.name`` in 0.10.2.
+        window_widens: whether ``replica.fetch.wait.max.ms`` keeps the HW-lag window of an idle
+            partition open. 2.4.0 to 2.5.1 answer a follower that was told an older HW at once
+            (``ReplicaManager.fetchMessages``, ``followerNeedsHwUpdate``).
+        note: what else to know about it, in a sentence or two.
+    """
+
+    name: str
+    scala: str
+    extra_jars: tuple[str, ...] = ()
+    coordination: Coordination
+    truncation: Truncation
+    magic: int
+    wire: Wire
+    logging: Literal[1, 2] = 1
+    config: Mapping[str, str] = field(default_factory=_nothing)
+    client: Mapping[str, str] = field(default_factory=_nothing)
+    heap_mb: int = 256
+    drivers: tuple[str, ...] = ("local", "docker")
+    window_widens: bool = True
+    note: str
+
+    @property
+    def version(self) -> str:
+        """What Apache released; the same jars may be in the catalogue under several names."""
+        return self.name.partition("-")[0]
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """The version as numbers, for comparison."""
+        return tuple(int(part) for part in self.version.split("."))
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Every jar to ask for, the broker first."""
+        return (f"org.apache.kafka:kafka_{self.scala}:{self.version}", *self.extra_jars)
+
+    @property
+    def idempotence(self) -> bool:
+        """Whether producers can be idempotent (KIP-98); that came with record format 2, in 0.11."""
+        return self.magic >= 2  # noqa: PLR2004 - record format 2, as said above
+
+    @property
+    def cuts_to_hw(self) -> bool:
+        """Whether a new follower cuts its log to its own HW, so that committed records can go."""
+        return self.truncation is Truncation.HIGH_WATERMARK
+
+    @property
+    def compressions(self) -> tuple[str, ...]:
+        """Codecs that producers may use; zstd came with 2.1 (KIP-110)."""
+        early = ("none", "gzip", "snappy", "lz4")
+        return (*early, "zstd") if self.number >= (2, 1) else early
+
+    def row(self) -> dict[str, str]:
+        """The release as a row of ``highwater versions``, for a terminal of 100 columns."""
+        return {
+            "kafka": self.name,
+            "metadata": self.coordination,
+            "follower cuts by": self.truncation,
+            "records": f"v{self.magic}",
+            "idempotence": "yes" if self.idempotence else "no",
+            "zstd": "yes" if "zstd" in self.compressions else "no",
+            "drivers": " ".join(self.drivers),
+        }
+
+    def describe(self) -> dict[str, object]:
+        """The release as an object of ``highwater versions --json``: all of the entry."""
+        facts: dict[str, object] = {one.name: getattr(self, one.name) for one in fields(self)}
+        facts |= {"wire": asdict(self.wire), "version": self.version}
+        facts |= {"config": dict(self.config), "client": dict(self.client)}
+        facts |= {"coordinates": self.coordinates, "compressions": self.compressions}
+        facts |= {"idempotence": self.idempotence, "explanation": self.truncation.explanation}
+        return facts

@@ -111,6 +111,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words.append(f"--min-isr {self.topic.min_insync_replicas}")
         if self.topic.unclean_leader_election:
             words.append("--unclean")
+        if self.driver != "local":
+            words.append(f"--cluster {self.driver}")
         if self.story:
             words.append(f"--story {self.story}")
         else:

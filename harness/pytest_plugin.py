@@ -7,6 +7,7 @@ neither Spark nor any client, and does nothing to tests that use none of its fix
 
 import contextlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -193,10 +194,13 @@ def pytest_runtest_makereport(
     That is for broken promises; when no one can say whether one was broken, neither is true.
     """
     report = yield
-    if _case(item) is None:
+    case = _case(item)
+    if case is None:
         return report
     if call.when == "call":
-        report.__dict__["highwater"] = item.stash.get(_ROWS, [])
+        report.__dict__["highwater_runs"] = item.stash.get(_ROWS, [])
+    elif call.when == "setup":
+        report.__dict__["highwater_left_out"] = case.left_out
     if call.excinfo is not None and isinstance(call.excinfo.value, HighwaterError):
         report.outcome = "failed"
         report.__dict__.pop("wasxfail", None)
@@ -216,18 +220,19 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """One line a run: what happened to which Kafka, and what it lost."""
+    """One line a run, what happened to which Kafka and what it lost; and what was left out."""
     reports = [one for group in terminalreporter.stats.values() for one in group]
     reports.sort(key=lambda report: getattr(report, "start", 0.0))
-    rows = [row for report in reports for row in getattr(report, "highwater", ())]
-    if not rows:
-        return
-    lines = [_HEADINGS, *(_line(row, config.invocation_params.dir) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    terminalreporter.section("Highwater: what was lost")
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        terminalreporter.line("  ".join(cells).rstrip())
+    here = config.invocation_params.dir
+    rows = [_line(row, here) for report in reports for row in getattr(report, "highwater_runs", ())]
+    left_out = Counter(getattr(report, "highwater_left_out", "") for report in reports)
+    del left_out[""]
+    if rows or left_out:
+        terminalreporter.section("Highwater: what was lost")
+    for line in _aligned([_HEADINGS, *rows]) if rows else ():
+        terminalreporter.line(line)
+    for reason, count in left_out.items():
+        terminalreporter.line(f"skipped {count} test{'s' * (count > 1)}: {reason}")
 
 
 def _line(row: dict[str, str], here: Path) -> tuple[str, ...]:
@@ -235,3 +240,10 @@ def _line(row: dict[str, str], here: Path) -> tuple[str, ...]:
     shown = report.relative_to(here) if report.is_relative_to(here) else report
     lost = f"{row['lost']} / {row['acknowledged']}"
     return row["kafka"], row["driver"], row["what"], lost, row["verdict"], str(shown)
+
+
+def _aligned(lines: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield "  ".join(cells).rstrip()

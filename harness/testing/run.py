@@ -29,6 +29,9 @@ class KafkaRun:
         self._laboratory = laboratory
         self._note = note
 
+    def __repr__(self) -> str:
+        return f"<kafka_run for {self.case.id} on {self.case.driver}>"
+
     def __call__(
         self, plan: "Plan | None" = None, *, check: bool = True, **words: "Unpack[Words]"
     ) -> Result:

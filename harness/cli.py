@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from harness import console, options
+from harness import console, nightly, options
 from harness.plan import Plan, Topic, Workload
 from harness.store import Store
 
@@ -28,6 +28,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(nightly.app)
 
 OK, BROKEN, UNKNOWN, FAILED = 0, 1, 3, 4
 

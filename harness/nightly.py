@@ -1,0 +1,144 @@
+"""The command ``highwater nightly``: plan a night, and say what it came to."""
+
+import json
+import sys
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from harness import console, options
+from harness.errors import UsageError
+
+app = typer.Typer(
+    name="nightly",
+    help="Plan a night of runs over all releases, and say what it came to.",
+    no_args_is_help=True,
+)
+
+FIRST: Final = date(2026, 1, 1)
+"""Night 0, for those who count."""
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+PreviousOption = Annotated[
+    Path | None, typer.Option(help="trend.jsonl of the nights before.", show_default=False)
+]
+
+
+@app.command()
+def plan(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    night: Annotated[int | None, typer.Option(help="Days since 2026-01-01.", min=0)] = None,
+    on: Annotated[
+        str | None, typer.Option("--date", help="The night's date.  [default: today, UTC]")
+    ] = None,
+    previous: PreviousOption = None,
+    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
+    driver: Annotated[str, typer.Option(help="Cluster drivers, where a release has them.")] = (
+        "local,docker"
+    ),
+    jobs: Annotated[int, typer.Option(help="Machines.", min=1, max=256)] = 8,
+    minutes: Annotated[float, typer.Option(help="For the cells of each machine.", min=1)] = 40,
+    out: Annotated[
+        Path | None, typer.Option(help="Write night.json and a script for each machine there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose a night's cells by its date and the nights before, and deal them out to machines.
+
+    With --json prints the matrix of a GitHub workflow, on one line.
+    """
+    from harness import nightly_jobs, nightly_plan, nightly_trend
+
+    when = _when(night, on)
+    marks, notes = nightly_trend.read(previous) if previous else ([], [])
+    planned = nightly_plan.plan_night(
+        when,
+        releases=nightly_plan.find_releases(options.names(kafka)),
+        drivers=nightly_plan.find_drivers(options.names(driver)),
+        marks=[mark for mark in marks if mark.night < when.isoformat()],
+        jobs=jobs,
+        minutes=minutes,
+    )
+    if out is not None:
+        nightly_jobs.write(planned, out)
+    for note in notes:
+        console.err.print(note)
+    if as_json:
+        sys.stdout.write(json.dumps(nightly_jobs.github_matrix(planned)) + "\n")
+    else:
+        console.out.print(nightly_jobs.table(planned))
+
+
+@app.command()
+def summarize(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="Matrix directories, or any above.")
+    ],
+    *,
+    planned: Annotated[
+        Path | None,
+        typer.Option("--plan", help="night.json, to miss what left no result.", show_default=False),
+    ] = None,
+    previous: PreviousOption = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--date", help="The night's date.  [default: the plan's, or today]"),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where trend.jsonl and trend.html go.")] = Path("night"),
+    step_summary: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="GITHUB_STEP_SUMMARY",
+            help="File that gets the Markdown too.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Judge a night from its matrices: Markdown, the history with it in, and the trend page.
+
+    Exits with 0 if the night is green, 1 if it is red, 3 if it is yellow (something is unknown).
+    """
+    from harness import nightly_jobs, nightly_plan, nightly_results, nightly_trend
+    from harness.nightly_cells import canaries
+    from harness.nightly_outcome import EXIT_CODES, Outcome
+    from harness.nightly_summary import markdown
+    from reports.trend import write
+
+    whole = nightly_jobs.read(planned) if planned else None
+    night = _when(None, on or (whole.night if whole else None)).isoformat()
+    history, notes = nightly_trend.read(previous) if previous else ([], [])
+    rows, problems = nightly_results.read_rows(results)
+    wanted = canaries(nightly_plan.newest())
+    marks = nightly_results.mark_all(rows, night=night, plan=whole, canaries=wanted)
+    outcome = Outcome(
+        night=night,
+        marks=marks,
+        history=nightly_trend.extend(history, marks, night),
+        canaries=[canary.name for canary in wanted],
+        problems=problems,
+        notes=notes,
+    )
+    nightly_trend.write(out / "trend.jsonl", outcome.history)
+    write(outcome, out / "trend.html")
+    text = markdown(outcome)
+    sys.stdout.write(text)
+    if step_summary is not None:
+        with step_summary.open("a", encoding="utf-8") as summary:
+            summary.write(text)
+    raise typer.Exit(EXIT_CODES[outcome.colour])
+
+
+def _when(night: int | None, on: str | None) -> date:
+    """The date that was asked for, or today's in UTC."""
+    if night is not None and on is not None:
+        raise UsageError("a night has a number or a date, not both", hint="Leave one of them out.")
+    if night is not None:
+        return FIRST + timedelta(days=night)
+    if on is None:
+        return datetime.now(UTC).date()
+    try:
+        return date.fromisoformat(on)
+    except ValueError:
+        raise UsageError(f"{on!r} is not a date", hint="Write it as 2026-11-21.") from None

@@ -136,6 +136,11 @@ class Release:
         return self.truncation is Truncation.HIGH_WATERMARK
 
     @property
+    def elects_unclean(self) -> bool:
+        """Whether unclean.leader.election.enable is heeded; KRaft does since 3.9 (KAFKA-12670)."""
+        return self.coordination == "zookeeper" or self.number >= (3, 9)
+
+    @property
     def compressions(self) -> tuple[str, ...]:
         """Codecs that producers may use; zstd came with 2.1 (KIP-110)."""
         early = ("none", "gzip", "snappy", "lz4")

@@ -105,6 +105,7 @@ def conduct(
             workload.warm_up()
             diary.phase("running")
             scene = Scene(
+                plan=plan,
                 cluster=cluster,
                 probe=probe,
                 nemesis=nemesis,

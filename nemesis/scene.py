@@ -5,12 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
-from harness.errors import HarnessError
+from clusters.cluster import Cluster, Probe, UnreachableError
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.history import OK
+from harness.plan import Plan
 from harness.waiting import await_condition
 from nemesis.fault import Nemesis, Scribe
 
 _CHECK_EVERY_S: Final = 0.2
+_APPENDED_S: Final = 5.0
 
 
 class MissedError(HarnessError):
@@ -32,7 +35,7 @@ class Answer(Protocol):
 class Client(Protocol):
     """Sends one named record and records it in the history."""
 
-    def send(self, value: str, partition: int) -> Answer:
+    def send(self, value: str, partition: int, *, limit_s: float | None = None) -> Answer:
         """Send a record with the plan's acks; returns at the answer, or as info after a limit."""
 
 
@@ -41,6 +44,7 @@ class Scene:
     """Everything a schedule may touch.
 
     Attributes:
+        plan: what the run was asked to do.
         probe: for this thread alone.
         topic: the topic under test.
         replicas: brokers of partition 0, preferred leader first.
@@ -49,6 +53,7 @@ class Scene:
         clock: seconds, monotonic.
     """
 
+    plan: Plan
     cluster: Cluster
     probe: Probe
     nemesis: Nemesis
@@ -64,21 +69,46 @@ class Scene:
         """Record what was seen or decided, for whoever reads the run."""
         self.scribe.fault("step", "note", says, broker)
 
-    def send(self, value: str, *, expect_ok: bool = True) -> int:
-        """Send one record to partition 0.
+    def send(self, value: str, *, leader: int, limit_s: float | None = None) -> int:
+        """Send one record to partition 0, where nobody else writes.
+
+        Args:
+            value: its name.
+            leader: who appends it; asked where it stands when the client is not told (acks=0).
+            limit_s: after how long to give up on an answer; the plan's delivery timeout.
 
         Returns:
             Its offset.
 
         Raises:
-            MissedError: it was not acknowledged with an offset.
+            MissedError: it was not acknowledged, or not appended.
         """
-        answer = self.client.send(value, 0)
-        if expect_ok and (answer.outcome != "ok" or answer.offset is None):
+        before = self.probe.replica(leader, self.topic, 0).leo
+        answer = self.client.send(value, 0, limit_s=limit_s)
+        if answer.outcome != OK:
             raise MissedError(
                 f"{value} was to be acknowledged, but its outcome is {answer.outcome}"
             )
-        return -1 if answer.offset is None else answer.offset
+        return self._appended(value, leader, before) if answer.offset is None else answer.offset
+
+    def send_on(self, value: str) -> None:
+        """Send one record to partition 0 and do not wait; its answer comes when it can."""
+        self.client.send(value, 0, limit_s=0.0)
+
+    def _appended(self, value: str, leader: int, offset: int) -> int:
+        """Wait until the leader has appended a record that nobody acknowledges."""
+        try:
+            await_condition(
+                lambda: self.probe.replica(leader, self.topic, 0).leo,
+                lambda leo: leo > offset,
+                what=f"broker {leader} to append {value} at offset {offset}",
+                limit_s=_APPENDED_S,
+                every_s=0.01,
+                passing=(UnreachableError,),
+            )
+        except WaitTimeoutError as error:
+            raise MissedError(error.message) from error
+        return offset
 
     def check(self) -> None:
         """Go on, unless something that the run needs has failed or it is to end.
@@ -102,17 +132,3 @@ class Scene:
         while (left := deadline - self.clock()) > 0:
             self.stop.wait(min(left, _CHECK_EVERY_S))
             self.check()
-
-    def await_in_sync(self, broker: int, *, limit_s: float) -> PartitionState:
-        """Wait until a broker is in the ISR of partition 0.
-
-        Raises:
-            WaitTimeoutError: it was not within the limit.
-        """
-        return await_condition(
-            lambda: self.probe.partition(self.topic, 0),
-            lambda state: broker in state.isr,
-            what=f"broker {broker} to be in the ISR of {self.topic}-0",
-            limit_s=limit_s,
-            passing=(UnreachableError,),
-        )

@@ -1,0 +1,147 @@
+"""The two stories: schedules that turn the HW-lag window into a lost or a forked record.
+
+Both need three brokers A, B and C of one partition. A leads, B is next in line, and C is to outlive
+them, so on ZooKeeper C is the controller. The sessions of A and B must end one after the other: the
+controller then makes B, which is dead already, the leader for a moment, and C follows it.
+Up to 0.10.2 C cuts its log to its own HW there and then (Partition.makeFollower); from 0.11 on it
+first asks the leader where its epoch ended (KIP-101), gets no answer, and keeps the record.
+
+The schedule is the same whatever acks the producer asks for: A is killed only when every replica
+holds the record and A has committed it. What was promised about it is another matter.
+"""
+
+import contextlib
+from typing import Final
+
+from clusters.cluster import ReplicaState, UnreachableError
+from clusters.versions import Release
+from harness.plan import Plan
+from harness.waiting import await_condition
+from nemesis.records import (
+    SETTLED,
+    SUCCESSOR,
+    VICTIM,
+    await_hw_on_disk,
+    await_replicas,
+    hw_on_disk,
+    settle,
+)
+from nemesis.scene import MissedError, Scene
+from nemesis.story import FETCH_WAIT_S, Prediction, story
+
+GAP_S: Final = 1.1
+"""From the kill of A to that of B: late enough that B's session ends more than a tick after A's
+(1.1 s - 0.67 s > 0.2 s), early enough that A's is still alive (1.1 s < 1.33 s). Counted from the
+moment that a kill is asked for, because that takes 5 ms of a process and 200 ms of a container."""
+
+
+def _lost(release: Release, _: Plan) -> Prediction:
+    return Prediction(lost=frozenset({VICTIM})) if release.cuts_to_hw else Prediction()
+
+
+def _forked(release: Release, plan: Plan) -> Prediction:
+    if not release.cuts_to_hw:
+        return Prediction()
+    return Prediction(lost=_lost(release, plan).lost, forked=frozenset({len(SETTLED)}))
+
+
+@story("loss", _lost)
+def loss(scene: Scene) -> None:
+    """A committed record is lost under clean elections: C cuts it off, then leads."""
+    a, _, _ = scene.replicas
+    offset = settle(scene)
+    await_hw_on_disk(scene, a, offset)  # the next time is so far away that A dies before it
+    _commit_victim(scene, offset)
+    _fail_over_to_survivor(scene, offset)
+    if hw_on_disk(scene, a) > offset:
+        raise MissedError(f"broker {a} wrote HW {offset + 1} to its disk before it was killed")
+
+
+@story("divergence", _forked)
+def divergence(scene: Scene) -> None:
+    """Two acknowledged records stand at one offset: A comes back with a HW that spares its own."""
+    a, _, survivor = scene.replicas
+    offset = settle(scene)
+    _commit_victim(scene, offset)
+    await_hw_on_disk(scene, a, offset + 1)
+    _fail_over_to_survivor(scene, offset)
+    successor = scene.send(SUCCESSOR, leader=survivor)
+    scene.note(f"{SUCCESSOR} is stored at offset {successor} by broker {survivor}", survivor)
+
+
+def _commit_victim(scene: Scene, offset: int) -> None:
+    """Send the record that the story is about; wait until A has committed it, B and C hold it."""
+    a, *followers = scene.replicas
+    scene.send(VICTIM, leader=a)
+    await_replicas(
+        scene,
+        lambda seen: (
+            seen[a].hw > offset and all(_holds(scene, seen[one], offset) for one in followers)
+        ),
+        what=f"every replica to hold {VICTIM}, and the followers to hold it above their HW",
+        limit_s=FETCH_WAIT_S,
+    )
+    if not scene.cluster.release.window_widens:
+        scene.note(
+            f"Kafka {scene.cluster.release.name} tells an idle follower the new HW at once: the"
+            " HW-lag window shuts before anybody can be killed in it"
+        )
+
+
+def _holds(scene: Scene, state: ReplicaState, offset: int) -> bool:
+    """Whether a follower holds the victim above its HW; above or not where that cannot last."""
+    above = state.hw == offset or not scene.cluster.release.window_widens
+    return state.leo > offset and above
+
+
+def _fail_over_to_survivor(scene: Scene, offset: int) -> None:
+    """Kill A, and B before A's session has ended; wait until C leads."""
+    a, b, survivor = scene.replicas
+    began = scene.clock()
+    scene.nemesis.inject("kill", a)
+    seen = await_replicas(
+        scene,
+        lambda seen: all(_holds(scene, state, offset) for state in seen.values()),
+        what=f"brokers {b} and {survivor} to hold {VICTIM} above their HW when {a} is dead",
+        limit_s=0.3,
+        brokers=(b, survivor),
+    )
+    for broker, state in seen.items():
+        where = "above" if state.hw <= offset else "below"
+        scene.note(
+            f"broker {broker} holds {VICTIM} at offset {offset} {where} its HW:"
+            f" LEO {state.leo}, HW {state.hw}",
+            broker,
+        )
+    scene.hold(began + GAP_S - scene.clock())
+    scene.nemesis.inject("kill", b)
+    if a not in scene.probe.live_brokers():
+        raise MissedError(f"the session of broker {a} ended before broker {b} was dead")
+    _await_turns(scene, b, survivor)
+
+
+def _await_turns(scene: Scene, b: int, survivor: int) -> None:
+    """Wait until C leads, and make sure that B, dead, was the leader in between.
+
+    Raises:
+        MissedError: both sessions ended in one go, so C never followed B.
+    """
+    led: set[int] = set()
+
+    def look() -> int:
+        leader = scene.probe.partition(scene.topic, 0).leader
+        led.add(leader)
+        return leader
+
+    with contextlib.suppress(UnreachableError):
+        look()
+    await_condition(
+        look,
+        lambda leader: leader == survivor,
+        what=f"broker {survivor} to lead {scene.topic}-0",
+        limit_s=30,
+        every_s=0.02,
+        passing=(UnreachableError,),
+    )
+    if b not in led:
+        raise MissedError(f"broker {b} was never made leader before broker {survivor} was")

@@ -1,0 +1,103 @@
+"""What a story is: a schedule for three brokers, its settings, and the rule by which it must end.
+
+A schedule is a function of a Scene. Write one in a file of its family and decorate it with
+``story``; ``nemesis.stories`` knows them all.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from clusters.versions import Release
+from harness.plan import Acks, Plan, Topic, Workload
+from nemesis.scene import Scene
+from nemesis.window import widen
+
+SESSION_MS: Final = 2000
+"""Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
+third of it, so a killed broker's session ends 1.33 to 2 s later (and up to a tick after that)."""
+
+FETCH_WAIT_S: Final = 1.5
+"""How long an idle follower's fetch is parked at the leader, and the HW-lag window open."""
+
+CHECKPOINT_S: Final = 0.7
+"""How often a broker writes its high watermarks to disk: often enough to wait for it, and leaving
+time enough to kill a broker between two such moments."""
+
+BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "broker.session.timeout.ms": str(SESSION_MS),
+        "broker.heartbeat.interval.ms": str(SESSION_MS // 4),
+        "replica.high.watermark.checkpoint.interval.ms": str(int(CHECKPOINT_S * 1000)),
+        **widen(FETCH_WAIT_S),
+    }
+)
+"""Broker settings of every story: the same, so that one warm cluster can play all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a story does to a release, by that release's rules.
+
+    Attributes:
+        lost: ids of the acknowledged records that are gone at the end.
+        forked: offsets at which in-sync replicas hold different records at the end.
+    """
+
+    lost: frozenset[str] = frozenset()
+    forked: frozenset[int] = frozenset()
+
+
+Rule = Callable[[Release, Plan], Prediction]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A scripted schedule, its settings, and the rule by which it must end."""
+
+    name: str
+    summary: str
+    play: Callable[[Scene], None]
+    rule: Rule
+    broker_config: Mapping[str, str] = BROKER_CONFIG
+
+    def predict(self, release: Release, plan: Plan) -> Prediction:
+        """What becomes of the records on this release under the plan's settings."""
+        return self.rule(release, plan)
+
+    def plan(
+        self,
+        kafka: str,
+        *,
+        seed: int = 0,
+        acks: Acks = "all",
+        unclean: bool = False,
+        driver: str = "local",
+    ) -> Plan:
+        """The run of this story on a release: its own records and one reader, nothing else."""
+        return Plan(
+            kafka=kafka,
+            driver=driver,
+            story=self.name,
+            seed=seed,
+            topic=Topic(partitions=1, unclean_leader_election=unclean),
+            workload=Workload(producers=0, consumers=1, acks=acks),
+            broker_config=dict(self.broker_config),
+        )
+
+
+STORIES: dict[str, Story] = {}
+"""Every story, by name."""
+
+
+def story(name: str, rule: Rule) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
+    """Register a schedule; its docstring's first line is the summary."""
+
+    def register(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
+        summary = (play.__doc__ or "").partition("\n")[0]
+        STORIES[name] = Story(name=name, summary=summary, play=play, rule=rule)
+        return play
+
+    return register

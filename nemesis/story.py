@@ -61,7 +61,7 @@ class Story:
     summary: str
     play: Callable[[Scene], None]
     rule: Rule
-    broker_config: Mapping[str, str] = BROKER_CONFIG
+    broker_config: Mapping[str, str]
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """What becomes of the records on this release under the plan's settings."""
@@ -97,7 +97,9 @@ def story(name: str, rule: Rule) -> Callable[[Callable[[Scene], None]], Callable
 
     def register(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
         summary = (play.__doc__ or "").partition("\n")[0]
-        STORIES[name] = Story(name=name, summary=summary, play=play, rule=rule)
+        STORIES[name] = Story(
+            name=name, summary=summary, play=play, rule=rule, broker_config=BROKER_CONFIG
+        )
         return play
 
     return register

@@ -1,0 +1,49 @@
+"""Tests that processes and containers pass alike; ``--highwater-driver=docker`` chooses containers.
+
+What they expect follows from the release alone, so passing on both means the same verdicts on both.
+"""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.pytest_plugin import Case, KafkaRun, PromiseBroken
+
+if TYPE_CHECKING:
+    from clusters.cluster import Cluster
+
+pytestmark = [
+    pytest.mark.kafka("0.10.2.2", "4.3.1"),
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+]
+
+
+def test_the_loss_story_ends_as_the_release_predicts(
+    kafka_run: KafkaRun, highwater_case: Case
+) -> None:
+    result = kafka_run(story="loss", check=False)
+    assert result.as_predicted
+    if highwater_case.release.cuts_to_hw:
+        result.assert_loses("m3")
+        with pytest.raises(PromiseBroken, match="lost 1 of 4 acknowledged records"):
+            result.assert_as_promised()
+    else:
+        result.assert_loses()
+        result.assert_as_promised()
+
+
+def test_a_paused_leader_costs_nothing_that_all_replicas_acknowledged(kafka_run: KafkaRun) -> None:
+    result = kafka_run(nemesis="pause", duration="6s", seed=3, min_isr=2)
+    assert result.acknowledged > 100
+    assert result.lost == 0
+
+
+def test_a_test_gets_a_whole_cluster_and_may_break_it(kafka_cluster: "Cluster") -> None:
+    assert [broker.state for broker in kafka_cluster.brokers.values()] == ["running"] * 3
+    kafka_cluster.brokers[2].kill()
+
+
+def test_the_next_test_gets_another_when_it_was_broken(kafka_cluster: "Cluster") -> None:
+    assert [broker.state for broker in kafka_cluster.brokers.values()] == ["running"] * 3
+    kafka_cluster.create_topic("mine", [[1, 2, 3]], {"min.insync.replicas": "2"})

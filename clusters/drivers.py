@@ -1,9 +1,21 @@
 """The cluster drivers there are, by the name that a plan gives them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
-from clusters.cluster import Driver
+from clusters.cluster import Cluster, Driver
 from clusters.local import open_cluster
+from clusters.release import Release
 
-DRIVERS: Final[Mapping[str, Driver]] = {"local": open_cluster}
+
+def _in_containers(
+    release: Release, directory: Path, *, brokers: int, broker_config: Mapping[str, str]
+) -> Cluster:
+    """The docker driver, whose libraries are imported by those who use it."""
+    from clusters import containers  # noqa: PLC0415 - as said
+
+    return containers.open_cluster(release, directory, brokers=brokers, broker_config=broker_config)
+
+
+DRIVERS: Final[Mapping[str, Driver]] = {"local": open_cluster, "docker": _in_containers}

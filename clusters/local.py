@@ -1,6 +1,7 @@
 """The embedded driver: brokers as local processes, each on a loopback address of its own."""
 
 import socket
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -70,4 +71,5 @@ class LocalSite:
 
 
 def _rehearse(release: Release, sharing: Sequence[str]) -> None:
-    rehearse(release, LocalSite(release, 1, sharing))
+    with tempfile.TemporaryDirectory(prefix="highwater-") as directory:
+        rehearse(release, LocalSite(release, 1, sharing), Path(directory))

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -279,14 +278,12 @@ def opened(cluster: RealCluster) -> RealCluster:
     return cluster
 
 
-def rehearse(release: Release, site: Site) -> None:
+def rehearse(release: Release, site: Site, directory: Path) -> None:
     """Start one broker, give it a topic, and stop it in order: what a class archive records."""
-    with tempfile.TemporaryDirectory(prefix="highwater-") as directory:
-        cluster = RealCluster(release, Path(directory), site, broker_config={})
-        with contextlib.closing(cluster):
-            cluster.open()
-            cluster.create_topic("rehearsal", [[1]], {})
-            cluster.brokers[1].stop()
+    with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:
+        cluster.open()
+        cluster.create_topic("rehearsal", [[1]], {})
+        cluster.brokers[1].stop()
 
 
 def _at_once(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:

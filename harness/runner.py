@@ -26,7 +26,7 @@ from harness.workload import Workload
 from nemesis import schedule
 from nemesis.fault import Nemesis
 from nemesis.scene import MissedError, Scene
-from nemesis.stories import cast, find_story
+from nemesis.stories import find_story
 
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
@@ -137,7 +137,8 @@ def conduct(
 
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
     """Create the topic under test; returns the replicas of partition 0, preferred leader first."""
-    ids = list(cast(cluster, probe)) if plan.story else sorted(cluster.brokers)
+    story = find_story(plan.story) if plan.story else None
+    ids = [*story.cast(cluster, probe)] if story else sorted(cluster.brokers)
     starts = (n % len(ids) for n in range(plan.topic.partitions))
     rings = ([*ids[start:], *ids[:start]] for start in starts)
     assignment = [ring[: plan.topic.replication_factor] for ring in rings]

@@ -7,10 +7,12 @@ A schedule is a function of a Scene. Write one in a file of its family and decor
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
+from clusters.cluster import Cluster, Probe, UnreachableError
 from clusters.versions import Release
 from harness.plan import Acks, Plan, Topic, Workload
+from harness.waiting import await_condition
 from nemesis.scene import Scene
 from nemesis.window import widen
 
@@ -50,22 +52,48 @@ class Prediction:
     forked: frozenset[int] = frozenset()
 
 
+Role = Literal["A", "C"]
 Rule = Callable[[Release, Plan], Prediction]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A scripted schedule, its settings, and the rule by which it must end."""
+    """A scripted schedule, its settings, and the rule by which it must end.
+
+    Attributes:
+        controller: who is the controller on ZooKeeper, of A, B and C.
+    """
 
     name: str
     summary: str
     play: Callable[[Scene], None]
     rule: Rule
+    controller: Role
     broker_config: Mapping[str, str]
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """What becomes of the records on this release under the plan's settings."""
         return self.rule(release, plan)
+
+    def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, int, int]:
+        """Choose A, B and C.
+
+        Waits until every broker has a session and there is a controller: on a warm cluster some
+        broker may have been restarted a moment ago.
+
+        Raises:
+            WaitTimeoutError: that is not so within the limit.
+        """
+        controller, _ = await_condition(
+            lambda: (probe.controller(), probe.live_brokers()),
+            lambda seen: seen[1] == set(cluster.brokers),
+            what="every broker to have a session, and a controller",
+            limit_s=30,
+            passing=(UnreachableError,),
+        )
+        first, *others = sorted(cluster.brokers, key=lambda one: (one != controller, one))[:3]
+        a, b, c = (first, *others) if self.controller == "A" else (*others, first)
+        return a, b, c
 
     def plan(
         self,
@@ -92,13 +120,20 @@ STORIES: dict[str, Story] = {}
 """Every story, by name."""
 
 
-def story(name: str, rule: Rule) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
+def story(
+    name: str, rule: Rule, *, controller: Role = "C"
+) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
     """Register a schedule; its docstring's first line is the summary."""
 
     def register(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
         summary = (play.__doc__ or "").partition("\n")[0]
         STORIES[name] = Story(
-            name=name, summary=summary, play=play, rule=rule, broker_config=BROKER_CONFIG
+            name=name,
+            summary=summary,
+            play=play,
+            rule=rule,
+            controller=controller,
+            broker_config=BROKER_CONFIG,
         )
         return play
 

@@ -58,6 +58,11 @@ def _check_schedule(plan: Plan) -> None:
             "a story leaves one replica alive, which must go on by itself",
             hint="Use --min-isr 1; a nemesis takes any.",
         )
+    if plan.workload.producers:
+        raise UsageError(
+            "a story sends every record itself, and knows where each one stands",
+            hint="Leave --producers out, or use a nemesis.",
+        )
 
 
 def _check_client(plan: Plan, kafka: Release) -> None:

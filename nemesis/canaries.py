@@ -23,10 +23,12 @@ _ANSWER_S: Final = 0.5
 
 
 def _lost_with_the_leader(_: Release, plan: Plan) -> Prediction:
+    """With acks=0 and acks=1 the record is lost on every release; with acks=all it is kept."""
     return Prediction(lost=frozenset({VICTIM} if plan.workload.acks != "all" else ()))
 
 
 def _lost_unclean(release: Release, plan: Plan) -> Prediction:
+    """With unclean elections (on KRaft since 3.9) it is lost whatever the acks; else it is kept."""
     unclean = plan.topic.unclean_leader_election and release.elects_unclean
     return Prediction(lost=frozenset({VICTIM} if unclean else ()))
 

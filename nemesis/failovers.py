@@ -36,10 +36,12 @@ moment that a kill is asked for, because that takes 5 ms of a process and 200 ms
 
 
 def _lost(release: Release, _: Plan) -> Prediction:
+    """Up to 0.10.2 the record is lost, whatever the acks; later releases keep it."""
     return Prediction(lost=frozenset({VICTIM})) if release.cuts_to_hw else Prediction()
 
 
 def _forked(release: Release, plan: Plan) -> Prediction:
+    """Up to 0.10.2 in-sync replicas differ for ever, whatever the acks; later releases agree."""
     if not release.cuts_to_hw:
         return Prediction()
     return Prediction(lost=_lost(release, plan).lost, forked=frozenset({len(SETTLED)}))

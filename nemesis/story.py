@@ -61,15 +61,26 @@ class Story:
     """A scripted schedule, its settings, and the rule by which it must end.
 
     Attributes:
+        play: the schedule; its docstring's first line is the summary.
+        rule: what it must come to; its docstring's first line says so to a person.
         controller: who is the controller on ZooKeeper, of A, B and C.
     """
 
     name: str
-    summary: str
     play: Callable[[Scene], None]
     rule: Rule
     controller: Role
     broker_config: Mapping[str, str]
+
+    @property
+    def summary(self) -> str:
+        """What happens in it, one sentence."""
+        return _first_line(self.play)
+
+    @property
+    def outcome(self) -> str:
+        """What is lost by it and where, one sentence."""
+        return _first_line(self.rule)
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """What becomes of the records on this release under the plan's settings."""
@@ -123,13 +134,11 @@ STORIES: dict[str, Story] = {}
 def story(
     name: str, rule: Rule, *, controller: Role = "C"
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
-    """Register a schedule; its docstring's first line is the summary."""
+    """Register a schedule."""
 
     def register(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
-        summary = (play.__doc__ or "").partition("\n")[0]
         STORIES[name] = Story(
             name=name,
-            summary=summary,
             play=play,
             rule=rule,
             controller=controller,
@@ -138,3 +147,7 @@ def story(
         return play
 
     return register
+
+
+def _first_line(function: Callable[..., object]) -> str:
+    return (function.__doc__ or "").partition("\n")[0]

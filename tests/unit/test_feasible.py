@@ -7,6 +7,7 @@ from harness.errors import UsageError
 from harness.feasible import check_plan
 from harness.plan import Plan, Topic, Workload
 
+ALONE = Workload(producers=0)
 GOOD = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=60)
 
 
@@ -19,7 +20,10 @@ def changed(**fields: object) -> Plan:
     [
         GOOD,
         changed(nemesis=()),
-        changed(nemesis=(), story="loss", duration_s=0),
+        changed(nemesis=(), story="loss", duration_s=0, workload=ALONE),
+        changed(
+            nemesis=(), story="unclean", topic=Topic(unclean_leader_election=True), workload=ALONE
+        ),
         changed(workload=Workload(idempotence=True, compression="zstd")),
         changed(brokers=1, topic=Topic(replication_factor=1)),
     ],
@@ -58,6 +62,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "one replica alive",
             "--min-isr 1",
         ),
+        (changed(nemesis=(), story="loss"), "sends every record itself", "--producers"),
     ],
 )
 def test_what_cannot_be_done_is_refused(plan: Plan, message: str, hint: str) -> None:

@@ -1,0 +1,218 @@
+"""What a story must come to follows from the release and the settings, and is asked of verdicts."""
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from checkers.policy import Word
+from clusters.cluster import Cluster, Probe, ReplicaState, UnreachableError
+from clusters.versions import CATALOGUE, release
+from harness.expected import as_predicted
+from harness.feasible import check_plan
+from harness.plan import Acks, Plan
+from harness.store import Run, Store
+from harness.verdict import Anomaly, Ledger, Verdict
+from nemesis.scene import MissedError, Scene
+from nemesis.stories import STORIES, Prediction, find_story
+
+ACKS: tuple[Acks, ...] = ("0", "1", "all")
+OLD = [name for name, one in CATALOGUE.items() if one.number < (0, 11)]
+LOST = Prediction(lost=frozenset({"m3"}))
+FORKED = Prediction(lost=frozenset({"m3"}), forked=frozenset({3}))
+
+
+def predicted(story: str, kafka: str, *, acks: Acks, unclean: bool = False) -> Prediction:
+    plan = find_story(story).plan(kafka, acks=acks, unclean=unclean)
+    return find_story(story).predict(release(kafka), plan)
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+@pytest.mark.parametrize("acks", ACKS)
+@pytest.mark.parametrize("kafka", CATALOGUE)
+def test_the_truncation_rule_alone_decides_the_two_stories(
+    kafka: str, acks: Acks, unclean: bool
+) -> None:
+    expected = (LOST, FORKED) if kafka in OLD else (Prediction(), Prediction())
+    assert expected == (
+        predicted("loss", kafka, acks=acks, unclean=unclean),
+        predicted("divergence", kafka, acks=acks, unclean=unclean),
+    )
+
+
+@pytest.mark.parametrize("kafka", CATALOGUE)
+def test_the_canaries_lose_on_every_release(kafka: str) -> None:
+    for acks in ACKS:
+        expected = LOST if acks != "all" else Prediction()
+        assert predicted("leader-kill", kafka, acks=acks) == expected
+        assert predicted("unclean", kafka, acks=acks) == Prediction()
+        heeded = release(kafka).elects_unclean
+        assert predicted("unclean", kafka, acks=acks, unclean=True) == (
+            LOST if heeded else Prediction()
+        )
+
+
+def test_kraft_heeds_unclean_elections_since_3_9() -> None:
+    deaf = {name for name, one in CATALOGUE.items() if not one.elects_unclean}
+    assert all(
+        release(name).coordination == "kraft" and release(name).number < (3, 9) for name in deaf
+    )
+    assert release("0.10.2.2").elects_unclean
+    assert release("4.3.1").elects_unclean
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
+    story = STORIES[name]
+    assert story.summary.endswith(".")
+    assert story.outcome.endswith(".")
+    for acks in ACKS:
+        plan = story.plan("4.3.1", seed=7, acks=acks, unclean=True)
+        check_plan(plan)
+        assert (plan.workload.acks, plan.workload.producers, plan.seed) == (acks, 0, 7)
+        assert plan.topic.unclean_leader_election
+    assert story.plan("4.3.1", driver="docker").driver == "docker"
+
+
+def test_one_warm_cluster_can_play_every_story() -> None:
+    assert len({tuple(sorted(story.broker_config.items())) for story in STORIES.values()}) == 1
+
+
+def verdict(word: Word, *anomalies: tuple[str, int | None, str | None]) -> Verdict:
+    return Verdict(
+        run="run",
+        kafka="0.10.2.2",
+        acks="all",
+        verdict=word,
+        reasons=(),
+        promise="",
+        headline="",
+        ledger=Ledger(sent=5, acknowledged=5, failed=0, unknown=0, read=4, lost=1, unseen=0),
+        counts={},
+        anomalies=tuple(
+            Anomaly(
+                kind=kind,
+                topic="events",
+                partition=0,
+                offset=offset,
+                value=value,
+                sentence="",
+                breaks=True,
+            )
+            for kind, offset, value in anomalies
+        ),
+        checkers={},
+    )
+
+
+def stored(tmp_path: Path, plan: Plan) -> Run:
+    return Store(tmp_path).create(plan, now=datetime.now(UTC))
+
+
+def test_a_run_is_as_predicted_when_exactly_that_was_lost(tmp_path: Path) -> None:
+    run = stored(tmp_path, find_story("divergence").plan("0.10.2.2"))
+    lost, forked = ("lost-write", 3, "m3"), ("divergence", 3, None)
+    assert as_predicted(run, verdict("invalid", lost, forked))
+    assert not as_predicted(run, verdict("invalid", lost))
+    assert not as_predicted(run, verdict("invalid", forked))
+    assert not as_predicted(run, verdict("invalid", lost, forked, ("lost-write", 1, "m1")))
+    assert not as_predicted(run, verdict("invalid", lost, ("divergence", 2, None)))
+    assert not as_predicted(run, verdict("valid"))
+
+
+def test_without_an_offset_a_record_is_known_by_its_name(tmp_path: Path) -> None:
+    run = stored(tmp_path, find_story("loss").plan("0.10.2.2", acks="0"))
+    assert as_predicted(run, verdict("valid", ("lost-write", None, "m3")))
+
+
+def test_a_missed_schedule_is_never_as_predicted(tmp_path: Path) -> None:
+    run = stored(tmp_path, find_story("loss").plan("4.3.1"))
+    assert as_predicted(run, verdict("valid"))
+    assert as_predicted(run, verdict("unknown")) is False
+
+
+def test_nothing_is_predicted_without_a_story(tmp_path: Path) -> None:
+    run = stored(tmp_path, Plan(kafka="4.3.1", nemesis=("kill",), duration_s=5))
+    assert as_predicted(run, verdict("valid")) is None
+
+
+class Brokers:
+    brokers = dict.fromkeys((1, 2, 3))
+
+
+class Asked:
+    """A probe of a cluster on which a broker comes back while one looks."""
+
+    def __init__(self, controller: int) -> None:
+        self._controller = controller
+        self._live = iter([{1, 3}, {1, 2, 3}])
+
+    def controller(self) -> int:
+        return self._controller
+
+    def live_brokers(self) -> set[int]:
+        return next(self._live)
+
+
+@pytest.mark.parametrize(
+    ("story", "controller", "expected"),
+    [
+        ("loss", 1, (2, 3, 1)),
+        ("loss", 2, (1, 3, 2)),
+        ("loss", 3, (1, 2, 3)),
+        ("unclean", 2, (2, 1, 3)),
+        ("unclean", 100, (1, 2, 3)),
+    ],
+)
+def test_the_controller_has_the_part_that_the_story_gives_it(
+    story: str, controller: int, expected: tuple[int, int, int]
+) -> None:
+    cluster, probe = cast("Cluster", Brokers()), cast("Probe", Asked(controller))
+    assert find_story(story).cast(cluster, probe) == expected
+
+
+class Answered:
+    """A client that is told no offset, and a probe that sees its record arrive a little later."""
+
+    offset = None
+
+    def __init__(self, outcome: str, *leos: int | None) -> None:
+        self.outcome = outcome
+        self._leos = list(leos)
+
+    def send(self, value: str, partition: int, *, limit_s: float | None = None) -> "Answered":
+        assert (value, partition, limit_s) == ("m3", 0, None)
+        return self
+
+    def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
+        assert (broker, topic, partition) == (1, "events", 0)
+        leo = self._leos.pop(0)
+        if leo is None:
+            raise UnreachableError("broker 1 does not answer")
+        return ReplicaState(leo=leo, hw=0)
+
+
+def scene(both: Answered) -> Scene:
+    return Scene(
+        plan=find_story("loss").plan("0.10.2.2", acks="0"),
+        cluster=cast("Cluster", Brokers()),
+        probe=cast("Probe", both),
+        nemesis=cast("Any", None),
+        scribe=cast("Any", None),
+        client=both,
+        topic="events",
+        replicas=(1, 2, 3),
+        stop=threading.Event(),
+        clock=lambda: 0.0,
+    )
+
+
+def test_a_record_that_nobody_acknowledges_is_looked_for_at_its_leader() -> None:
+    assert scene(Answered("ok", 3, 3, None, 4)).send("m3", leader=1) == 3
+
+
+def test_a_record_that_is_refused_is_a_missed_schedule() -> None:
+    with pytest.raises(MissedError, match="m3 was to be acknowledged, but its outcome is info"):
+        scene(Answered("info", 3)).send("m3", leader=1)

@@ -54,9 +54,10 @@ def loss(scene: Scene) -> None:
     offset = settle(scene)
     await_hw_on_disk(scene, a, offset)  # the next time is so far away that A dies before it
     _commit_victim(scene, offset)
-    _fail_over_to_survivor(scene, offset)
+    began = _kill_leader(scene, offset)
     if hw_on_disk(scene, a) > offset:
         raise MissedError(f"broker {a} wrote HW {offset + 1} to its disk before it was killed")
+    _fail_over_to_survivor(scene, began)
 
 
 @story("divergence", _forked)
@@ -66,7 +67,7 @@ def divergence(scene: Scene) -> None:
     offset = settle(scene)
     _commit_victim(scene, offset)
     await_hw_on_disk(scene, a, offset + 1)
-    _fail_over_to_survivor(scene, offset)
+    _fail_over_to_survivor(scene, _kill_leader(scene, offset))
     successor = scene.send(SUCCESSOR, leader=survivor)
     scene.note(f"{SUCCESSOR} is stored at offset {successor} by broker {survivor}", survivor)
 
@@ -96,8 +97,8 @@ def _holds(scene: Scene, state: ReplicaState, offset: int) -> bool:
     return state.leo > offset and above
 
 
-def _fail_over_to_survivor(scene: Scene, offset: int) -> None:
-    """Kill A, and B before A's session has ended; wait until C leads."""
+def _kill_leader(scene: Scene, offset: int) -> float:
+    """Kill A inside the window; returns when that was asked for."""
     a, b, survivor = scene.replicas
     began = scene.clock()
     scene.nemesis.inject("kill", a)
@@ -115,6 +116,12 @@ def _fail_over_to_survivor(scene: Scene, offset: int) -> None:
             f" LEO {state.leo}, HW {state.hw}",
             broker,
         )
+    return began
+
+
+def _fail_over_to_survivor(scene: Scene, began: float) -> None:
+    """Kill B before A's session has ended, but late enough; wait until C leads."""
+    a, b, survivor = scene.replicas
     scene.hold(began + GAP_S - scene.clock())
     scene.nemesis.inject("kill", b)
     if a not in scene.probe.live_brokers():

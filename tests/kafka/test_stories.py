@@ -33,10 +33,8 @@ class Cell(NamedTuple):
 TELLING = (Cell("loss"), Cell("divergence"))
 THE_REST = (
     Cell("loss", "0"),
-    Cell("divergence", "1"),
     Cell("leader-kill", "1"),
     Cell("leader-kill"),
-    Cell("unclean"),
     Cell("unclean", unclean=True),
 )
 

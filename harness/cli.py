@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from harness import console, nightly, options
+from harness import console, matrix, nightly, options
+from harness.cells import MatrixFolder
+from harness.errors import UsageError
 from harness.plan import Plan, Topic, Workload
 from harness.store import Store
 
@@ -29,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.command()(matrix.matrix)
 app.add_typer(nightly.app)
 
 OK, BROKEN, UNKNOWN, FAILED = 0, 1, 3, 4
@@ -40,7 +43,8 @@ MasterOption = Annotated[
 ]
 MemoryOption = Annotated[str, typer.Option("--driver-memory", help="Heap of Spark's driver.")]
 RunsArgument = Annotated[
-    list[str], typer.Argument(metavar="RUN...", help="Run directories or names.")
+    list[str],
+    typer.Argument(metavar="RUN...", help="Run directories or names, or those of one matrix."),
 ]
 DEFAULT_STORE = Path("store")
 
@@ -61,13 +65,14 @@ def demo(
     from harness.api import SparkOptions, perform
     from harness.demo import demo_plans, demo_table
     from harness.expected import as_predicted
-    from reports.index import write as write_index
+    from harness.matrix_run import row_of
+    from reports.matrix import write as write_page
 
     plans = demo_plans(options.names(kafka))
     spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:
         judged = perform(plans, Store(store), jobs=jobs, spark=spark, progress=progress)
-    index = write_index([one.run for one in judged], store / "demo.html")
+    index = write_page([row_of(one.run, store) for one in judged], store / "demo.html")
     if as_json:
         _print_json([one.summary() for one in judged])
     else:
@@ -83,7 +88,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     *,
     kafka: Annotated[str, typer.Option(help="Release, as highwater versions names it.")],
     story: Annotated[
-        str | None, typer.Option(help="Scripted schedule: loss or divergence.")
+        str | None,
+        typer.Option(help="Scripted schedule: loss, divergence, leader-kill or unclean."),
     ] = None,
     nemesis: Annotated[
         str | None, typer.Option(help="Faults to mix at random: kill,pause,stop; or none.")
@@ -159,11 +165,14 @@ def check(
     spark_master: MasterOption = None,
     driver_memory: MemoryOption = "2g",
 ) -> None:
-    """Judge stored runs again, without any broker, and write their reports anew."""
+    """Judge stored runs, or all of a matrix, again without any broker; write reports anew."""
     from harness import api
+    from harness.matrix_run import recheck
 
-    found = [Store(store).open(name) for name in runs]
     spark = api.SparkOptions(master=spark_master, driver_memory=driver_memory)
+    if folder := _matrix(runs, store):
+        matrix.finish(folder, recheck(folder, spark=spark), as_json=as_json)
+    found = [Store(store).open(name) for name in runs]
     _finish(api.check(found, spark=spark), as_json=as_json)
 
 
@@ -171,14 +180,19 @@ def check(
 def report(
     runs: RunsArgument, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False
 ) -> None:
-    """Write the HTML report of judged runs again, and an index page where there are several."""
-    from reports.index import write as write_index
+    """Write the reports of judged runs again, and a page of all where there are several."""
+    from harness.matrix_run import row_of, write_matrix_page
+    from reports.matrix import write as write_page
     from reports.run import write as write_report
 
-    found = [Store(store).open(name) for name in runs]
-    written = [write_report(one) for one in found]
-    if len(found) > 1:
-        written.append(write_index(found, store / "index.html"))
+    if folder := _matrix(runs, store):
+        written = [write_matrix_page(folder)]
+    else:
+        found = [Store(store).open(name) for name in runs]
+        written = [write_report(one) for one in found]
+        if len(found) > 1:
+            rows = [row_of(one, store) for one in found]
+            written.append(write_page(rows, store / "index.html"))
     if as_json:
         _print_json([str(path) for path in written])
     else:
@@ -212,6 +226,15 @@ def doctor(*, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -
         rows = [[one.name, "ok" if one.ok else "MISSING", one.found, one.hint] for one in findings]
         console.out.print(console.table("This machine", ["what", "", "found", "to do"], rows))
     raise typer.Exit(OK if all(one.ok or one.optional for one in findings) else FAILED)
+
+
+def _matrix(names: list[str], store: Path) -> MatrixFolder | None:
+    """The matrix that is named, if it is one."""
+    found = [MatrixFolder(path) for path in (Path(names[0]), store / names[0])]
+    folder = next((each for each in found if each.exists()), None)
+    if folder and len(names) > 1:
+        raise UsageError(f"{names[0]} is a matrix", hint="Name it alone, or runs alone.")
+    return folder
 
 
 def _finish(judged: "Sequence[Judged]", *, as_json: bool) -> NoReturn:

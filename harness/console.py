@@ -24,10 +24,14 @@ COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
 
 
 @contextmanager
-def progress() -> "Iterator[Progress]":
-    """Show a line for each run that goes on, or nothing where no terminal is."""
+def progress(plain: Sequence[str] = ()) -> "Iterator[Progress]":
+    """Show a line for each run that goes on.
+
+    Args:
+        plain: whose steps are printed where there is no terminal; all others are not.
+    """
     if not err.is_terminal:
-        yield lambda *_: None
+        yield lambda who, step: err.print(f"{who}: {step}") if who in plain else None
         return
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Live(*columns, console=err, transient=True) as live:

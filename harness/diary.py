@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Self
 
@@ -43,6 +44,7 @@ class Diary:
         self._run = run
         self._progress = progress
         self._status = Status(phase="booting")
+        self._started = time.monotonic()
 
     def phase(self, phase: Phase) -> None:
         """A new phase begins."""
@@ -90,5 +92,6 @@ class Diary:
             error.hint = "Free room or choose another folder with --store."
 
     def _write(self, status: Status) -> None:
-        self._status = status
-        self._run.write_struct("status.json", status)
+        seconds = round(time.monotonic() - self._started, 3)
+        self._status = msgspec.structs.replace(status, seconds=seconds)
+        self._run.write_struct("status.json", self._status)

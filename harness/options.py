@@ -57,3 +57,31 @@ def acks(text: str) -> Acks:
     if found is None:
         raise UsageError(f"acks cannot be {text!r}", hint="It is 0, 1 or all.")
     return found
+
+
+def numbers(text: str, what: str) -> tuple[int, ...]:
+    """Whole numbers from a comma-separated list.
+
+    Raises:
+        UsageError: one of them is none, or there is none.
+    """
+    try:
+        found = tuple(int(one) for one in names(text))
+    except ValueError:
+        found = ()
+    if not found:
+        raise UsageError(f"{text!r} are no {what}", hint="Write whole numbers, such as 1,2.")
+    return found
+
+
+def switches(text: str) -> tuple[bool, ...]:
+    """``true``, ``false``, or both with a comma between them.
+
+    Raises:
+        UsageError: neither.
+    """
+    known = {"false": False, "true": True}
+    found = [known.get(one) for one in names(text)]
+    if not found or None in found:
+        raise UsageError(f"{text!r} is not on or off", hint="Write false, true or false,true.")
+    return tuple(one for one in found if one is not None)

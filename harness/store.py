@@ -36,11 +36,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         phase: the last phase that was begun; only ``frozen`` is a whole run.
         quiesced: every replica was back in the ISR before the final read.
         problems: what the harness could not do, a sentence each.
+        seconds: from the run's creation to its last phase.
     """
 
     phase: Phase
     quiesced: bool = False
     problems: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

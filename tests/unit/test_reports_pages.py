@@ -1,15 +1,17 @@
 """Whole pages: every sample renders to sound, self-contained, escaped HTML of a bounded size."""
 
 import re
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from harness.cells import Row
 from harness.errors import StoreError
 from harness.store import Run, Store
-from reports import index
+from reports import matrix
 from reports.evidence import gather
 from reports.run import STORIES_MAX, write
 from tests.browser.sample import environment
@@ -173,22 +175,31 @@ def test_a_run_that_was_not_judged_has_no_report(tmp_path: Path) -> None:
         write(run)
 
 
-def test_the_index_compares_versions_and_links_to_every_report(runs: dict[str, Run]) -> None:
+def rows(runs: Iterable[Run], home: Path, **told: bool | None) -> list[Row]:
+    return [
+        Row.of(run, run.verdict(), as_predicted=told.get(run.verdict().kafka), home=home)
+        for run in runs
+    ]
+
+
+def test_a_page_of_many_compares_releases_and_links_to_every_report(runs: dict[str, Run]) -> None:
     home = runs["loss"].path.parent
-    page = index.write(list(runs.values()), home / "index.html")
+    page = matrix.write(rows(runs.values(), home), home / "index.html")
     balance = parsed(page)
     links = {a["href"] for t, a in balance.seen if t == "a" and a["href"] != "#main"}
     assert links == {f"{run.name}/report.html" for run in runs.values()}
     words = " ".join(" ".join(balance.text).split())
     assert "3 of 6 runs broke a promise" in words
     assert "1 run could not be judged" in words
-    assert "300 lost, as allowed" in words
+    assert "as allowed" in words
+    assert "harness failed while running: Broker 2 did not start again." in words
 
 
-def test_the_index_of_one_run_needs_no_matrix(tmp_path: Path) -> None:
+def test_a_page_of_one_run_needs_no_matrix(tmp_path: Path) -> None:
     run = SAMPLES["valid"]().write(tmp_path)
-    html = index.write([run], tmp_path / "out" / "index.html").read_text("utf-8")
-    assert "Version by version" not in html
+    page = matrix.write(rows([run], tmp_path / "out"), tmp_path / "out" / "index.html")
+    html = page.read_text("utf-8")
+    assert "Release by release" not in html
     assert f'href="../{run.name}/report.html"' in html
     assert Store(tmp_path).names() == [run.name]
 

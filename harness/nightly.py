@@ -41,7 +41,7 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
     jobs: Annotated[int, typer.Option(help="Machines.", min=1, max=256)] = 8,
     minutes: Annotated[float, typer.Option(help="For the cells of each machine.", min=1)] = 40,
     out: Annotated[
-        Path | None, typer.Option(help="Write night.json and a script for each machine there.")
+        Path | None, typer.Option(help="Write night.json, matrices and a script a machine there.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -128,6 +128,24 @@ def summarize(
         with step_summary.open("a", encoding="utf-8") as summary:
             summary.write(text)
     raise typer.Exit(EXIT_CODES[outcome.colour])
+
+
+@app.command()
+def keep(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="Folders with matrices in them.")
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="Where copies go.")] = Path("kept"),
+    most: Annotated[int, typer.Option(help="Megabytes of whole runs.", min=0)] = 400,
+) -> None:
+    """Copy what is worth keeping: results, pages, and whole runs of cells that went wrong."""
+    from harness import nightly_keep, nightly_plan
+    from harness.nightly_cells import canaries
+
+    wanted = canaries(nightly_plan.newest())
+    for note in nightly_keep.keep(results, out, canaries=wanted, most=most * 1_000_000):
+        console.err.print(note)
 
 
 def _when(night: int | None, on: str | None) -> date:

@@ -1,7 +1,7 @@
 """The nightly's words: a cell, a night that is planned of them, and what became of each.
 
-A *cell* is one run under one setting. Its *key* is the setting alone, which comes back night after
-night; the seed is another each night. A *mark* is a cell's line in ``trend.jsonl``.
+A *cell* is one run. Its *key* is everything but the seed, and comes back night after night; the
+seed is another each night. A *mark* is a cell's line in ``trend.jsonl``.
 """
 
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from harness.cells import Setting
 from harness.plan import Acks
 
 SCHEMA: Final = 1
@@ -24,31 +25,19 @@ STATES: Final[tuple[State, ...]] = ("good", "unknown", "missing", "bad")
 Why = Literal["failed", "canary", "baseline", "drawn"]
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One run under one setting.
+class Cell(Setting, frozen=True, kw_only=True):
+    """A value of every axis, at its default where none is named."""
 
-    Attributes:
-        kafka: catalogue name of the release.
-        story: name of a scripted schedule, or None for a random one.
-        nemesis: faults that a random schedule mixes, joined by commas.
-    """
-
-    kafka: str
     driver: str = "local"
     story: str | None = None
-    nemesis: str = ""
+    nemesis: str | None = None
     acks: Acks = "all"
     min_isr: int = 1
     unclean: bool = False
     seed: int = 0
 
     @property
-    def what(self) -> str:
-        """What happens in it: the story's name, or the faults."""
-        return self.story or self.nemesis or "no faults"
-
-    @property
-    def setting(self) -> str:
+    def under(self) -> str:
         """Under which promise, for a person."""
         unclean = ", unclean elections" if self.unclean else ""
         return f"acks={self.acks}, min.isr {self.min_isr}{unclean}"
@@ -56,7 +45,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """Everything but the seed, as one line."""
-        return f"{self.kafka} {self.driver}: {self.what}, {self.setting}"
+        return f"{self.kafka} {self.driver}: {self.happened}, {self.under}"
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -76,9 +65,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(words)
 
 
-def fields(cell: Cell) -> dict[str, Any]:
-    """A cell's own fields, of whatever it is a part."""
-    return {name: getattr(cell, name) for name in Cell.__struct_fields__}
+def fields(cell: Setting) -> dict[str, Any]:
+    """The value on every axis, of whatever it is a part."""
+    return {name: getattr(cell, name) for name in Setting.__struct_fields__}
 
 
 class Planned(Cell, frozen=True, kw_only=True):
@@ -94,11 +83,16 @@ class Planned(Cell, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What one machine does in a night, cells in the order in which they are run."""
+    """What one machine does in a night: pieces, one after the other, each a matrix of its own."""
 
     name: str
     seconds: float
-    cells: tuple[Planned, ...]
+    pieces: tuple[tuple[Planned, ...], ...]
+
+    @property
+    def cells(self) -> list[Planned]:
+        """All cells, piece after piece."""
+        return [cell for piece in self.pieces for cell in piece]
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):

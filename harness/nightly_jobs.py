@@ -1,27 +1,34 @@
-"""A planned night as what machines run: a script each, ``night.json``, and a GitHub matrix."""
+"""A planned night as what machines run: matrices to be resumed, a script each, a GitHub matrix."""
 
+import re
 import shlex
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from rich.table import Table
 
 from harness import console
+from harness.cells import Axes, Cell, Matrix, MatrixFolder
 from harness.errors import StoreError
-from harness.nightly_cells import NEMESIS_S, SCHEMA, Job, Night, Planned
+from harness.nightly_cells import NEMESIS_S, SCHEMA, Job, Night, Planned, fields
 
 PLAN: Final = "night.json"
+SLACK: Final = 1.5
+LONGEST: Final = 330
+"""A job is stopped after its estimate times this and ten minutes, but at most after so many: a
+workflow's job ends after 360, and what it found is to be uploaded before."""
+
+T = TypeVar("T")
 
 _SCRIPT: Final = """\
 #!/usr/bin/env bash
 # {name} of the night of {night}: {cells} cells, about {minutes:.0f} minutes.
-# Results go below the folder that the first argument names. What they are worth is for
-# `highwater nightly summarize` to say; here every command gets its turn, whatever became of others.
+# Each line runs the cells of one {name}/*/matrix.json and leaves its cells.json beside it. What
+# those are worth is for `highwater nightly summarize` to say: here every line gets its turn.
 set -u
-store="${{1:-store}}"
+cd "$(dirname "$0")" || exit
 run() {{
   echo "+ $*"
   "$@" || echo "exit code $?"
@@ -30,63 +37,62 @@ run() {{
 """
 
 
-def commands(job: Job) -> list[list[str]]:
-    """The command lines of a job, in its order; each makes a matrix of its own."""
-    blocks: dict[tuple[object, ...], dict[str, list[Planned]]] = {}
-    for cell in job.cells:
-        alike = (cell.why == "failed", cell.kafka, cell.driver, cell.min_isr, cell.unclean)
-        block = blocks.setdefault((*alike, bool(cell.story), cell.seed), {})
-        block.setdefault(cell.what, []).append(cell)
-    return [
-        _matrix(f"{job.name}-{number}", what, cells)
-        for number, (what, cells) in enumerate(
-            (pair for block in blocks.values() for pair in _products(block)), start=1
-        )
-    ]
+def commands(job: Job) -> list[str]:
+    """A job's command lines in their order, for the folder in which the plan was written."""
+    folders = (f"{job.name}/{number}" for number in range(1, len(job.pieces) + 1))
+    return [f"highwater matrix --expect --resume {shlex.quote(folder)}" for folder in folders]
 
 
-def _products(block: dict[str, list[Planned]]) -> list[tuple[list[str], list[Planned]]]:
-    """Schedules that are to run with the same acks, so that every combination is a cell."""
-    alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for what, cells in block.items():
-        alike[tuple(sorted(cell.acks for cell in cells))].append(what)
-    return [(names, block[names[0]]) for names in alike.values()]
+def matrix(piece: Sequence[Planned]) -> Matrix:
+    """The matrix that runs these cells and no others."""
+    return Matrix(
+        axes=Axes(
+            kafkas=_values(cell.kafka for cell in piece),
+            stories=_values(cell.story for cell in piece if cell.story),
+            nemeses=_values(tuple(cell.nemesis.split(",")) for cell in piece if cell.nemesis),
+            acks=_values(cell.acks for cell in piece),
+            min_isrs=_values(cell.min_isr for cell in piece),
+            uncleans=_values(cell.unclean for cell in piece),
+            drivers=_values(cell.driver for cell in piece),
+            seeds=_values(cell.seed for cell in piece),
+            duration_s=NEMESIS_S,
+        ),
+        cells=tuple(Cell(**fields(cell), run=_name(cell)) for cell in piece),
+        skipped=(),
+    )
 
 
-def _matrix(name: str, what: Sequence[str], cells: Sequence[Planned]) -> list[str]:
-    one = cells[0]
-    words = ["highwater", "matrix", "--name", name, "--kafka", one.kafka, "--driver", one.driver]
-    if one.story:
-        words += ["--story", ",".join(what)]
-    else:
-        words += [word for mix in what for word in ("--nemesis", mix)] + ["--for", f"{NEMESIS_S}s"]
-    words += ["--acks", ",".join(cell.acks for cell in cells), "--min-isr", str(one.min_isr)]
-    words += ["--unclean", "true" if one.unclean else "false", "--seed", str(one.seed)]
-    return words
+def _values(found: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(found))
+
+
+def _name(cell: Planned) -> str:
+    """A name for a run's directory, the same for the same cell."""
+    return f"{re.sub(r'[^A-Za-z0-9._]+', '-', cell.key)}-seed-{cell.seed}"
 
 
 def script(job: Job, night: str) -> str:
-    """A job as a shell script that takes the folder for results."""
+    """A job as a shell script beside its matrices."""
     return _SCRIPT.format(
         name=job.name,
         night=night,
         cells=len(job.cells),
         minutes=job.seconds / 60,
-        commands="\n".join(f'run {shlex.join(one)} --store "$store"' for one in commands(job)),
+        commands="\n".join(f"run {command}" for command in commands(job)),
     )
 
 
 def github_matrix(night: Night) -> dict[str, list[dict[str, object]]]:
-    """What a workflow's ``strategy.matrix`` takes: a job's name, its script and what is in it."""
+    """What a workflow's ``strategy.matrix`` takes: a job's name and what is in it."""
     return {
         "include": [
             {
                 "job": job.name,
-                "script": f"{job.name}.sh",
                 "cells": len(job.cells),
                 "minutes": round(job.seconds / 60, 1),
-                "kafka": ",".join(dict.fromkeys(cell.kafka for cell in job.cells)),
-                "commands": [shlex.join(words) for words in commands(job)],
+                "limit": min(LONGEST, round(job.seconds / 60 * SLACK + 10)),
+                "kafka": ",".join(_values(cell.kafka for cell in job.cells)),
+                "commands": commands(job),
             }
             for job in night.jobs
         ]
@@ -94,11 +100,14 @@ def github_matrix(night: Night) -> dict[str, list[dict[str, object]]]:
 
 
 def write(night: Night, folder: Path) -> None:
-    """Write ``night.json`` and every job's script.
+    """Write ``night.json``, every job's script and the ``matrix.json`` of each of its pieces.
 
     Raises:
         StoreError: the folder cannot be written.
     """
+    for job in night.jobs:
+        for number, piece in enumerate(job.pieces, start=1):
+            MatrixFolder(folder / job.name / str(number)).write(matrix(piece))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / PLAN).write_bytes(msgspec.json.format(msgspec.json.encode(night), indent=1))
@@ -137,7 +146,7 @@ def table(night: Night) -> Table:
             f"{job.seconds / 60:.0f}",
             str(sum(cell.why == "failed" for cell in job.cells)),
             str(sum(cell.why == "canary" for cell in job.cells)),
-            ", ".join(dict.fromkeys(cell.kafka for cell in job.cells)),
+            ", ".join(_values(cell.kafka for cell in job.cells)),
         ]
         for job in night.jobs
     ]

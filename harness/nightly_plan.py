@@ -38,6 +38,9 @@ there are two drivers each has one."""
 PIECES: Final = 4
 """Into so many pieces at least is a machine's time cut, so that all get about the same."""
 
+SHORTEST_S: Final = 300.0
+"""No group of cells is cut into pieces shorter than this, which would start Spark for little."""
+
 LAPS: Final = 100
 """Seeds of a night, at most."""
 
@@ -71,7 +74,7 @@ class Clock:
 
 
 def _likenesses(cell: Cell) -> tuple[tuple[str, ...], ...]:
-    return (cell.key,), (cell.kafka, cell.driver, cell.what), (cell.driver, cell.what)
+    return (cell.key,), (cell.kafka, cell.driver, cell.happened), (cell.driver, cell.happened)
 
 
 def newest() -> str:
@@ -158,7 +161,11 @@ def _failed(
         last[mark.key] = [*seen, mark] if seen and seen[0].night == mark.night else [mark]
     names = {one.name for one in releases}
     for mark in (each for group in last.values() for each in group if each.troubled):
-        known = mark.story in STORIES if mark.story else set(mark.nemesis.split(",")) <= {*faults()}
+        known = (
+            mark.story in STORIES
+            if mark.story
+            else set((mark.nemesis or "").split(",")) <= {*faults()}
+        )
         if mark.kafka in names and mark.driver in drivers and known:
             yield Cell(**fields(mark))
 
@@ -229,14 +236,15 @@ def _deal(cells: Sequence[Planned], count: int) -> tuple[Job, ...]:
     """Deal cells to machines: the longest piece always to the one with least to do."""
     share = sum(cell.seconds for cell in cells) / count
     hands: list[list[Piece]] = [[] for _ in range(count)]
-    for piece in sorted(_pieces(cells, share / PIECES), key=_length, reverse=True):
+    most = max(SHORTEST_S, share / PIECES)
+    for piece in sorted(_pieces(cells, most), key=_length, reverse=True):
         min(hands, key=lambda hand: sum(map(_length, hand))).append(piece)
     dealt = [sorted(hand, key=_urgency) for hand in hands if hand]
     return tuple(
         Job(
             name=f"job-{number}",
             seconds=sum(map(_length, hand)),
-            cells=tuple(cell for piece in hand for cell in piece),
+            pieces=tuple(tuple(piece) for piece in hand),
         )
         for number, hand in enumerate(dealt, start=1)
     )
@@ -252,7 +260,7 @@ def _pieces(cells: Sequence[Planned], most: float) -> Iterator[Piece]:
     for cell in cells:
         groups[cell.kafka, cell.driver, cell.why == "failed"].append(cell)
     for group in groups.values():
-        ordered = sorted(group, key=lambda one: (one.what, one.setting, one.seed))
+        ordered = sorted(group, key=lambda one: (one.happened, one.under, one.seed))
         size = math.ceil(len(group) / max(1, math.ceil(sum(c.seconds for c in group) / most)))
         yield from (ordered[at : at + size] for at in range(0, len(ordered), size))
 

@@ -2,52 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from clusters.versions import CATALOGUE
+from harness.cells import MATRIX, Row
 from harness.nightly_cells import Canary, Cell, Mark, Night, State, fields, worst
-from harness.plan import Acks
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of a matrix's ``cells.json``; what it has beside these is not looked at.
-
-    Attributes:
-        as_predicted: whether the model of the release and the outcome agree; None where the model
-            has nothing to say, as of a random schedule.
-        seconds: wall time.
-    """
-
-    kafka: str
-    driver: str
-    acks: Acks
-    min_isr: int
-    unclean: bool
-    seed: int
-    verdict: Literal["valid", "invalid", "unknown"] | None
-    story: str | None = None
-    nemesis: str | tuple[str, ...] | None = None
-    lost: int | None = None
-    acknowledged: int | None = None
-    divergent: int | None = None
-    as_predicted: bool | None = None
-    seconds: float | None = None
-
-    def cell(self) -> Cell:
-        """The cell that the row is about."""
-        nemesis = self.nemesis or ""
-        return Cell(
-            kafka=self.kafka,
-            driver=self.driver,
-            story=self.story or None,
-            nemesis=nemesis if isinstance(nemesis, str) else ",".join(nemesis),
-            acks=self.acks,
-            min_isr=self.min_isr,
-            unclean=self.unclean,
-            seed=self.seed,
-        )
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[Row], list[str]]:
@@ -69,7 +29,7 @@ def read_rows(paths: Iterable[Path]) -> tuple[list[Row], list[str]]:
             except msgspec.MsgspecError as error:
                 problems.append(f"{file} is no list of cells: {error}.")
             except FileNotFoundError:
-                problems.append(f"{file} is missing: the matrix was cut short.")
+                problems.append(f"{file} is missing: the matrix was not run to its end.")
             except OSError as error:
                 problems.append(f"{file} cannot be read: {error.strerror}.")
     return rows, problems
@@ -79,7 +39,7 @@ def _files(path: Path) -> list[Path]:
     """Where cells are, or ought to be: beside every ``matrix.json`` there is a ``cells.json``."""
     if path.is_file():
         return [path]
-    begun = {found.with_name("cells.json") for found in path.rglob("matrix.json")}
+    begun = {found.with_name("cells.json") for found in path.rglob(MATRIX)}
     return sorted(begun | set(path.rglob("cells.json")))
 
 
@@ -118,7 +78,7 @@ def mark_all(
 
 
 def _mark(row: Row, night: str, canaries: Sequence[Canary]) -> Mark:
-    cell = row.cell()
+    cell = Cell(**fields(row))
     canary = _canary(cell, canaries)
     state, why = _judge(row, canary)
     return Mark(
@@ -128,9 +88,9 @@ def _mark(row: Row, night: str, canaries: Sequence[Canary]) -> Mark:
         why=why,
         canary=canary,
         verdict=row.verdict,
-        lost=row.lost or 0,
-        acknowledged=row.acknowledged or 0,
-        divergent=row.divergent or 0,
+        lost=row.lost,
+        acknowledged=row.acknowledged,
+        divergent=row.divergent,
         seconds=row.seconds,
     )
 
@@ -141,8 +101,8 @@ def _canary(cell: Cell, canaries: Sequence[Canary]) -> str | None:
 
 def _judge(row: Row, canary: str | None) -> tuple[State, str]:
     """The state of a cell that ran, and why, in a few words."""
-    if row.verdict in (None, "unknown"):
-        return "unknown", "could not be judged"
+    if row.verdict == "unknown":
+        return "unknown", row.problem or "could not be judged"
     if canary and not row.lost:
         return "bad", "must lose records, and lost none"
     if row.as_predicted is not None:

@@ -43,7 +43,7 @@ def row(cell: Cell) -> dict[str, object]:
         "min_isr": cell.min_isr,
         "unclean": cell.unclean,
         "seed": cell.seed,
-        "run": f"run-{cell.kafka}-{cell.what}",
+        "run": f"{cell.key}-{cell.seed}".replace(" ", "-"),
         "verdict": "invalid" if broken else "valid",
         "sent": 5,
         "acknowledged": 5,
@@ -52,7 +52,8 @@ def row(cell: Cell) -> dict[str, object]:
         "divergent": int(old and cell.story == "divergence"),
         "as_predicted": True if cell.story else None,
         "report": "report.html",
-        "seconds": 20.0 + len(cell.what),
+        "problem": None,
+        "seconds": 20.0 + len(cell.happened),
     }
 
 
@@ -98,7 +99,7 @@ def two_weeks(folder: Path) -> Outcome:
                 return None
             if is_canary(cell):
                 return {"lost": 0, "as_predicted": False} if number == 8 else {}
-            if number >= 11 and (cell.kafka, cell.what) == ("3.9.2-zk", "divergence"):
+            if number >= 11 and (cell.kafka, cell.happened) == ("3.9.2-zk", "divergence"):
                 return {"verdict": "invalid", "lost": 2, "divergent": 1, "as_predicted": False}
             if number in {12, 13} and (cell.kafka, cell.nemesis) == ("4.3.1", "kill,pause,stop"):
                 return {"verdict": "invalid", "lost": 31, "acknowledged": 5804}

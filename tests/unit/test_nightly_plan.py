@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 
 from clusters.versions import CATALOGUE
 from harness.cli import app
+from harness.cells import MatrixFolder
 from harness.errors import HighwaterError, StoreError, UsageError
 from harness.feasible import check_plan
+from harness.matrix_plan import plan_of
 from harness.nightly_cells import Cell, Mark, Night, canaries, fields
-from harness.nightly_jobs import commands, read, write
+from harness.nightly_jobs import read, write
 from harness.nightly_plan import (
     Clock,
     find_drivers,
@@ -25,8 +27,6 @@ from harness.nightly_plan import (
     seed,
     settings,
 )
-from harness.plan import Plan, Topic, Workload
-from nemesis.stories import STORIES
 from tests.nights import night_of
 
 TODAY = date(2026, 11, 21)
@@ -154,53 +154,22 @@ def test_a_cell_takes_as_long_as_it_took_or_one_like_it_or_a_guess() -> None:
 
 
 def test_every_planned_cell_can_be_done() -> None:
-    """By the harness's own judgement; a driver that this tree lacks is taken for the local one."""
+    """By the harness's own judgement."""
     for cell in whole().cells:
-        story = STORIES.get(cell.story or "")
-        plan = Plan(
-            kafka=cell.kafka,
-            topic=Topic(min_insync_replicas=cell.min_isr, unclean_leader_election=cell.unclean),
-            workload=Workload(acks=cell.acks, producers=0 if story else 3),
-            story=cell.story,
-            nemesis=tuple(cell.nemesis.split(",")) if cell.nemesis else (),
-            duration_s=0 if story else 30,
-        )
         try:
-            check_plan(plan)
+            check_plan(plan_of(cell, duration_s=30))
         except HighwaterError as error:
             pytest.fail(f"{cell.key}: {error}")
 
 
-def test_a_job_s_commands_run_its_cells_and_no_others() -> None:
-    for job in whole().jobs:
-        found = [cell for words in commands(job) for cell in _cells_of(words)]
-        assert Counter(cell.identity for cell in found) == Counter(
-            Cell(**fields(cell)).identity for cell in job.cells
-        )
-
-
-def _cells_of(words: list[str]) -> list[Cell]:
-    """The cells that a matrix command asks for: every combination of its axes."""
-    assert words[:2] == ["highwater", "matrix"]
-    options: dict[str, list[str]] = {}
-    for name, value in zip(words[2::2], words[3::2], strict=True):
-        options.setdefault(name, []).append(value)
-    stories = options.get("--story", [""])[0].split(",")
-    return [
-        Cell(
-            kafka=options["--kafka"][0],
-            driver=options["--driver"][0],
-            story=story or None,
-            nemesis=nemesis,
-            acks=acks,  # type: ignore[arg-type]
-            min_isr=int(options["--min-isr"][0]),
-            unclean=options["--unclean"][0] == "true",
-            seed=int(options["--seed"][0]),
-        )
-        for story in stories
-        for nemesis in options.get("--nemesis", [""])
-        for acks in options["--acks"][0].split(",")
-    ]
+def test_the_matrices_of_a_job_have_its_cells_and_no_others(tmp_path: Path) -> None:
+    night = whole()
+    write(night, tmp_path)
+    for job in night.jobs:
+        folders = sorted((tmp_path / job.name).iterdir(), key=lambda path: int(path.name))
+        found = [cell for folder in folders for cell in MatrixFolder(folder).matrix().cells]
+        assert [fields(cell) for cell in found] == [fields(cell) for cell in job.cells]
+        assert len({cell.run for cell in found}) == len(found)
 
 
 def test_a_plan_is_written_and_read_back(tmp_path: Path) -> None:
@@ -239,11 +208,14 @@ def test_the_command_prints_a_github_matrix_on_one_line(tmp_path: Path) -> None:
     include = json.loads(done.stdout)["include"]
     assert [one["job"] for one in include] == ["job-1", "job-2"]
     for one in include:
-        script = (tmp_path / one["script"]).read_text()
-        assert all(f"run {command} " in script for command in one["commands"])
-        assert all(
-            shlex.split(command)[:2] == ["highwater", "matrix"] for command in one["commands"]
-        )
+        script = (tmp_path / f"{one['job']}.sh").read_text()
+        assert [f"run {command}" for command in one["commands"]] == script.splitlines()[
+            -len(one["commands"]) :
+        ]
+        for command in one["commands"]:
+            *words, folder = shlex.split(command)
+            assert words == ["highwater", "matrix", "--expect", "--resume"]
+            assert MatrixFolder(tmp_path / folder).exists()
 
 
 def test_a_night_can_be_named_by_its_number() -> None:

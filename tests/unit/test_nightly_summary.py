@@ -13,7 +13,6 @@ from harness.cli import app
 from harness.nightly_cells import Cell, Mark, Night
 from harness.nightly_jobs import write
 from harness.nightly_outcome import compare
-from harness.nightly_results import read_rows
 from harness.nightly_trend import NIGHTS, extend
 from harness.nightly_trend import read as read_trend
 from tests.nights import Change, is_canary, matrix, night_of
@@ -131,9 +130,12 @@ def test_an_unknown_cell_makes_the_night_yellow(tonight: Tonight) -> None:
     assert "### Unknown: 1" in done.stdout
 
 
-def test_a_cell_without_a_verdict_is_unknown(tonight: Tonight) -> None:
-    tonight.run(only(first(tonight), verdict=None, as_predicted=None, lost=None, seconds=None))
-    assert tonight.summarize().exit_code == 3
+def test_an_unknown_cell_says_what_the_harness_could_not_do(tonight: Tonight) -> None:
+    trouble = "harness failed while booting: broker 2 did not start"
+    tonight.run(only(first(tonight), verdict="unknown", as_predicted=False, problem=trouble))
+    done = tonight.summarize()
+    assert done.exit_code == 3
+    assert trouble in done.stdout
 
 
 def test_a_cell_that_is_missing_makes_the_night_red(tonight: Tonight) -> None:
@@ -159,7 +161,7 @@ def test_a_night_without_results_is_red(tonight: Tonight) -> None:
         ("[{", "is no list of cells"),
         ('{"kafka":1}', "is no list of cells"),
         ('[{"kafka":"4.3.1"}]', "cell 0 is broken"),
-        (None, "is missing: the matrix was cut short"),
+        (None, "is missing: the matrix was not run"),
     ],
 )
 def test_a_broken_file_is_named_and_the_rest_is_summarised(
@@ -186,14 +188,27 @@ def test_of_a_cell_that_ran_twice_the_worst_counts(tonight: Tonight) -> None:
     assert tonight.summarize().exit_code == 1
 
 
-def test_faults_may_be_a_list(tmp_path: Path) -> None:
-    row = {"kafka": "4.3.1", "driver": "local", "acks": "1", "min_isr": 1, "unclean": False}
-    row |= {"seed": 1, "verdict": "valid", "nemesis": ["kill", "pause"], "new": "field"}
-    path = tmp_path / "cells.json"
-    path.write_text(json.dumps([row]))
-    rows, problems = read_rows([path])
-    assert not problems
-    assert rows[0].cell().what == "kill,pause"
+def test_what_a_night_leaves_is_kept_with_whole_runs_of_what_went_wrong(tonight: Tonight) -> None:
+    bad = first(tonight, kafka="4.3.1", story="loss")
+    tonight.run(only(bad, as_predicted=False))
+    folders = [path.parent for path in tonight.folder.rglob("cells.json")]
+    for folder in folders:
+        for row in json.loads((folder / "cells.json").read_text()):
+            run = folder / "runs" / row["run"]
+            (run / "replicas").mkdir(parents=True)
+            (run / "report.html").write_text("report")
+            (run / "replicas" / "0.log").write_text("x" * 1000)
+            (run / "replicas" / "0.index").write_text("x" * 9_000_000)
+    for most, logs in (("1", 1), ("0", 0)):
+        out = tonight.folder / f"kept-{most}"
+        words = ["nightly", "keep", str(tonight.folder / "results"), "--most", most]
+        done = CliRunner().invoke(app, [*words, "--out", str(out)])
+        assert done.exit_code == 0
+        assert len(list(out.rglob("cells.json"))) == len(folders)
+        assert len(list(out.rglob("report.html"))) == len(tonight.plan.cells)
+        assert len(list(out.rglob("*.log"))) == logs
+        assert not list(out.rglob("*.index"))
+        assert ("is left out" in done.stderr) == (logs == 0)
 
 
 def test_the_summary_is_appended_for_github(tonight: Tonight) -> None:

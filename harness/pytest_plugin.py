@@ -218,7 +218,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    terminalreporter: "pytest.TerminalReporter", config: pytest.Config
 ) -> None:
     """One line a run, what happened to which Kafka and what it lost; and what was left out."""
     reports = [one for group in terminalreporter.stats.values() for one in group]

@@ -1,13 +1,16 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from rich.console import Console
 
 from clusters.distribution import digests, lock_file, locked_jars
 from clusters.versions import CATALOGUE, SAMPLE, Release, Truncation, release
 from harness import console
+from harness.clients import settings as clients
 from harness.errors import UsageError
 
 every_release = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
@@ -88,6 +91,17 @@ def test_what_is_printed_is_short_and_what_is_stored_is_whole(entry: Release) ->
     assert told["wire"]["fetch"] == entry.wire.fetch
     assert re.fullmatch(r"[A-Z].*\.", entry.note)
     assert set(entry.row()) == set(release("4.3.1").row())
+
+
+@every_release
+def test_a_client_takes_the_settings_that_a_release_asks_for(
+    entry: Release, tmp_path: Path
+) -> None:
+    log = clients.open_log(tmp_path / "clients.log")
+    settings = clients.common("127.0.0.1:9", "test", log, quirks=entry.client)
+    assert entry.client.items() <= settings.items()
+    Producer(settings).flush(0)
+    clients.close_log(log)
 
 
 def test_the_list_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The wire client and the probe against a broker that this test plays."""
 
+import contextlib
 import socket
 import struct
 import threading
@@ -28,7 +29,7 @@ NOT_LEADER = 6
 class Replica:
     """A broker with one replica of ``events-0``, on a socket of its own.
 
-    It answers Fetch and ListOffsets in the versions of 0.10, and refuses offsets above its end.
+    It answers Fetch and ListOffsets in the versions up to 0.11, and refuses offsets above its end.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,11 @@ class Replica:
         if isinstance(request, ListOffsetsRequest):
             topic = ListOffsetsResponse.ListOffsetsTopicResponse
             found = topic.ListOffsetsPartitionResponse(
-                partition_index=0, error_code=self.error, timestamp=-1, offset=self.leo
+                partition_index=0,
+                error_code=self.error,
+                timestamp=-1,
+                offset=self.leo if version else -1,
+                old_style_offsets=[] if version or self.error else [self.leo],
             )
             listed = ListOffsetsResponse(topics=[topic(name="events", partitions=[found])])
             return bytes(listed.encode(version=version))
@@ -139,6 +144,17 @@ def takes(action: Callable[[], object]) -> float:
 
 def test_the_probe_reads_both_offsets(probe: ClusterProbe) -> None:
     assert probe.replica(1, "events", 0) == ReplicaState(leo=5, hw=4)
+
+
+@pytest.mark.parametrize("name", ["0.9.0.1", "0.10.0.1"])
+def test_a_list_of_offsets_will_do_where_there_is_no_other_answer(
+    replica: Replica, view: NoView, name: str
+) -> None:
+    with contextlib.closing(ClusterProbe(release(name), {1: replica.address}, view)) as old:
+        assert old.replica(1, "events", 0) == ReplicaState(leo=5, hw=4)
+        replica.error = NOT_LEADER
+        with pytest.raises(UnreachableError, match="error 6"):
+            old.replica(1, "events", 0)
 
 
 def test_it_fetches_at_the_end_so_that_no_record_travels(

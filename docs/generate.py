@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -54,8 +54,8 @@ def faults() -> str:
             _table(("fault", "what it does"), rows),
             "\n## Stories\n",
             _table(("story", "what happens", "what it comes to"), tales),
-            f"\nEvery story runs under the same broker settings: {_settings(BROKER_CONFIG)}.",
-            _STORIES_NOTE,
+            "\n" + _STORIES_NOTE,
+            _table(("broker setting of every story", "value"), BROKER_CONFIG.items()),
         ]
     )
 
@@ -105,10 +105,19 @@ def commands() -> str:
         "Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness"
         " itself failed, 130 interrupted.\n"
     )
-    for name, command in group.commands.items():
+    for name, command in _commands(group):
         context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
         parts += [f"## {name}\n", f"```\n{command.get_help(context)}\n```\n"]
     return "\n".join(parts)
+
+
+def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, typer.core.TyperCommand]]:
+    """Every command by the words that call it; of a group of commands each."""
+    for name, command in group.commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from ((f"{name} {inner}", each) for inner, each in _commands(command))
+        else:
+            yield name, command
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
@@ -126,7 +135,7 @@ def _wire(release: Release) -> str:
 
 
 def _settings(config: Mapping[str, str]) -> str:
-    return ", ".join(f"`{name}={value}`" for name, value in config.items())
+    return "<br>".join(f"`{name}={value}`" for name, value in config.items())
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

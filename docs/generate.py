@@ -117,6 +117,7 @@ def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, typer.core.Ty
         if isinstance(command, typer.core.TyperGroup):
             yield from ((f"{name} {inner}", each) for inner, each in _commands(command))
         else:
+            assert isinstance(command, typer.core.TyperCommand)
             yield name, command
 
 

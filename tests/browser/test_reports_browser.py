@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from reports import index
+from harness.cells import Row
+from reports import matrix, trend
 from reports.run import write
 from tests.browser.chromium import CHROMIUM, Scheme, chromium, opened
 from tests.browser.samples import unfinished, write_all
+from tests.nights import two_weeks
 
 pytestmark = pytest.mark.browser
-PAGES = ("loss", "divergence", "valid", "cut-short", "hostile", "big", "index")
+PAGES = ("loss", "divergence", "valid", "cut-short", "hostile", "big", "index", "trend")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     runs = write_all(store)
     unfinished(runs["cut-short"])
     found = {name: write(run) for name, run in runs.items()}
-    return {**found, "index": index.write(list(runs.values()), store / "index.html")}
+    found["trend"] = trend.write(two_weeks(store / "nights"), store / "trend.html")
+    rows = [Row.of(run, run.verdict(), as_predicted=None, home=store) for run in runs.values()]
+    return {**found, "index": matrix.write(rows, store / "index.html")}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -95,6 +99,20 @@ def test_the_keyboard_reaches_the_finding_and_the_evidence(
         assert page.get_by_role("table", name="Evidence about m3").is_visible()
 
 
+def test_the_trend_says_what_changed_and_how_to_repeat_it(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    with opened(browser, pages["trend"], width=1280) as (page, _):
+        for name in ("New", "Ongoing"):
+            table = page.get_by_role("region", name=name)
+            assert table.locator("tbody tr").count() > 0
+            assert table.locator("tbody svg").count() == table.locator("tbody tr").count()
+        assert not page.locator("pre.command").first.is_visible()
+        page.get_by_text("Commands that repeat them").first.click()
+        assert page.locator("pre.command").first.inner_text().startswith("highwater run --kafka")
+        assert page.locator("svg:has(#nights-t)").is_visible()
+
+
 _CONTRAST = """() => {
   const rgb = c => (c.match(/[\\d.]+/g) || []).slice(0, 4).map(Number);
   const light = c => c.slice(0, 3).map(v => v / 255)
@@ -116,7 +134,7 @@ _CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["loss", "divergence", "cut-short", "index"])
+@pytest.mark.parametrize("name", ["loss", "divergence", "cut-short", "index", "trend"])
 def test_text_has_enough_contrast(
     name: str, scheme: Scheme, browser: Browser, pages: dict[str, Path]
 ) -> None:

@@ -1,0 +1,59 @@
+"""A matrix of many releases as it is after its runs, for pages and tests; nothing was run."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from clusters.versions import CATALOGUE, release
+from harness.cells import Axes, Cell, Matrix, MatrixFolder, Row
+from harness.matrix_plan import lay_out
+
+AXES: Final = Axes(
+    kafkas=tuple(CATALOGUE),
+    stories=("loss", "divergence"),
+    nemeses=(("kill", "pause"),),
+    acks=("0", "1", "all"),
+    min_isrs=(1, 2),
+    seeds=(1, 2),
+)
+
+
+def row(cell: Cell, **told: object) -> Row:
+    """A cell's row, as the rules of its release foresee it unless told otherwise."""
+    cuts = release(cell.kafka).cuts_to_hw
+    forks = cuts and cell.story == "divergence"
+    lost = int(cuts and cell.story is not None)
+    fields = {
+        "verdict": "invalid" if forks or (lost and cell.acks == "all") else "valid",
+        "sent": 5,
+        "acknowledged": 5 if cell.story else 5_832,
+        "lost": lost,
+        "unseen": 0,
+        "divergent": int(forks),
+        "as_predicted": True if cell.story else None,
+        "report": f"runs/{cell.run}/report.html",
+        "seconds": 9.5,
+        "problem": None,
+    }
+    return msgspec.convert({**msgspec.structs.asdict(cell), **fields, **told}, Row)
+
+
+def judged(folder: Path, axes: Axes = AXES) -> MatrixFolder:
+    """A matrix folder with rows: one not as predicted, one unknown, one that the harness failed."""
+    found = MatrixFolder(folder)
+    laid = lay_out(axes)
+    found.write(msgspec.structs.replace(laid, seconds=1000.0))
+    rows = [row(cell) for cell in laid.cells]
+    rows[5] = row(laid.cells[5], as_predicted=False, lost=2, verdict="invalid")
+    rows[9] = row(laid.cells[9], verdict="unknown", as_predicted=False, unseen=3)
+    why = "harness failed while booting: broker 2 died"
+    rows[11] = row(laid.cells[11], verdict="unknown", acknowledged=0, lost=0, problem=why)
+    found.write_rows(rows)
+    return found
+
+
+def planned(matrix: Matrix, **fields: object) -> list[Cell]:
+    """The cells that have these values."""
+    wanted = fields.items()
+    return [cell for cell in matrix.cells if all(getattr(cell, k) == v for k, v in wanted)]

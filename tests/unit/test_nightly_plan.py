@@ -1,6 +1,7 @@
 """A night's plan: the same for a date, another each night, failures and canaries in every one."""
 
 import json
+import re
 import shlex
 from collections import Counter
 from datetime import date, timedelta
@@ -8,16 +9,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import typer.core
+import typer.main
 from typer.testing import CliRunner
 
 from clusters.versions import CATALOGUE
-from harness.cli import app
 from harness.cells import MatrixFolder
+from harness.cli import app
 from harness.errors import HighwaterError, StoreError, UsageError
 from harness.feasible import check_plan
 from harness.matrix_plan import plan_of
+from harness.nightly import app as nightly_app
 from harness.nightly_cells import Cell, Mark, Night, canaries, fields
-from harness.nightly_jobs import read, write
+from harness.nightly_jobs import LONGEST, github_matrix, read, write
 from harness.nightly_plan import (
     Clock,
     find_drivers,
@@ -241,3 +245,26 @@ def test_what_cannot_be_planned_is_refused(words: list[str]) -> None:
     done = CliRunner().invoke(app, ["nightly", "plan", *words])
     assert isinstance(done.exception, UsageError)
     assert done.exception.hint
+
+
+def test_the_workflow_speaks_the_command_s_language() -> None:
+    """What it reads from the matrix is there, and each option that it passes is known."""
+    workflow = (Path(__file__).parents[2] / ".github/workflows/nightly.yml").read_text()
+    (first, *_) = github_matrix(night_of(TODAY))["include"]
+    used = set(re.findall(r"\$\{\{ matrix\.(\w+) \}\}", workflow))
+    assert used == {"job", "limit"}
+    assert used <= set(first)
+    group = typer.main.get_command(nightly_app)
+    assert isinstance(group, typer.core.TyperGroup)
+    steps = workflow.replace("\\\n", " ").split("- ")
+    calls = [re.findall(r"highwater nightly (\w+)([^`]*)", step) for step in steps]
+    found = [call for each in calls for call in each if call[0] in group.commands]
+    assert {name for name, _ in found} == set(group.commands)
+    for name, words in found:
+        known = {option for one in group.commands[name].params for option in one.opts}
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", words)) <= known
+
+
+def test_a_job_is_given_more_time_than_it_should_take_and_less_than_a_workflow_has() -> None:
+    for one in github_matrix(whole())["include"]:
+        assert one["minutes"] < one["limit"] <= LONGEST  # type: ignore[operator]

@@ -51,6 +51,8 @@ def _keep(folder: Path, into: Path, canaries: list[Canary], most: int, notes: li
         if (folder / name).is_file():
             shutil.copy2(folder / name, into / name)
     for report in sorted(folder.glob("runs/*/report.html")):
+        if report.parent.is_symlink():
+            continue
         copy = into / report.relative_to(folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(report, copy)

@@ -131,7 +131,10 @@ class Outcome:
 
     def reasons(self) -> list[str]:
         """Why the night is not green, a sentence each, worst first."""
-        found = [f"The canary {one} lost nothing." for one in silent(self.marks, self.canaries)]
+        found = [
+            f"No cell of the canary {one} lost a record."
+            for one in silent(self.marks, self.canaries)
+        ]
         for state, word in _REASONS.items():
             cells = [mark for mark in self.marks if mark.state == state]
             whys = Counter(mark.why for mark in cells).most_common()

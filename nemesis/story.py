@@ -16,9 +16,9 @@ from harness.waiting import await_condition
 from nemesis.scene import Scene
 from nemesis.window import widen
 
-SESSION_MS: Final = 2000
+SESSION_MS: Final = 2500
 """Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
-third of it, so a killed broker's session ends 1.33 to 2 s later (and up to a tick after that)."""
+third of it, so a killed broker's session ends 1.67 to 2.5 s later (and up to a tick after that)."""
 
 FETCH_WAIT_S: Final = 1.5
 """How long an idle follower's fetch is parked at the leader, and the HW-lag window open."""

@@ -101,7 +101,7 @@ def unclean(scene: Scene) -> None:
         scene,
         lambda seen: seen[a].hw > offset,
         what=f"broker {a} to commit {VICTIM}",
-        limit_s=5,
+        limit_s=20,  # it is told of its ISR when the controller has given up on dead containers
         brokers=(a,),
     )
     scene.nemesis.inject("kill", a)

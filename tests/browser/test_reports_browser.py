@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from clusters.versions import CATALOGUE
 from harness.cells import Row
+from harness.matrix_run import write_matrix_page
 from reports import matrix, trend
 from reports.run import write
 from tests.browser.chromium import CHROMIUM, Scheme, chromium, opened
 from tests.browser.samples import unfinished, write_all
+from tests.matrices import judged
 from tests.nights import two_weeks
 
 pytestmark = pytest.mark.browser
-PAGES = ("loss", "divergence", "valid", "cut-short", "hostile", "big", "index", "trend")
+PAGES = ("loss", "divergence", "valid", "cut-short", "hostile", "big", "index", "matrix", "trend")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     runs = write_all(store)
     unfinished(runs["cut-short"])
     found = {name: write(run) for name, run in runs.items()}
+    found["matrix"] = write_matrix_page(judged(store / "matrix"))
     found["trend"] = trend.write(two_weeks(store / "nights"), store / "trend.html")
     rows = [Row.of(run, run.verdict(), as_predicted=None, home=store) for run in runs.values()]
     return {**found, "index": matrix.write(rows, store / "index.html")}
@@ -99,6 +103,26 @@ def test_the_keyboard_reaches_the_finding_and_the_evidence(
         assert page.get_by_role("table", name="Evidence about m3").is_visible()
 
 
+def test_a_matrix_of_every_release_fits_a_screen_and_scrolls_on_a_phone(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    sizes = "e => [e.scrollWidth, e.clientWidth]"
+    with opened(browser, pages["matrix"], width=1400) as (page, _):
+        region = page.get_by_role("region", name="Matrix of releases")
+        needed, given = region.evaluate(sizes)
+        assert needed <= given
+        assert region.locator("thead th").count() == len(CATALOGUE) + 1
+        assert page.get_by_role("link", name="invalid, 1").first.is_visible()
+    with opened(browser, pages["matrix"], width=400) as (page, _):
+        region = page.get_by_role("region", name="Matrix of releases")
+        needed, given = region.evaluate(sizes)
+        assert needed > given
+        name = region.locator("tbody th").first
+        before = name.bounding_box()
+        region.evaluate("e => e.scrollLeft = 500")
+        assert name.bounding_box() == before
+
+
 def test_the_trend_says_what_changed_and_how_to_repeat_it(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
@@ -134,7 +158,7 @@ _CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["loss", "divergence", "cut-short", "index", "trend"])
+@pytest.mark.parametrize("name", ["loss", "divergence", "cut-short", "index", "matrix", "trend"])
 def test_text_has_enough_contrast(
     name: str, scheme: Scheme, browser: Browser, pages: dict[str, Path]
 ) -> None:

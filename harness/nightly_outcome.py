@@ -121,7 +121,7 @@ class Outcome:
         if not everything:
             return "There are no results at all."
         if good == everything:
-            return f"All of {where} came out as they should."
+            return f"All {where} came out as they should."
         return f"{everything - good:,} of {where} did not come out as they should."
 
     @property

@@ -32,11 +32,10 @@ from clusters.engine import Client, connected, errors
 from clusters.images import Image, release_image
 from clusters.last_words import last_words
 from clusters.real import RealCluster, opened, rehearse
+from clusters.release import Release
 from clusters.site import NodePlan
-from clusters.versions import Release
-from harness.errors import HarnessError, UsageError, WaitTimeoutError
+from harness.errors import HarnessError, WaitTimeoutError
 
-NAME: Final = "docker"
 _PEERS_PORT: Final = 9093
 _TAKES_EFFECT_S: Final = 20.0
 _HELD_S: Final = 0.2
@@ -48,19 +47,12 @@ _INTO_LOG: Final = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 def open_cluster(
     release: Release, directory: Path, *, brokers: int, broker_config: Mapping[str, str]
 ) -> RealCluster:
-    """Start a cluster of containers; a ``clusters.cluster.Driver``.
+    """Start a cluster of containers; a ``clusters.cluster.Driver``, for 0.10.2 and later.
 
     Raises:
-        UsageError: the release cannot run in containers.
         HarnessError: no Docker, no image, a full disk, or a node that died or was not ready in
             time, with its last words. Nothing is left behind then.
     """
-    if NAME not in release.drivers:
-        raise UsageError(
-            f"Kafka {release.name} cannot run in containers: it has one listener, and would need "
-            "one inside and one outside",
-            hint="Use --cluster local; containers take 0.10.2 and later.",
-        )
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
     claims.sweep()

@@ -7,6 +7,8 @@ from typing import Final
 from clusters.cluster import Cluster, Driver
 from clusters.local import open_cluster
 from clusters.release import Release
+from harness.errors import UsageError
+from harness.suggest import nearest
 
 
 def _in_containers(
@@ -19,3 +21,19 @@ def _in_containers(
 
 
 DRIVERS: Final[Mapping[str, Driver]] = {"local": open_cluster, "docker": _in_containers}
+
+
+def require_driver(name: str, release: Release) -> None:
+    """Refuse a driver that there is not, or that cannot run the release.
+
+    Raises:
+        UsageError: names what there is.
+    """
+    if name not in DRIVERS:
+        raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, DRIVERS))
+    if name not in release.drivers:
+        raise UsageError(
+            f"Kafka {release.name} cannot run on {name!r}: a broker in a container needs "
+            "two listeners, which came with 0.10.2",
+            hint=nearest(name, release.drivers),
+        )

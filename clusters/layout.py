@@ -1,11 +1,9 @@
 """Where a cluster keeps its files, and what each of its nodes is: command, settings, log."""
 
-import base64
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from clusters import config, jvm
+from clusters import config, jvm, storage
 from clusters.addresses import Address
 from clusters.node import Node
 from clusters.site import NodePlan, Site
@@ -47,7 +45,7 @@ class Layout:
         self._release = release
         self._site = site
         self._overrides = overrides
-        self._cluster_id = _kafka_uuid()
+        self._cluster_id = storage.kafka_uuid()
 
     def prepare(self) -> None:
         """Make the folders and what all nodes share."""
@@ -60,7 +58,7 @@ class Layout:
         folder = self.replicas / str(identity)
         folder.mkdir()
         if self._release.coordination == "kraft":
-            self._format(folder, identity)
+            storage.format_broker(folder, identity, self._cluster_id)
         public, inside = self._site.public.brokers[identity], self._site.inside.brokers[identity]
         settings = config.broker(
             self._release,
@@ -84,36 +82,35 @@ class Layout:
             "zookeeper", _ZOOKEEPER, [file], self._coordinates, properties=_ZOOKEEPER_PROPERTIES
         )
 
-    def controller(self) -> tuple[Node, Node]:
-        """The node that formats the KRaft controller's directory, and the controller.
+    def controller(self) -> tuple[Node | None, Node]:
+        """The node that formats the KRaft controller's directory, if one must, and the controller.
 
-        Kafka's own tool does it, because it decides which features a new cluster starts with.
+        Kafka's own tool does it the first time, because it decides which features a new cluster of
+        its release starts with.
         """
         settings = config.controller(
             self._site.inside.coordination,
-            log_directory=self.coordination / "controller",
+            log_directory=self._metadata,
             overrides=self._overrides,
         )
         file = self._write("controller.properties", settings)
+        controller = self._node("controller", _KAFKA, [file], self._coordinates)
+        if storage.format_controller(self._release, self._metadata, self._cluster_id):
+            return None, controller
         arguments = ["format", "-t", self._cluster_id, "-c", file]
-        return (
-            self._node("format", _FORMAT, arguments, self._coordinates),
-            self._node("controller", _KAFKA, [file], self._coordinates),
-        )
+        return self._node("format", _FORMAT, arguments, self._coordinates), controller
+
+    def keep_features(self) -> None:
+        """Keep what Kafka's own tool wrote, for later clusters of the release."""
+        storage.keep_features(self._release, self._metadata)
+
+    @property
+    def _metadata(self) -> Path:
+        return self.coordination / "controller"
 
     @property
     def _coordinates(self) -> tuple[Address, Address]:
         return self._site.public.coordination, self._site.inside.coordination
-
-    def _format(self, folder: Path, identity: int) -> None:
-        """What ``StorageTool format`` leaves for a broker, without a JVM each."""
-        properties = {
-            "version": "1",
-            "cluster.id": self._cluster_id,
-            "node.id": str(identity),
-            "directory.id": _kafka_uuid(),
-        }
-        (folder / "meta.properties").write_text(config.text(properties), encoding="ascii")
 
     def _node(
         self,
@@ -151,11 +148,3 @@ class Layout:
         path = self.coordination / name
         path.write_text(config.text(settings), encoding="utf-8")
         return str(path)
-
-
-def _kafka_uuid() -> str:
-    """A random identity as Kafka writes it: url-safe base64 without padding."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):  # Kafka's tools would take it for an option
-            return text

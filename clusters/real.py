@@ -240,11 +240,15 @@ class RealCluster:
         return node.listens()
 
     def _launch_with_kraft(self, brokers: Sequence[Node]) -> None:
-        """Brokers start while the controller's directory is formatted; they wait for it."""
+        """All at once, if the controller's directory can be formatted here; else it follows."""
         formatting, controller = self._layout.controller()
+        if formatting is None:
+            self._launch(controller, *brokers)
+            return
         self._launch(formatting, *brokers)
         if not formatting.gone(START_LIMIT_S) or formatting.status != 0:
             formatting.require_alive()
+        self._layout.keep_features()
         self._nodes.remove(formatting)
         formatting.release()
         self._launch(controller)

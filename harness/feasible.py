@@ -1,6 +1,6 @@
 """Whether a plan can be done at all, asked before anything is started."""
 
-from clusters.drivers import DRIVERS
+from clusters.drivers import require_driver
 from clusters.versions import Release, release
 from harness.errors import UsageError
 from harness.plan import Plan
@@ -16,10 +16,7 @@ def check_plan(plan: Plan) -> None:
         UsageError: names what was asked for, and what there is.
     """
     kafka = release(plan.kafka)
-    if plan.driver not in DRIVERS:
-        raise UsageError(
-            f"no cluster driver is called {plan.driver!r}", hint=nearest(plan.driver, DRIVERS)
-        )
+    require_driver(plan.driver, kafka)
     _check_limits(plan)
     _check_schedule(plan)
     _check_client(plan, kafka)

@@ -38,6 +38,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(kafka="0.10.2.1"), "0.10.2.1", "0.10.2.2"),
         (changed(kafka="four"), "four", "4.3.1"),
         (changed(driver="podman"), "podman", "local"),
+        (changed(driver="docker", kafka="0.10.0.1"), "two listeners", "local"),
         (changed(nemesis=("kil",)), "kil", "kill"),
         (changed(story="loss"), "not both", "Leave one"),
         (changed(nemesis=(), story="los"), "los", "loss"),

@@ -38,11 +38,25 @@ def base_image(client: Client) -> str:
         return wanted
     if find(client, BUILT):
         return BUILT
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+    if not _has_packages():
         _pull(client, _PULLED)
         return _PULLED
     _build(client)
     return BUILT
+
+
+def source(client: Client) -> str:
+    """Where ``base_image`` will take it from, for a person."""
+    wanted = os.environ.get(VARIABLE)
+    if wanted:
+        return f"{wanted} ({VARIABLE}), {'here' if find(client, wanted) else 'to be pulled'}"
+    if find(client, BUILT):
+        return f"{BUILT}, built here"
+    return "to be built from Debian's packages" if _has_packages() else f"{_PULLED}, to be pulled"
+
+
+def _has_packages() -> bool:
+    return bool(shutil.which("apt-get") and shutil.which("dpkg-deb"))
 
 
 def find(client: Client, name: str) -> Any:  # noqa: ANN401 - docker ships no types

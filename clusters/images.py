@@ -18,10 +18,10 @@ from typing import Final, Protocol
 
 from clusters import jvm
 from clusters.archive import NOT_SHARED, Archive
-from clusters.base_image import base_image, find, owned_by_root
+from clusters.base_image import base_image, find, owned_by_root, source
 from clusters.claims import LABEL
 from clusters.distribution import cache_directory, classpath, exclusive, lock_file
-from clusters.engine import Client, errors
+from clusters.engine import Client, connected, errors
 from clusters.jvm import COLLECTOR, Runtime
 from clusters.versions import Release
 from harness.errors import HarnessError
@@ -42,6 +42,42 @@ class Image:
 
     name: str
     runtime: Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DockerState:
+    """A daemon that answers.
+
+    Attributes:
+        version: of its engine.
+        base: where the base image is, or will come from.
+        releases: that have an image, of these jars or of older ones.
+        left: containers of Highwater that are there now, its running clusters' included.
+    """
+
+    version: str
+    base: str
+    releases: tuple[str, ...]
+    left: int
+
+    def __str__(self) -> str:
+        return f"{self.version} answers; {self.left} containers of Highwater are there"
+
+
+def docker_state() -> DockerState:
+    """Ask the daemon; pulls and builds nothing.
+
+    Raises:
+        HarnessError: it does not answer.
+    """
+    with connected() as client, errors("does not answer"):
+        built = client.images.list(filters={"label": RELEASE_LABEL})
+        return DockerState(
+            version=str(client.version()["Version"]),
+            base=source(client),
+            releases=tuple(sorted({image.labels[RELEASE_LABEL] for image in built})),
+            left=len(client.api.containers(all=True, filters={"label": LABEL})),
+        )
 
 
 class Stage(Protocol):

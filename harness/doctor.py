@@ -12,6 +12,7 @@ import psutil
 
 from checkers.java import find_java
 from clusters.distribution import is_cached
+from clusters.images import docker_state
 from clusters.jvm import java_version
 from clusters.versions import CATALOGUE
 from harness.errors import HighwaterError
@@ -43,15 +44,20 @@ class Finding:
 
 def examine(store: Path) -> list[Finding]:
     """Look at everything a run needs; touches no network and leaves nothing behind."""
-    looks = (_python, _java_of_spark, _java_of_brokers, _loopback, _memory, _jars, _chromium)
+    looks = (
+        *(_python, _java_of_spark, _java_of_brokers, _loopback, _memory, _jars),
+        *(_docker, _images, _chromium),
+    )
     return [*(look() for look in looks), _disk(store)]
 
 
-def _tried(name: str, hint: str, look: Callable[[], str]) -> Finding:
+def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Finding:
     try:
-        return Finding(name=name, ok=True, found=look())
+        return Finding(name=name, ok=True, found=look(), optional=optional)
     except HighwaterError as error:
-        return Finding(name=name, ok=False, found=error.message, hint=error.hint or hint)
+        return Finding(
+            name=name, ok=False, found=error.message, hint=error.hint or hint, optional=optional
+        )
 
 
 def _python() -> Finding:
@@ -108,6 +114,27 @@ def _jars() -> Finding:
         ok=not missing,
         found=f"cached: {', '.join(cached) or 'none'}",
         hint=f"Downloaded at the first run of {', '.join(missing)}." if missing else "",
+        optional=True,
+    )
+
+
+def _docker() -> Finding:
+    return _tried("Docker", "", lambda: str(docker_state()), optional=True)
+
+
+def _images() -> Finding:
+    """What containers are made of, and where the base image will come from; builds nothing."""
+    try:
+        state = docker_state()
+    except HighwaterError:
+        return Finding(name="images", ok=False, found="unknown without Docker", optional=True)
+    missing = [n for n, kafka in CATALOGUE.items() if "docker" in kafka.drivers]
+    missing = [name for name in missing if name not in state.releases]
+    return Finding(
+        name="images",
+        ok=not missing,
+        found=f"base image: {state.base}; built: {', '.join(state.releases) or 'none'}",
+        hint=f"Built at the first run in containers of {', '.join(missing)}." if missing else "",
         optional=True,
     )
 

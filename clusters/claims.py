@@ -26,6 +26,7 @@ from clusters.engine import Client, connected
 LABEL = "highwater"
 CLAIM_LABEL = "highwater.claim"
 _REMOVALS_AT_ONCE = 8
+_GUARD_ENDS_S = 2.0
 
 
 class Claim:
@@ -61,6 +62,8 @@ class Claim:
         self._file.close()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on as long as it has to
+            self._guard.wait(_GUARD_ENDS_S)
 
 
 def remove(client: Client, claim: str) -> int:

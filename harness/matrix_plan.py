@@ -115,8 +115,6 @@ def _settings(axes: Axes) -> Iterator[Setting]:
 
 def _obstacle(setting: Setting, duration_s: float) -> str:
     """Why a combination cannot be run; nothing when it can."""
-    if setting.driver not in release(setting.kafka).drivers:
-        return f"Kafka {setting.kafka} does not run on the driver {setting.driver}"
     try:
         check_plan(plan_of(setting, duration_s=duration_s))
     except UsageError as error:

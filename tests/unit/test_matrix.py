@@ -54,14 +54,10 @@ def test_what_cannot_be_run_is_skipped_with_its_reason() -> None:
     }
 
 
-def test_a_release_is_skipped_on_a_driver_that_does_not_run_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("harness.matrix_plan.DRIVERS", {"local": None, "docker": None})
-    monkeypatch.setattr("harness.feasible.DRIVERS", {"local": None, "docker": None})
+def test_a_release_is_skipped_on_a_driver_that_does_not_run_it() -> None:
     laid = lay_out(axes(kafkas=("0.9.0.1", "4.3.1"), drivers=("local", "docker")))
     assert [(one.kafka, one.driver) for one in laid.skipped] == [("0.9.0.1", "docker")]
-    assert laid.skipped[0].reason == "Kafka 0.9.0.1 does not run on the driver docker"
+    assert "Kafka 0.9.0.1 cannot run on 'docker'" in laid.skipped[0].reason
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ A reader that has read the fence has passed every earlier offset, so that a reco
 is not there. Records are recorded and forgotten: a log of any length is read in the same memory.
 """
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -126,6 +127,9 @@ def _read(
     reached: dict[int, int] = dict.fromkeys(fences, -1)
     tape = ReadTape(recorder, process="reader", phase=FINAL, topic=topic)
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
+    with contextlib.suppress(KafkaException):
+        # Asked for now, leaders are known at the assignment, not at librdkafka's next look in 1 s.
+        client.list_topics(topic, timeout=_TRY_S)
     client.assign([TopicPartition(topic, partition, 0) for partition in fences])
     while any(reached[p] < end for p, end in ends.items()) and time.monotonic() < deadline:
         invoke_ns = recorder.clock()

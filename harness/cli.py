@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from harness import console, matrix, nightly, options
+from harness import console, matrix, options
 from harness.cells import MatrixFolder
 from harness.errors import UsageError
+from harness.nightly.command import app as nightly_app
 from harness.plan import Plan, Topic, Workload
 from harness.store import Store
 
@@ -32,7 +33,7 @@ app = typer.Typer(
 )
 
 app.command()(matrix.matrix)
-app.add_typer(nightly.app)
+app.add_typer(nightly_app)
 
 OK, BROKEN, UNKNOWN, FAILED = 0, 1, 3, 4
 

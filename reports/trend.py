@@ -9,8 +9,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from harness.nightly_cells import STATES, Mark, State, worst
-from harness.nightly_outcome import Outcome
+from harness.nightly.cells import STATES, Mark, State, worst
+from harness.nightly.outcome import Outcome
 from reports.drawing import join, line, number, rect, svg, tag, text
 from reports.page import render, save
 

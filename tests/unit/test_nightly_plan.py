@@ -19,10 +19,10 @@ from harness.cli import app
 from harness.errors import HighwaterError, StoreError, UsageError
 from harness.feasible import check_plan
 from harness.matrix_plan import plan_of
-from harness.nightly import app as nightly_app
-from harness.nightly_cells import Cell, Mark, Night, canaries, fields
-from harness.nightly_jobs import LONGEST, github_matrix, read, write
-from harness.nightly_plan import (
+from harness.nightly.cells import Cell, Mark, Night, canaries, fields
+from harness.nightly.command import app as nightly_app
+from harness.nightly.jobs import LONGEST, github_matrix, read, write
+from harness.nightly.plan import (
     Clock,
     find_drivers,
     find_releases,

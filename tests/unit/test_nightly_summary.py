@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from harness.cli import app
-from harness.nightly_cells import Cell, Mark, Night
-from harness.nightly_jobs import write
-from harness.nightly_outcome import compare
-from harness.nightly_trend import NIGHTS, extend
-from harness.nightly_trend import read as read_trend
+from harness.nightly.cells import Cell, Mark, Night
+from harness.nightly.jobs import write
+from harness.nightly.outcome import compare
+from harness.nightly.trend import NIGHTS, extend
+from harness.nightly.trend import read as read_trend
 from tests.nights import Change, is_canary, matrix, night_of
 
 TODAY = date(2026, 11, 21)

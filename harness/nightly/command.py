@@ -49,26 +49,28 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
 
     With --json prints the matrix of a GitHub workflow, on one line.
     """
-    from harness import nightly_jobs, nightly_plan, nightly_trend
+    from harness.nightly import jobs as dealing
+    from harness.nightly import plan as planning
+    from harness.nightly import trend
 
     when = _when(night, on)
-    marks, notes = nightly_trend.read(previous) if previous else ([], [])
-    planned = nightly_plan.plan_night(
+    marks, notes = trend.read(previous) if previous else ([], [])
+    planned = planning.plan_night(
         when,
-        releases=nightly_plan.find_releases(options.names(kafka)),
-        drivers=nightly_plan.find_drivers(options.names(driver)),
+        releases=planning.find_releases(options.names(kafka)),
+        drivers=planning.find_drivers(options.names(driver)),
         marks=[mark for mark in marks if mark.night < when.isoformat()],
         jobs=jobs,
         minutes=minutes,
     )
     if out is not None:
-        nightly_jobs.write(planned, out)
+        dealing.write(planned, out)
     for note in notes:
         console.err.print(note)
     if as_json:
-        sys.stdout.write(json.dumps(nightly_jobs.github_matrix(planned)) + "\n")
+        sys.stdout.write(json.dumps(dealing.github_matrix(planned)) + "\n")
     else:
-        console.out.print(nightly_jobs.table(planned))
+        console.out.print(dealing.table(planned))
 
 
 @app.command()
@@ -100,27 +102,30 @@ def summarize(
 
     Exits with 0 if the night is green, 1 if it is red, 3 if it is yellow (something is unknown).
     """
-    from harness import nightly_jobs, nightly_plan, nightly_results, nightly_trend
-    from harness.nightly_cells import canaries
-    from harness.nightly_outcome import EXIT_CODES, Outcome
-    from harness.nightly_summary import markdown
+    from harness.nightly import jobs as dealing
+    from harness.nightly import plan as planning
+    from harness.nightly import results as reading
+    from harness.nightly import trend
+    from harness.nightly.cells import canaries
+    from harness.nightly.outcome import EXIT_CODES, Outcome
+    from harness.nightly.summary import markdown
     from reports.trend import write
 
-    whole = nightly_jobs.read(planned) if planned else None
+    whole = dealing.read(planned) if planned else None
     night = _when(None, on or (whole.night if whole else None)).isoformat()
-    history, notes = nightly_trend.read(previous) if previous else ([], [])
-    rows, problems = nightly_results.read_rows(results)
-    wanted = canaries(nightly_plan.newest())
-    marks = nightly_results.mark_all(rows, night=night, plan=whole, canaries=wanted)
+    history, notes = trend.read(previous) if previous else ([], [])
+    rows, problems = reading.read_rows(results)
+    wanted = canaries(planning.newest())
+    marks = reading.mark_all(rows, night=night, plan=whole, canaries=wanted)
     outcome = Outcome(
         night=night,
         marks=marks,
-        history=nightly_trend.extend(history, marks, night),
+        history=trend.extend(history, marks, night),
         canaries=[canary.name for canary in wanted],
         problems=problems,
         notes=notes,
     )
-    nightly_trend.write(out / "trend.jsonl", outcome.history)
+    trend.write(out / "trend.jsonl", outcome.history)
     write(outcome, out / "trend.html")
     text = markdown(outcome)
     sys.stdout.write(text)
@@ -140,11 +145,12 @@ def keep(
     most: Annotated[int, typer.Option(help="Megabytes of whole runs.", min=0)] = 400,
 ) -> None:
     """Copy what is worth keeping: results, pages, and whole runs of cells that went wrong."""
-    from harness import nightly_keep, nightly_plan
-    from harness.nightly_cells import canaries
+    from harness.nightly import keep as keeping
+    from harness.nightly import plan as planning
+    from harness.nightly.cells import canaries
 
-    wanted = canaries(nightly_plan.newest())
-    for note in nightly_keep.keep(results, out, canaries=wanted, most=most * 1_000_000):
+    wanted = canaries(planning.newest())
+    for note in keeping.keep(results, out, canaries=wanted, most=most * 1_000_000):
         console.err.print(note)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from harness.errors import StoreError
-from harness.nightly_cells import SCHEMA, Mark
+from harness.nightly.cells import SCHEMA, Mark
 
 NIGHTS: Final = 90
 """Nights that the history keeps."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
-from harness.nightly_cells import STATES, Mark, State, worst
+from harness.nightly.cells import STATES, Mark, State, worst
 
 Colour = Literal["green", "yellow", "red"]
 _REASONS: Final[dict[State, str]] = {"bad": "Bad", "missing": "Missing", "unknown": "Unknown"}

@@ -7,7 +7,7 @@ import msgspec
 
 from clusters.versions import CATALOGUE
 from harness.cells import MATRIX, Row
-from harness.nightly_cells import Canary, Cell, Mark, Night, State, fields, worst
+from harness.nightly.cells import Canary, Cell, Mark, Night, State, fields, worst
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[Row], list[str]]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from harness.nightly_cells import Mark
-from harness.nightly_outcome import Outcome
+from harness.nightly.cells import Mark
+from harness.nightly.outcome import Outcome
 
 SHOWN: Final = 50
 """Rows of a table; GitHub takes a mebibyte of summary."""

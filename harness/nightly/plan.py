@@ -17,7 +17,7 @@ import msgspec
 
 from clusters.versions import CATALOGUE, Release, release
 from harness.errors import UsageError
-from harness.nightly_cells import NEMESIS_S, Cell, Job, Mark, Night, Planned, Why, canaries, fields
+from harness.nightly.cells import NEMESIS_S, Cell, Job, Mark, Night, Planned, Why, canaries, fields
 from harness.plan import Acks
 from harness.suggest import nearest
 from nemesis.fault import faults

@@ -7,8 +7,8 @@ from typing import Final
 
 from harness.cells import MATRIX
 from harness.errors import StoreError
-from harness.nightly_cells import Canary
-from harness.nightly_results import mark_all, read_rows
+from harness.nightly.cells import Canary
+from harness.nightly.results import mark_all, read_rows
 
 _SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
 _REBUILT: Final = ("*.index", "*.timeindex")

@@ -12,7 +12,7 @@ from rich.table import Table
 from harness import console
 from harness.cells import Axes, Cell, Matrix, MatrixFolder
 from harness.errors import StoreError
-from harness.nightly_cells import NEMESIS_S, SCHEMA, Job, Night, Planned, fields
+from harness.nightly.cells import NEMESIS_S, SCHEMA, Job, Night, Planned, fields
 
 PLAN: Final = "night.json"
 SLACK: Final = 1.5

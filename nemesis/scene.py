@@ -83,7 +83,14 @@ class Scene:
         Raises:
             MissedError: it was not acknowledged, or not appended.
         """
-        before = self.probe.replica(leader, self.topic, 0).leo
+        before = await_condition(
+            lambda: self.probe.replica(leader, self.topic, 0).leo,
+            lambda _: True,
+            what=f"broker {leader} to tell its LEO",  # 0.9 refuses while its HW is behind
+            limit_s=_APPENDED_S,
+            every_s=0.01,
+            passing=(UnreachableError,),
+        )
         answer = self.client.send(value, 0, limit_s=limit_s)
         if answer.outcome != OK:
             raise MissedError(

@@ -30,7 +30,8 @@ REPOSITORY: Final = "highwater/kafka"
 RELEASE_LABEL: Final = "highwater.kafka"
 _JAVA_REPOSITORY: Final = "highwater/java"
 _SHARED_LABEL: Final = "highwater.shared"
-_RECIPE: Final = "1"  # of the Dockerfiles below
+RECIPE = "1"
+"""Changes with the Dockerfiles below."""
 _JAVA: Final = "/opt/java"
 _JARS: Final = "/opt/kafka"
 _ARCHIVE: Final = Archive(base=Path(f"{_JAVA}.jsa"), top=Path(f"{_JARS}.jsa"))
@@ -101,7 +102,7 @@ def release_image(client: Client, release: Release, stage: Stage) -> Image:
         HarnessError: no base image, no jars, a full disk; nothing half-built is taken for an image.
     """
     base = base_image(client)
-    java = _digest(_RECIPE, find(client, base).id, _release_file())
+    java = _digest(RECIPE, find(client, base).id, _release_file())
     tag = f"{REPOSITORY}:{release.name}-{_digest(java, lock_file(release).read_bytes())}"
     if not find(client, tag):
         lock = cache_directory() / f"image-{release.name}.lock"

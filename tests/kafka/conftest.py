@@ -1,39 +1,67 @@
 """Real clusters for tests: opened once a module, or one for a single test."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from clusters.cluster import Probe
+from clusters.cluster import Cluster, Probe
+from clusters.drivers import DRIVERS
+from clusters.images import docker_state
 from clusters.local import open_cluster
 from clusters.real import RealCluster
 from clusters.versions import SAMPLE, release
+from harness.errors import HarnessError
 
 Opener = Callable[..., RealCluster]
+IN_CONTAINERS = ("0.10.2.2", "4.3.1")
 
 
-@pytest.fixture(scope="module", params=SAMPLE)
+@pytest.fixture(scope="session")
+def docker() -> None:
+    """A Docker daemon; where a submission is checked there must be one."""
+    try:
+        docker_state()
+    except HarnessError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"container tests must run here: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(pytest.param(("local", name), id=name) for name in SAMPLE),
+        *(
+            pytest.param(("docker", name), id=f"docker-{name}", marks=pytest.mark.docker)
+            for name in IN_CONTAINERS
+        ),
+    ],
+)
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RealCluster]:
+) -> Iterator[Cluster]:
     """Three brokers of one release of each generation, shared by a module's tests."""
-    directory = tmp_path_factory.mktemp(f"kafka-{request.param}")
-    opened = open_cluster(release(request.param), directory, brokers=3, broker_config={})
+    driver, name = request.param
+    if driver == "docker":
+        request.getfixturevalue("docker")
+    directory = tmp_path_factory.mktemp(f"kafka-{name}")
+    opened = DRIVERS[driver](release(name), directory, brokers=3, broker_config={})
     with contextlib.closing(opened):
         yield opened
 
 
 @pytest.fixture
-def probe(cluster: RealCluster) -> Iterator[Probe]:
+def probe(cluster: Cluster) -> Iterator[Probe]:
     with contextlib.closing(cluster.probe()) as opened:
         yield opened
 
 
 @pytest.fixture
 def opener(tmp_path: Path) -> Iterator[Opener]:
-    """Open small clusters of one's own; all are closed in the end."""
+    """Open small clusters of local processes; all are closed in the end."""
     with contextlib.ExitStack() as stack:
 
         def opened(name: str, folder: str = "run", **config: str) -> RealCluster:

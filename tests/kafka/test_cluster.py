@@ -15,9 +15,8 @@ import pytest
 from confluent_kafka import Producer
 
 from clusters import addresses
-from clusters.cluster import Probe, ReplicaState, UnreachableError
+from clusters.cluster import Cluster, Probe, ReplicaState, UnreachableError
 from clusters.local import open_cluster
-from clusters.real import RealCluster
 from clusters.versions import release
 from harness.errors import HarnessError
 from harness.waiting import await_condition
@@ -37,7 +36,7 @@ time.sleep(120)
 """
 
 
-def send(cluster: RealCluster, topic: str, *values: str) -> None:
+def send(cluster: Cluster, topic: str, *values: str) -> None:
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "acks": "all", **cluster.release.client}
     )
@@ -84,7 +83,7 @@ def await_gone(pids: set[int] | frozenset[int]) -> None:
     await_condition(gone, bool, what=f"{sorted(pids)} to be gone", limit_s=10)
 
 
-def test_boots_and_the_probe_sees_records_arrive(cluster: RealCluster, probe: Probe) -> None:
+def test_boots_and_the_probe_sees_records_arrive(cluster: Cluster, probe: Probe) -> None:
     cluster.create_topic("arrivals", [[2, 3, 1]], {"min.insync.replicas": "2"})
     state = probe.partition("arrivals", 0)
     assert (state.leader, set(state.isr)) == (2, {1, 2, 3})
@@ -96,7 +95,7 @@ def test_boots_and_the_probe_sees_records_arrive(cluster: RealCluster, probe: Pr
     await_replicas(probe, "arrivals", ReplicaState(leo=3, hw=3))
 
 
-def test_follower_learns_the_high_watermark_late(cluster: RealCluster, probe: Probe) -> None:
+def test_follower_learns_the_high_watermark_late(cluster: Cluster, probe: Probe) -> None:
     cluster.create_topic("window", [[1, 2, 3]], {})
     send(cluster, "window", "m1")
     await_replicas(probe, "window", ReplicaState(leo=1, hw=1))
@@ -105,7 +104,7 @@ def test_follower_learns_the_high_watermark_late(cluster: RealCluster, probe: Pr
     assert probe.replica(2, "window", 0) == ReplicaState(leo=2, hw=1)
 
 
-def test_pause_is_noticed_and_survived(cluster: RealCluster, probe: Probe) -> None:
+def test_pause_is_noticed_and_survived(cluster: Cluster, probe: Probe) -> None:
     cluster.create_topic("pause", [[1, 2, 3]], {})
     send(cluster, "pause", "m1")
     broker = cluster.brokers[3]
@@ -126,7 +125,7 @@ def test_pause_is_noticed_and_survived(cluster: RealCluster, probe: Probe) -> No
 
 
 @pytest.mark.parametrize("verb", ["kill", "stop"])
-def test_restart_keeps_identity_and_data(cluster: RealCluster, probe: Probe, verb: str) -> None:
+def test_restart_keeps_identity_and_data(cluster: Cluster, probe: Probe, verb: str) -> None:
     topic = f"restart-{verb}"
     cluster.create_topic(topic, [[1, 2, 3]], {})
     send(cluster, topic, "m1", "m2")
@@ -149,7 +148,7 @@ def test_restart_keeps_identity_and_data(cluster: RealCluster, probe: Probe, ver
     )
 
 
-def test_started_at_once_after_a_kill_it_is_let_in(cluster: RealCluster, probe: Probe) -> None:
+def test_started_at_once_after_a_kill_it_is_let_in(cluster: Cluster, probe: Probe) -> None:
     broker = cluster.brokers[2]
     broker.kill()
     broker.start()
@@ -162,7 +161,7 @@ def test_started_at_once_after_a_kill_it_is_let_in(cluster: RealCluster, probe: 
     assert broker.state == "running"
 
 
-def test_verbs_that_make_no_sense_say_so(cluster: RealCluster) -> None:
+def test_verbs_that_make_no_sense_say_so(cluster: Cluster) -> None:
     broker = cluster.brokers[2]
     broker.pause()
     with pytest.raises(HarnessError, match="broker 2 is paused"):
@@ -174,7 +173,7 @@ def test_verbs_that_make_no_sense_say_so(cluster: RealCluster) -> None:
     assert broker.state == "running"
 
 
-def test_a_topic_twice_is_refused_with_kafkas_reason(cluster: RealCluster) -> None:
+def test_a_topic_twice_is_refused_with_kafkas_reason(cluster: Cluster) -> None:
     cluster.create_topic("twice", [[1]], {})
     with pytest.raises(HarnessError, match=r"refuses to create topic 'twice'"):
         cluster.create_topic("twice", [[1]], {})
@@ -202,7 +201,7 @@ def test_freeze_leaves_evidence_and_nothing_running(opener: Opener, name: str) -
 
 
 def test_a_snapshot_has_one_topic_whole_and_the_cluster_goes_on(
-    cluster: RealCluster, probe: Probe, tmp_path: Path
+    cluster: Cluster, probe: Probe, tmp_path: Path
 ) -> None:
     for topic in ("kept", "kept-too"):
         cluster.create_topic(topic, [[1, 2, 3]], {})

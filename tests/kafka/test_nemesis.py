@@ -3,8 +3,7 @@
 import pytest
 from confluent_kafka import Producer
 
-from clusters.cluster import Probe, UnreachableError
-from clusters.real import RealCluster
+from clusters.cluster import Cluster, Probe, UnreachableError
 from harness.errors import WaitTimeoutError
 from harness.waiting import await_condition
 from nemesis.fault import Nemesis, faults
@@ -28,7 +27,7 @@ def test_every_fault_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", STRUCK)
-def test_a_fault_strikes_and_heals(cluster: RealCluster, probe: Probe, name: str) -> None:
+def test_a_fault_strikes_and_heals(cluster: Cluster, probe: Probe, name: str) -> None:
     nemesis = Nemesis(cluster, Silence())
     nemesis.inject(name, 2)
     try:
@@ -52,7 +51,7 @@ def test_a_fault_strikes_and_heals(cluster: RealCluster, probe: Probe, name: str
     )
 
 
-def test_several_brokers_heal_side_by_side(cluster: RealCluster, probe: Probe) -> None:
+def test_several_brokers_heal_side_by_side(cluster: Cluster, probe: Probe) -> None:
     nemesis = Nemesis(cluster, Silence())
     nemesis.inject("kill", 1)
     nemesis.inject("pause", 3)
@@ -67,7 +66,7 @@ def test_several_brokers_heal_side_by_side(cluster: RealCluster, probe: Probe) -
     )
 
 
-def test_the_window_opens_on_an_ack_and_shuts_by_itself(cluster: RealCluster, probe: Probe) -> None:
+def test_the_window_opens_on_an_ack_and_shuts_by_itself(cluster: Cluster, probe: Probe) -> None:
     cluster.create_topic("window", [[1, 2, 3]], {"min.insync.replicas": "1"})
     acked: list[int | None] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})

@@ -1,0 +1,122 @@
+"""How long a user waits for a cluster: ``python -m benchmarks.startup [RELEASE ...]``.
+
+Three brokers, on each driver that can run the release. Cold is the first start ever, with jars (and
+for containers the base image) in place but no class archive, no known features and no image; warm
+is the median of the starts after it. A warm start is compared with the slowest broker's own boot in
+it: from the moment its settings lay ready to its own word that it has started.
+"""
+
+import contextlib
+import os
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from clusters import images
+from clusters.distribution import cache_directory, classpath
+from clusters.drivers import DRIVERS
+from clusters.engine import connected
+from clusters.release import Release
+from clusters.versions import SAMPLE, release
+
+BROKERS = 3
+WARM_STARTS = 3
+TARGET = 1.3
+STARTED = re.compile(
+    r"^(\S+)Z INFO .*started \(kafka\.server\.Kafka(?:Raft)?Server\)$", re.MULTILINE
+)
+
+
+class Start(NamedTuple):
+    """Seconds of one start: until the cluster was there, and of its slowest broker's own boot."""
+
+    cluster: float
+    broker: float
+
+
+def start(driver: str, kafka: Release) -> Start:
+    """Open a cluster, read how long its brokers took, and close it."""
+    with tempfile.TemporaryDirectory(prefix="highwater-") as name:
+        directory = Path(name)
+        began = time.perf_counter()
+        cluster = DRIVERS[driver](kafka, directory, brokers=BROKERS, broker_config={})
+        took = time.perf_counter() - began
+        with contextlib.closing(cluster):
+            return Start(took, max(boot(directory, identity) for identity in cluster.brokers))
+
+
+def boot(directory: Path, identity: int) -> float:
+    """Seconds from a broker's settings to its word that it has started."""
+    ready = (directory / "coordination" / f"broker-{identity}.properties").stat().st_mtime
+    said = STARTED.search((directory / "logs" / f"broker-{identity}.log").read_text("utf-8"))
+    assert said, f"broker {identity} never said that it has started"
+    return datetime.fromisoformat(f"{said[1]}+00:00").timestamp() - ready
+
+
+@contextlib.contextmanager
+def empty_cache() -> Iterator[None]:
+    """A cache with the jars of the real one and nothing else, and images of its own."""
+    jars = cache_directory() / "jars"
+    before, recipe = os.environ.get("XDG_CACHE_HOME"), images.RECIPE
+    with tempfile.TemporaryDirectory(prefix="highwater-cache-") as name:
+        folder = Path(name) / "highwater"
+        folder.mkdir()
+        (folder / "jars").symlink_to(jars)
+        os.environ["XDG_CACHE_HOME"] = name
+        images.RECIPE = f"benchmark-{os.getpid()}"
+        try:
+            yield
+        finally:
+            images.RECIPE = recipe
+            os.environ.pop("XDG_CACHE_HOME")
+            if before is not None:
+                os.environ["XDG_CACHE_HOME"] = before
+
+
+def measure(driver: str, kafka: Release) -> None:
+    """Cold once, warm a few times; prints one line."""
+    with empty_cache():
+        cold = start(driver, kafka)
+        warm = [start(driver, kafka) for _ in range(WARM_STARTS)]
+    cluster = statistics.median(each.cluster for each in warm)
+    ratio = statistics.median(each.cluster / each.broker for each in warm)
+    print(
+        f"  {kafka.name:9} {driver:6} cold {cold.cluster:5.1f} s   warm {cluster:5.1f} s, "
+        f"{ratio:.2f} of its slowest broker's own boot (target at most {TARGET:g})",
+        flush=True,
+    )
+
+
+def forget_images(before: set[str]) -> None:
+    """Remove the images that were built meanwhile."""
+    with connected() as client:
+        for tag in sorted(tags() - before, reverse=True):
+            client.images.remove(tag)
+
+
+def tags() -> set[str]:
+    """Names of every image there is."""
+    with connected() as client:
+        return {tag for image in client.images.list() for tag in image.tags}
+
+
+def main(names: Sequence[str] = SAMPLE) -> None:
+    """Each release on each driver that can run it."""
+    before = tags()
+    try:
+        for kafka in map(release, names or SAMPLE):
+            classpath(kafka)
+            for driver in kafka.drivers:
+                measure(driver, kafka)
+    finally:
+        forget_images(before)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,229 @@
+"""What is special to containers: whose they are, where they publish, and what stays of them."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clusters import base_image, claims, containers
+from clusters.claims import CLAIM_LABEL, LABEL, Claim
+from clusters.engine import Client, connected
+from clusters.images import docker_state
+from clusters.real import RealCluster
+from clusters.versions import release
+from harness.errors import HarnessError
+from harness.waiting import await_condition
+
+pytestmark = [pytest.mark.kafka, pytest.mark.docker, pytest.mark.usefixtures("docker")]
+
+KAFKA = "0.10.2.2"
+HARNESS = """
+import sys, time
+from pathlib import Path
+from clusters.containers import open_cluster
+from clusters.versions import release
+cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
+print("open", flush=True)
+time.sleep(120)
+"""
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with connected() as opened:
+        yield opened
+
+
+def one_broker(directory: Path, **config: str) -> RealCluster:
+    return containers.open_cluster(release(KAFKA), directory, brokers=1, broker_config=config)
+
+
+def carrying(client: Client, label: str) -> list[str]:
+    """Names of containers and networks with this label."""
+    found = client.api.containers(all=True, filters={"label": label})
+    networks = client.api.networks(filters={"label": label})
+    return [each["Names"][0] for each in found] + [each["Name"] for each in networks]
+
+
+def open_claims() -> set[str]:
+    return {path.name for path in claims._folder().iterdir()}
+
+
+def await_nothing(client: Client, before: set[str]) -> None:
+    """Wait until no claim is left but those of before, and nothing carries a later one."""
+
+    def gone() -> bool:
+        labels = [
+            (each.get("Labels") or {}).get(CLAIM_LABEL)
+            for each in client.api.containers(all=True, filters={"label": LABEL})
+        ]
+        return not (open_claims() - before) and not (set(labels) - before)
+
+    await_condition(gone, bool, what="everything to be removed", limit_s=30)
+
+
+def test_all_is_labelled_published_on_loopback_and_removed(client: Client, tmp_path: Path) -> None:
+    before = open_claims()
+    with contextlib.closing(one_broker(tmp_path)) as cluster:
+        [claim] = open_claims() - before
+        label = f"{CLAIM_LABEL}={claim}"
+        assert len(carrying(client, label)) == 3  # a broker, ZooKeeper and their network
+        for each in client.api.containers(filters={"label": label}):
+            ports = client.api.inspect_container(each["Id"])["NetworkSettings"]["Ports"]
+            published = [place["HostIp"] for places in ports.values() for place in places or ()]
+            assert len(published) == 1
+            assert published[0].startswith("127.")
+        cluster.create_topic("events", [[1]], {})
+        log = cluster.directory / "logs" / "broker-1.log"
+        assert "started (kafka.server.KafkaServer)" in log.read_text()
+        segment = tmp_path / "replicas" / "1" / "events-0" / "00000000000000000000.log"
+        assert (segment.stat().st_uid, segment.stat().st_gid) == (os.getuid(), os.getgid())
+    assert carrying(client, label) == []
+    assert open_claims() == before
+    cluster.close()
+
+
+def test_a_broker_that_dies_by_itself_is_down(client: Client, tmp_path: Path) -> None:
+    with contextlib.closing(one_broker(tmp_path)) as cluster:
+        broker = cluster.brokers[1]
+        [running] = [
+            each["Id"]
+            for each in client.api.containers(filters={"label": LABEL})
+            if str(tmp_path / "replicas" / "1") in {mount["Source"] for mount in each["Mounts"]}
+        ]
+        client.api.kill(running)
+        await_condition(lambda: broker.state == "down", bool, what="it to be down", limit_s=10)
+        broker.start()
+        assert broker.state == "running"
+
+
+def test_a_broker_that_dies_at_start_says_why_and_leaves_nothing(
+    client: Client, tmp_path: Path
+) -> None:
+    before = open_claims()
+    with pytest.raises(HarnessError, match=r"(?s)broker 1 died .*log\.segment\.bytes") as caught:
+        one_broker(tmp_path, **{"log.segment.bytes": "many"})
+    assert str(tmp_path / "logs") in caught.value.hint
+    await_nothing(client, before)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "swept"])
+@pytest.mark.parametrize("moment", ["opening", "open"])
+def test_nothing_outlives_a_killed_harness(
+    client: Client, tmp_path: Path, moment: str, *, guarded: bool
+) -> None:
+    before = open_claims()
+    command = [sys.executable, "-c", HARNESS, KAFKA, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as harness:
+        assert harness.stdout is not None
+        if moment == "open":
+            assert harness.stdout.readline() == b"open\n"
+        await_condition(
+            lambda: any((tmp_path / "logs").glob("*.log")),
+            bool,
+            what="a container to start",
+            limit_s=90,
+        )
+        guards = psutil.Process(harness.pid).children()
+        if not guarded:
+            for guard in guards:
+                guard.kill()
+        harness.send_signal(signal.SIGKILL)
+        harness.communicate(timeout=60)
+    assert len(guards) == 1
+    if not guarded:
+        claims.sweep()
+    await_nothing(client, before)
+    assert (tmp_path / "replicas" / "1").is_dir()
+
+
+def test_a_sweep_spares_the_living(client: Client) -> None:
+    living, dead = Claim(), Claim()
+    dead._guard.kill()
+    dead._guard.wait()
+    try:
+        for claim in (living, dead):
+            client.networks.create(f"highwater-{claim.name}", labels=claim.labels)
+        dead.close()
+        claims.sweep()
+        assert carrying(client, f"{CLAIM_LABEL}={dead.name}") == []
+        assert len(carrying(client, f"{CLAIM_LABEL}={living.name}")) == 1
+    finally:
+        claims.remove(client, living.name)
+        claims.forget(living.name)
+        living.close()
+
+
+def test_without_a_daemon_the_remedy_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(HarnessError, match="Docker does not answer: No such file") as caught:
+        one_broker(tmp_path)
+    assert "--cluster local" in caught.value.hint
+    assert not (tmp_path / "replicas").exists()
+
+
+def test_without_packages_and_registry_the_remedy_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_image, "BUILT", "highwater/none:1")
+    monkeypatch.setattr(base_image, "_PULLED", "127.0.0.1:1/none:1")  # nobody listens there
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(HarnessError, match="cannot pull the base image") as caught:
+        one_broker(tmp_path)
+    assert "HIGHWATER_BASE_IMAGE" in caught.value.hint
+
+
+@contextlib.contextmanager
+def daemon_with(megabytes: int) -> Iterator[str]:
+    """A Docker daemon of its own whose disk is this small; yields its DOCKER_HOST."""
+    with tempfile.TemporaryDirectory(prefix="hw-") as name:  # a socket's path must be short
+        yield from _daemon_in(Path(name), megabytes)
+
+
+def _daemon_in(folder: Path, megabytes: int) -> Iterator[str]:
+    data = folder / "data"
+    data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", data], check=True)  # noqa: S607
+    host = f"unix://{folder}/docker.sock"
+    options = ["--bridge=none", "--iptables=false", "--storage-driver=vfs", "--group=root"]
+    places = [f"--{name}={folder / name}" for name in ("exec-root", "pidfile")]
+    command = ["dockerd", f"--host={host}", f"--data-root={data}", *options, *places]
+    log = (folder / "log").open("wb")
+    try:
+        with subprocess.Popen(command, stdout=log, stderr=log) as daemon:
+            try:
+                await_condition((folder / "docker.sock").exists, bool, what="dockerd", limit_s=30)
+                yield host
+            finally:
+                daemon.terminate()
+                daemon.wait(30)
+    finally:
+        log.close()
+        subprocess.run(["umount", "--recursive", data], check=True)  # noqa: S607
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or not shutil.which("dockerd"), reason="a small disk needs root and dockerd"
+)
+def test_a_full_disk_ends_a_build_with_no_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon_with(60) as host:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with pytest.raises(HarnessError, match="no space left on device") as caught:
+            one_broker(tmp_path / "run")
+        assert "Make room" in caught.value.hint
+        assert docker_state().releases == ()
+        with connected() as small:
+            tags = [tag for image in small.images.list() for tag in image.tags]
+        assert tags == [base_image.BUILT]

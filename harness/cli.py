@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from harness import console, matrix, options
-from harness.cells import MatrixFolder
+from harness import console, options
 from harness.errors import UsageError
+from harness.matrix import command as matrix
+from harness.matrix.cells import MatrixFolder
 from harness.nightly.command import app as nightly_app
 from harness.plan import Plan, Topic, Workload
 from harness.store import Store
@@ -66,7 +67,7 @@ def demo(
     from harness.api import SparkOptions, perform
     from harness.demo import demo_plans, demo_table
     from harness.expected import as_predicted
-    from harness.matrix_run import row_of
+    from harness.matrix.run import row_of
     from reports.matrix import write as write_page
 
     plans = demo_plans(options.names(kafka))
@@ -168,7 +169,7 @@ def check(
 ) -> None:
     """Judge stored runs, or all of a matrix, again without any broker; write reports anew."""
     from harness import api
-    from harness.matrix_run import recheck
+    from harness.matrix.run import recheck
 
     spark = api.SparkOptions(master=spark_master, driver_memory=driver_memory)
     if folder := _matrix(runs, store):
@@ -182,7 +183,7 @@ def report(
     runs: RunsArgument, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False
 ) -> None:
     """Write the reports of judged runs again, and a page of all where there are several."""
-    from harness.matrix_run import row_of, write_matrix_page
+    from harness.matrix.run import row_of, write_matrix_page
     from reports.matrix import write as write_page
     from reports.run import write as write_report
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from harness.cells import Matrix, Row, Setting, Skipped
+from harness.matrix.cells import Matrix, Row, Setting, Skipped
 from harness.verdict import INVALID, UNKNOWN, VALID
 from reports.page import render, save
 from reports.text import count

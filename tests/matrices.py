@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from clusters.versions import CATALOGUE, release
-from harness.cells import Axes, Cell, Matrix, MatrixFolder, Row
-from harness.matrix_plan import lay_out
+from harness.matrix.cells import Axes, Cell, Matrix, MatrixFolder, Row
+from harness.matrix.plan import lay_out
 
 AXES: Final = Axes(
     kafkas=tuple(CATALOGUE),

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from harness.cells import Setting
+from harness.matrix.cells import Setting
 from harness.plan import Acks
 
 SCHEMA: Final = 1

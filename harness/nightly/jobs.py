@@ -10,8 +10,8 @@ import msgspec
 from rich.table import Table
 
 from harness import console
-from harness.cells import Axes, Cell, Matrix, MatrixFolder
 from harness.errors import StoreError
+from harness.matrix.cells import Axes, Cell, Matrix, MatrixFolder
 from harness.nightly.cells import NEMESIS_S, SCHEMA, Job, Night, Planned, fields
 
 PLAN: Final = "night.json"

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from harness.cells import MATRIX
 from harness.errors import StoreError
+from harness.matrix.cells import MATRIX
 from harness.nightly.cells import Canary
 from harness.nightly.results import mark_all, read_rows
 

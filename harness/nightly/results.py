@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from clusters.versions import CATALOGUE
-from harness.cells import MATRIX, Row
+from harness.matrix.cells import MATRIX, Row
 from harness.nightly.cells import Canary, Cell, Mark, Night, State, fields, worst
 
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from clusters.versions import CATALOGUE
-from harness.cells import Row
-from harness.matrix_run import write_matrix_page
+from harness.matrix.cells import Row
+from harness.matrix.run import write_matrix_page
 from reports import matrix, trend
 from reports.run import write
 from tests.browser.chromium import CHROMIUM, Scheme, chromium, opened

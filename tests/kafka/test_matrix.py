@@ -11,7 +11,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from harness.cells import Cell, MatrixFolder
+from harness.matrix.cells import Cell, MatrixFolder
 from harness.store import Run
 from harness.waiting import await_condition
 from tests.kafka.test_command import await_gone, finish, start

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from clusters.versions import CATALOGUE, release
-from harness.cells import SCHEMA, Axes, Matrix, MatrixFolder, Row
 from harness.errors import StoreError, UsageError
 from harness.fleet import Key
-from harness.matrix import BROKEN, FAILED, OK, UNKNOWN, exit_code
-from harness.matrix_plan import grouped, lay_out, plan_of
-from harness.matrix_run import unfinished, write_matrix_page
+from harness.matrix.cells import SCHEMA, Axes, Matrix, MatrixFolder, Row
+from harness.matrix.command import BROKEN, FAILED, OK, UNKNOWN, exit_code
+from harness.matrix.plan import grouped, lay_out, plan_of
+from harness.matrix.run import unfinished, write_matrix_page
 from harness.store import Status
 from tests.matrices import AXES, judged, planned, row
 

@@ -14,11 +14,11 @@ import typer.main
 from typer.testing import CliRunner
 
 from clusters.versions import CATALOGUE
-from harness.cells import MatrixFolder
 from harness.cli import app
 from harness.errors import HighwaterError, StoreError, UsageError
 from harness.feasible import check_plan
-from harness.matrix_plan import plan_of
+from harness.matrix.cells import MatrixFolder
+from harness.matrix.plan import plan_of
 from harness.nightly.cells import Cell, Mark, Night, canaries, fields
 from harness.nightly.command import app as nightly_app
 from harness.nightly.jobs import LONGEST, github_matrix, read, write

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.cells import Row
 from harness.errors import StoreError
+from harness.matrix.cells import Row
 from harness.store import Run, Store
 from reports import matrix
 from reports.evidence import gather

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from checkers.session import SparkStarter
 from harness.api import Progress, SparkOptions, judge_all
-from harness.cells import Cell, Matrix, MatrixFolder, Row
 from harness.errors import HarnessError
 from harness.expected import as_predicted
 from harness.fleet import Fleet
-from harness.matrix_plan import grouped, plan_of
+from harness.matrix.cells import Cell, Matrix, MatrixFolder, Row
+from harness.matrix.plan import grouped, plan_of
 from harness.store import Run
 from reports.matrix import write as write_page
 

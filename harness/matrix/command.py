@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import console, options
-from harness.cells import Axes, Matrix, MatrixFolder, Row
 from harness.errors import UsageError
+from harness.matrix.cells import Axes, Matrix, MatrixFolder, Row
 
 OK, BROKEN, UNKNOWN, FAILED = 0, 1, 3, 4
 _WIDE: Final = 13
@@ -59,8 +59,8 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
 ) -> None:
     """Run releases against settings and faults, many runs a cluster, and show all on one page."""
-    from harness.api import SparkOptions  # noqa: PLC0415 - takes a second
-    from harness.matrix_run import perform  # noqa: PLC0415
+    from harness.api import SparkOptions
+    from harness.matrix.run import perform
 
     if resume is None:
         axes = _axes(
@@ -129,7 +129,7 @@ def _axes(  # noqa: PLR0913 - the words of a command
     driver: str,
     seed: str,
 ) -> Axes:
-    from clusters.versions import CATALOGUE  # noqa: PLC0415 - not for --help
+    from clusters.versions import CATALOGUE
 
     stories = options.names(story or ("" if nemesis else "loss,divergence"))
     return Axes(
@@ -146,7 +146,7 @@ def _axes(  # noqa: PLR0913 - the words of a command
 
 
 def _create(axes: Axes, store: Path, name: str | None) -> MatrixFolder:
-    from harness.matrix_plan import lay_out  # noqa: PLC0415 - takes a second
+    from harness.matrix.plan import lay_out
 
     laid: Matrix = lay_out(axes)
     folder = MatrixFolder(store / (name or f"matrix-{datetime.now(UTC):%Y%m%dT%H%M%S}"))
@@ -171,7 +171,7 @@ def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
 
 
 def _show(folder: MatrixFolder, rows: Sequence[Row]) -> None:
-    from reports.matrix import headline, sums  # noqa: PLC0415 - takes a second
+    from reports.matrix import headline, sums
 
     found = folder.matrix()
     if rows and len({row.line for row in rows}) <= _WIDE:

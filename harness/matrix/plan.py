@@ -7,10 +7,10 @@ import msgspec
 
 from clusters.drivers import DRIVERS
 from clusters.versions import CATALOGUE, release
-from harness.cells import Axes, Cell, Matrix, Setting, Skipped
 from harness.errors import UsageError
 from harness.feasible import check_plan
 from harness.fleet import Key
+from harness.matrix.cells import Axes, Cell, Matrix, Setting, Skipped
 from harness.plan import Plan, Topic, Workload
 from harness.suggest import nearest
 from nemesis.fault import find_fault

@@ -1,4 +1,4 @@
-"""The matrix: its cells as values (``cells``), which there are (``plan``), and their runs (``run``).
+"""The matrix: its cells as values (``cells``), how they are laid out (``plan``), and their runs.
 
-``command`` is the command line.
+``run`` performs them, ``command`` is the command line.
 """

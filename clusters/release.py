@@ -147,13 +147,12 @@ class Release:
         return (*early, "zstd") if self.number >= (2, 1) else early
 
     def row(self) -> dict[str, str]:
-        """The release as a row of ``highwater versions``, for a terminal of 100 columns."""
+        """The release as a row of ``highwater versions``, for a terminal of 80 columns."""
         return {
             "kafka": self.name,
             "metadata": self.coordination,
             "follower cuts by": self.truncation,
             "records": f"v{self.magic}",
-            "idempotence": "yes" if self.idempotence else "no",
             "zstd": "yes" if "zstd" in self.compressions else "no",
             "drivers": " ".join(self.drivers),
         }

@@ -24,6 +24,7 @@ from clusters.drivers import DRIVERS
 from clusters.engine import connected
 from clusters.release import Release
 from clusters.versions import SAMPLE, release
+from harness.waiting import await_condition
 
 BROKERS = 3
 WARM_STARTS = 3
@@ -54,9 +55,14 @@ def start(driver: str, kafka: Release) -> Start:
 def boot(directory: Path, identity: int) -> float:
     """Seconds from a broker's settings to its word that it has started."""
     ready = (directory / "coordination" / f"broker-{identity}.properties").stat().st_mtime
-    said = STARTED.search((directory / "logs" / f"broker-{identity}.log").read_text("utf-8"))
-    assert said, f"broker {identity} never said that it has started"
-    return datetime.fromisoformat(f"{said[1]}+00:00").timestamp() - ready
+    log = directory / "logs" / f"broker-{identity}.log"
+    said = await_condition(
+        lambda: STARTED.findall(log.read_text("utf-8")),
+        bool,
+        what=f"broker {identity} to say that it has started",  # it may have registered before
+        limit_s=10,
+    )
+    return datetime.fromisoformat(f"{said[0]}+00:00").timestamp() - ready
 
 
 @contextlib.contextmanager

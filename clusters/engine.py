@@ -6,6 +6,7 @@ processes needs neither.
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,8 @@ def connected() -> Iterator[Client]:
     Raises:
         HarnessError: nobody answers there; or any later error of Docker, in words.
     """
-    with errors("does not answer"):
+    place = os.environ.get("DOCKER_HOST", "where it is by default")
+    with errors(f"does not answer ({place})"):
         from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - see above
 
         client = DockerClient().client

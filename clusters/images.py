@@ -8,6 +8,7 @@ of other jars or another Java is another image.
 
 import contextlib
 import io
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,6 +118,11 @@ def release_image(client: Client, release: Release, stage: Stage) -> Image:
 
 
 def _ensure_java(client: Client, base: str, tag: str, stage: Stage) -> None:
+    if sys.platform != "linux":
+        raise HarnessError(
+            "images are made of this machine's Java, which runs on Linux alone",
+            hint="Run on local processes: --cluster local.",
+        )
     with exclusive(cache_directory() / "image-java.lock"):
         if find(client, tag):
             return

@@ -35,11 +35,13 @@ from clusters.real import RealCluster, opened, rehearse
 from clusters.release import Release
 from clusters.site import NodePlan
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.waiting import await_condition
 
 _PEERS_PORT: Final = 9093
 _TAKES_EFFECT_S: Final = 20.0
 _HELD_S: Final = 0.2
 _SUBNET_ATTEMPTS: Final = 20
+_NOT_FROZEN: Final = "unable to freeze"  # what runc says then, when it has tried for a while
 # The JVM takes the shell's place, and both its outputs go to the end of the node's log.
 _INTO_LOG: Final = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 
@@ -193,7 +195,7 @@ class ContainerLife:
 
     def pause(self) -> None:
         """Freeze its whole control group."""
-        self._do("running", "paused", self._container.pause)
+        self._do("running", "paused", self._freeze)
 
     def resume(self) -> None:
         """Thaw it."""
@@ -224,6 +226,22 @@ class ContainerLife:
         """Remove the container."""
         with contextlib.suppress(HarnessError), errors("cannot remove a container"):
             self._container.remove(force=True, v=True)
+
+    def _freeze(self) -> None:
+        """Ask until it is frozen: the kernel gives up on a thread that is deep in a system call."""
+        from docker.errors import APIError  # noqa: PLC0415 - see clusters.engine
+
+        def frozen() -> bool:
+            try:
+                self._container.pause()
+            except APIError as error:
+                if _NOT_FROZEN not in str(error):
+                    raise
+                return False
+            return True
+
+        what = f"the kernel to freeze {self._title}"
+        await_condition(frozen, bool, what=what, limit_s=_TAKES_EFFECT_S, every_s=0.01)
 
     def _do(self, before: BrokerState, after: BrokerState, verb: Callable[[], None]) -> None:
         if self.state != before:

@@ -179,10 +179,12 @@ def _show(folder: MatrixFolder, rows: Sequence[Row]) -> None:
     console.out.print(headline(rows))
     console.out.print("; ".join(sums(rows, found)) + ".")
     for row in rows:
-        if row.as_predicted is False:
-            console.out.print(f"  not as predicted: {folder.path / row.report}")
         if row.problem:
             console.out.print(f"  {row.run}: {row.problem}")
+        elif row.verdict == "unknown":
+            console.out.print(f"  could not be judged: {folder.path / row.report}")
+        elif row.as_predicted is False:
+            console.out.print(f"  not as predicted: {folder.path / row.report}")
     for reason in dict.fromkeys(each.reason for each in found.skipped):
         number = sum(each.reason == reason for each in found.skipped)
         console.out.print(f"  not run, {number} x: {reason}")
@@ -217,6 +219,7 @@ def _cell(rows: Sequence[Row]) -> Text:
     for row in rows:
         forked = f" +{row.divergent}" if row.divergent else ""
         odd = " NOT PREDICTED" if row.as_predicted is False else ""
+        odd = " UNKNOWN" if row.verdict == "unknown" else odd
         words = f"{row.lost}/{row.acknowledged}{forked}{odd}"
         shown.append(Text(words, style=console.COLOURS[row.verdict]))
     return Text("\n").join(shown) if shown else Text("-")

@@ -69,12 +69,14 @@ def test_several_brokers_heal_side_by_side(cluster: Cluster, probe: Probe) -> No
 def test_the_window_opens_on_an_ack_and_shuts_by_itself(cluster: Cluster, probe: Probe) -> None:
     cluster.create_topic("window", [[1, 2, 3]], {"min.insync.replicas": "1"})
     acked: list[int | None] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    common = {"bootstrap.servers": cluster.bootstrap, "acks": "all"}
+    producer = Producer(common | dict(cluster.release.client))
     producer.produce(
         "window", b"m0", partition=0, on_delivery=lambda _, m: acked.append(m.offset())
     )
-    while not acked:
-        producer.poll(0.005)
+    await_condition(
+        lambda: producer.poll(0.005), lambda _: bool(acked), what="an ack", limit_s=30, every_s=0
+    )
     seen = await_window(probe, "window", 0, (2, 3), offset=0, limit_s=0.4)
     assert all((state.leo, state.hw) == (1, 0) for state in seen.values())
     assert await_settled(probe, "window", 0, (1, 2, 3), offset=1, limit_s=20) == 1

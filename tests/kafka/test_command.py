@@ -70,12 +70,14 @@ def test_nothing_outlives_the_harness(phase: str, how: signal.Signals, tmp_path:
     await_phase(tmp_path, phase, process)
     family = await_condition(
         lambda: psutil.Process(process.pid).children(recursive=True),
-        lambda found: sum("kafka.Kafka" in words_of(one) for one in found) >= 3,
-        what="three brokers to run",
+        lambda found: (
+            sum("kafka.Kafka" in words_of(one) for one in found) >= 3
+            and any("pyspark" in words_of(one) for one in found)
+        ),
+        what="three brokers and Spark to run",
         limit_s=60,
         passing=(psutil.NoSuchProcess,),
     )
-    assert any("pyspark" in words_of(one) for one in family)
     os.kill(process.pid, how)
     code, _, err = finish(process)
     await_gone(family)

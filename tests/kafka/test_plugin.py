@@ -16,6 +16,7 @@ import pytest
 
 from clusters.engine import connected
 from harness.errors import HarnessError
+from harness.waiting import await_condition
 from tests.kafka.test_command import await_gone, await_phase, words_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -109,9 +110,15 @@ def test_long(kafka_cluster, kafka_run):
     words = ["--highwater-kafka=0.10.2.2", "--highwater-store=store"]
     process = start(words, folder=tmp_path, python=Path(sys.executable))
     await_phase(tmp_path / "store", "running", process)
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert sum("kafka.Kafka" in words_of(one) for one in family) >= 6
-    assert any("pyspark" in words_of(one) for one in family)
+    family = await_condition(
+        lambda: psutil.Process(process.pid).children(recursive=True),
+        lambda found: (
+            sum("kafka.Kafka" in words_of(one) for one in found) >= 6
+            and any("pyspark" in words_of(one) for one in found)
+        ),
+        what="six brokers and Spark to run",
+        limit_s=60,
+    )
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, out

@@ -20,15 +20,18 @@ import msgspec
 
 from clusters.cluster import Cluster, UnreachableError
 from harness.diary import Diary, Progress
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.feasible import check_plan
 from harness.plan import Plan
 from harness.runner import boot, conduct
 from harness.store import Run, Store
+from harness.waiting import await_condition
 
 WARM_CONFIG: Final[Mapping[str, str]] = {
     "auto.leader.rebalance.enable": "false",  # by default every 5 minutes, in the midst of any run
 }
+
+_WHOLE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -105,7 +108,7 @@ class Fleet:
                 self._drop(Key.of(plan))
                 _point_into(run, cluster.directory, error)
                 raise
-        if run.status().problems or not _healthy(cluster):
+        if run.status().problems or not is_whole(cluster):
             self._drop(Key.of(plan))
         return run
 
@@ -193,12 +196,19 @@ def _point_into(run: Run, directory: Path, error: BaseException) -> None:
         error.hint = error.hint.replace(str(directory), str(run.path))
 
 
-def _healthy(cluster: Cluster) -> bool:
-    """Whether the next run finds every broker running and registered."""
+def is_whole(cluster: Cluster) -> bool:
+    """Whether every broker runs and is registered, or is within seconds."""
     if any(broker.state != "running" for broker in cluster.brokers.values()):
         return False
     with contextlib.closing(cluster.probe()) as probe:
         try:
-            return probe.live_brokers() == frozenset(cluster.brokers)
-        except UnreachableError:
+            await_condition(
+                probe.live_brokers,
+                lambda live: live == frozenset(cluster.brokers),
+                what="every broker to be registered",
+                limit_s=_WHOLE_S,
+                passing=(UnreachableError,),
+            )
+        except WaitTimeoutError:
             return False
+    return True

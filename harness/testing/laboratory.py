@@ -9,21 +9,17 @@ from pathlib import Path
 from typing import Final, Self
 
 from checkers.session import SparkStarter
-from clusters.cluster import Cluster, UnreachableError
-from clusters.drivers import DRIVERS
+from clusters.cluster import Cluster
+from clusters.drivers import DRIVERS, require_driver
 from harness.api import Judged, judge_all
-from harness.errors import UsageError, WaitTimeoutError
 from harness.feasible import check_plan
-from harness.fleet import WARM_CONFIG, Fleet
+from harness.fleet import WARM_CONFIG, Fleet, is_whole
 from harness.plan import Plan
 from harness.store import Store
-from harness.suggest import nearest
 from harness.testing.cases import Case
-from harness.waiting import await_condition
 
 BROKERS: Final = 3
 _WARM: Final = 2  # of one release: a story may have broker settings of its own
-_HEALTHY_S: Final = 5.0
 
 
 class Laboratory:
@@ -78,7 +74,7 @@ class Laboratory:
         """
         with _quiet():
             self._turn_to(case.kafka, case.driver)
-            if self._cluster is not None and not _whole(self._cluster):
+            if self._cluster is not None and not is_whole(self._cluster):
                 self._cluster.close()
                 self._cluster = None
             if self._cluster is None:
@@ -86,10 +82,7 @@ class Laboratory:
         return self._cluster
 
     def _boot(self, case: Case) -> Cluster:
-        if case.driver not in DRIVERS:
-            raise UsageError(
-                f"no cluster driver is called {case.driver!r}", hint=nearest(case.driver, DRIVERS)
-            )
+        require_driver(case.driver, case.release)
         folder = tempfile.mkdtemp(prefix=f"{case.kafka}-", dir=self._directory)
         return DRIVERS[case.driver](
             case.release, Path(folder), brokers=BROKERS, broker_config=WARM_CONFIG
@@ -107,24 +100,6 @@ class Laboratory:
         if self._cluster is not None:
             self._cluster.close()
         self._fleet = self._cluster = None
-
-
-def _whole(cluster: Cluster) -> bool:
-    """Whether every broker runs and is registered, or is within seconds."""
-    if any(broker.state != "running" for broker in cluster.brokers.values()):
-        return False
-    with contextlib.closing(cluster.probe()) as probe:
-        try:
-            await_condition(
-                probe.live_brokers,
-                lambda live: live == frozenset(cluster.brokers),
-                what="every broker to be registered",
-                limit_s=_HEALTHY_S,
-                passing=(UnreachableError,),
-            )
-        except WaitTimeoutError:
-            return False
-    return True
 
 
 @contextlib.contextmanager

@@ -57,6 +57,20 @@ def words_of(process: psutil.Process) -> str:
     return ""
 
 
+def await_family(pid: int, *, brokers: int) -> list[psutil.Process]:
+    """Every process below one, as soon as so many brokers and Spark are among them."""
+    return await_condition(
+        lambda: psutil.Process(pid).children(recursive=True),
+        lambda found: (
+            sum("kafka.Kafka" in words_of(one) for one in found) >= brokers
+            and any("pyspark" in words_of(one) for one in found)
+        ),
+        what=f"{brokers} brokers and Spark to run",
+        limit_s=60,
+        passing=(psutil.NoSuchProcess,),
+    )
+
+
 def await_gone(processes: Sequence[psutil.Process]) -> None:
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert alive == []
@@ -68,16 +82,7 @@ def test_nothing_outlives_the_harness(phase: str, how: signal.Signals, tmp_path:
     words = ("run", "--kafka", "0.10.2.2", "--nemesis", "pause", "--for", "60s", "--acks", "1")
     process = start(*words, store=tmp_path)
     await_phase(tmp_path, phase, process)
-    family = await_condition(
-        lambda: psutil.Process(process.pid).children(recursive=True),
-        lambda found: (
-            sum("kafka.Kafka" in words_of(one) for one in found) >= 3
-            and any("pyspark" in words_of(one) for one in found)
-        ),
-        what="three brokers and Spark to run",
-        limit_s=60,
-        passing=(psutil.NoSuchProcess,),
-    )
+    family = await_family(process.pid, brokers=3)
     os.kill(process.pid, how)
     code, _, err = finish(process)
     await_gone(family)

@@ -11,13 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import psutil
 import pytest
 
-from clusters.engine import connected
-from harness.errors import HarnessError
-from harness.waiting import await_condition
-from tests.kafka.test_command import await_gone, await_phase, words_of
+from tests.kafka.test_command import await_family, await_gone, await_phase
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
@@ -110,15 +106,7 @@ def test_long(kafka_cluster, kafka_run):
     words = ["--highwater-kafka=0.10.2.2", "--highwater-store=store"]
     process = start(words, folder=tmp_path, python=Path(sys.executable))
     await_phase(tmp_path / "store", "running", process)
-    family = await_condition(
-        lambda: psutil.Process(process.pid).children(recursive=True),
-        lambda found: (
-            sum("kafka.Kafka" in words_of(one) for one in found) >= 6
-            and any("pyspark" in words_of(one) for one in found)
-        ),
-        what="six brokers and Spark to run",
-        limit_s=60,
-    )
+    family = await_family(process.pid, brokers=6)
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, out
@@ -129,18 +117,8 @@ def test_long(kafka_cluster, kafka_run):
     assert "KeyboardInterrupt" in out
 
 
-@pytest.fixture
-def _daemon() -> None:
-    """Docker's daemon; without one a test is skipped, and fails in CI, where there must be one."""
-    try:
-        with connected():
-            pass
-    except HarnessError as error:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
-
-
 @pytest.mark.docker
-@pytest.mark.usefixtures("_daemon")
+@pytest.mark.usefixtures("docker")
 def test_the_module_for_both_drivers_passes_in_containers(tmp_path: Path) -> None:
     words = ["--highwater-driver=docker", f"--highwater-store={tmp_path}"]
     junit = tmp_path / "junit.xml"

@@ -158,6 +158,7 @@ def test_a_cluster_that_a_run_left_unhealthy_is_replaced(
                 cluster.answers = False
 
     conducts(monkeypatch, harm)
+    monkeypatch.setattr("harness.fleet._WHOLE_S", 0.1)
     with Fleet(tmp_path / "clusters") as fleet:
         Runs(fleet, tmp_path)()
         assert not booted[0].directory.exists()

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -227,17 +228,27 @@ class RealCluster:
         with contextlib.closing(self._view()) as view:
             # The brokers alone: ZooKeeper 3.4 spins for ever over a client that hangs up before
             # it has loaded its data, which is what a look at its own port would be.
-            for node in self._nodes:
-                if node.address in self._site.public.brokers.values():
-                    node.wait_for(partial(self._listens, node), "to listen")
+            brokers = self._site.public.brokers.values()
+            self._await_ports([node for node in self._nodes if node.address in brokers])
             for node in self._nodes:
                 node.wait_for(lambda: _live(view) == wanted, "and every other broker to register")
 
-    def _listens(self, node: Node) -> bool:
-        """Whether a broker's port answers; the death of what it waits for ends the wait as well."""
-        for each in self._nodes:
-            each.require_alive()
-        return node.listens()
+    def _await_ports(self, brokers: Sequence[Node]) -> None:
+        """Wait for all side by side, since a look at a container takes a while; Ctrl-C ends all."""
+        over = threading.Event()
+
+        def listens(broker: Node) -> bool:
+            for each in self._nodes:  # it waits for them, so their death ends its wait
+                each.require_alive()
+            return broker.listens() or over.is_set()
+
+        with ThreadPoolExecutor(len(brokers)) as pool, contextlib.ExitStack() as leaving:
+            leaving.callback(over.set)
+            waits = [
+                pool.submit(one.wait_for, partial(listens, one), "to listen") for one in brokers
+            ]
+            for wait in waits:
+                wait.result()
 
     def _launch_with_kraft(self, brokers: Sequence[Node]) -> None:
         """All at once, if the controller's directory can be formatted here; else it follows."""

@@ -23,14 +23,24 @@ def _in_containers(
 DRIVERS: Final[Mapping[str, Driver]] = {"local": open_cluster, "docker": _in_containers}
 
 
+def find_driver(name: str) -> Driver:
+    """The driver of that name.
+
+    Raises:
+        UsageError: there is none; the hint names what there is.
+    """
+    if name not in DRIVERS:
+        raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, DRIVERS))
+    return DRIVERS[name]
+
+
 def require_driver(name: str, release: Release) -> None:
     """Refuse a driver that there is not, or that cannot run the release.
 
     Raises:
         UsageError: names what there is.
     """
-    if name not in DRIVERS:
-        raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, DRIVERS))
+    find_driver(name)
     if name not in release.drivers:
         raise UsageError(
             f"Kafka {release.name} cannot run on {name!r}: a broker in a container needs "

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from clusters.drivers import DRIVERS
+from clusters.drivers import find_driver
 from clusters.versions import CATALOGUE, release
 from harness.errors import UsageError
 from harness.feasible import check_plan
 from harness.fleet import Key
 from harness.matrix.cells import Axes, Cell, Matrix, Setting, Skipped
 from harness.plan import Plan, Topic, Workload
-from harness.suggest import nearest
 from nemesis.fault import find_fault
 from nemesis.stories import find_story
 
@@ -82,10 +81,7 @@ def _check_names(axes: Axes) -> None:
     for fault in itertools.chain.from_iterable(axes.nemeses):
         find_fault(fault)
     for driver in axes.drivers:
-        if driver not in DRIVERS:
-            raise UsageError(
-                f"no cluster driver is called {driver!r}", hint=nearest(driver, DRIVERS)
-            )
+        find_driver(driver)
 
 
 def _settings(axes: Axes) -> Iterator[Setting]:

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from clusters.drivers import DRIVERS, find_driver
 from clusters.versions import CATALOGUE, Release, release
 from harness.errors import UsageError
 from harness.nightly.cells import NEMESIS_S, Cell, Job, Mark, Night, Planned, Why, canaries, fields
@@ -97,14 +98,12 @@ def find_drivers(names: Sequence[str]) -> list[str]:
     """The cluster drivers of these names.
 
     Raises:
-        UsageError: no release has one of them, or none is named.
+        UsageError: one is not known, or none is named.
     """
-    known = sorted({driver for one in CATALOGUE.values() for driver in one.drivers})
     for name in names:
-        if name not in known:
-            raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, known))
+        find_driver(name)
     if not names:
-        raise UsageError("no cluster driver is named", hint=nearest("", known))
+        raise UsageError("no cluster driver is named", hint=nearest("", DRIVERS))
     return list(names)
 
 

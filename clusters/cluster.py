@@ -66,6 +66,13 @@ class Probe(Protocol):
             UnreachableError: it is down or paused, or does not hold that replica (yet).
         """
 
+    def leads(self, broker: int, topic: str, partition: int) -> bool:
+        """Whether a broker takes itself to be the leader, whatever the controller says.
+
+        Raises:
+            UnreachableError: it is down or paused.
+        """
+
     def live_brokers(self) -> frozenset[int]:
         """Ids of brokers that hold a session (ZooKeeper) or are unfenced (KRaft)."""
 
@@ -144,6 +151,28 @@ class Cluster(Protocol):
 
         Waits until every partition has that leader and a full ISR and every replica answers, as
         the probe sees it.
+        """
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Move leadership to a member of the ISR as an administrator does, with nobody failing.
+
+        The broker becomes the first of the assignment, and the controller is asked to elect the
+        preferred leader. Returns when the controller has decided; the brokers may not know yet.
+
+        Raises:
+            WaitTimeoutError: the controller does not; before KRaft it puts a move off until every
+                replica is in the ISR.
+        """
+
+    def end_session(self, broker: int) -> bool:
+        """End a broker's session now, as if it had been silent for too long.
+
+        Returns:
+            False where that cannot be done (KRaft): the session of a broker that is silent ends by
+            itself.
+
+        Raises:
+            UnreachableError: it has no session, or ZooKeeper does not answer.
         """
 
     def snapshot(self, topic: str, directory: Path) -> None:

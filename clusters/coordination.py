@@ -4,7 +4,8 @@ import contextlib
 import json
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -19,6 +20,9 @@ from clusters.wire import Response, Wire
 
 _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 
+_SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
+_LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # of java.util.Random
+
 
 class View(Protocol):
     """The coordination's view of a cluster. Every question may raise UnreachableError."""
@@ -28,6 +32,9 @@ class View(Protocol):
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Leader, epoch and ISR."""
+
+    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
+        """The partition's assignment, preferred leader first."""
 
     def live_brokers(self) -> frozenset[int]:
         """Brokers with a session (ZooKeeper) or unfenced (KRaft)."""
@@ -48,7 +55,8 @@ class ZooKeeperView:
         quiet = logging.getLogger("highwater.kazoo")
         quiet.setLevel(logging.CRITICAL)
         self._timeout_s = timeout_s
-        self._client = KazooClient(hosts=str(address), timeout=10, logger=quiet)
+        self._new_client = partial(KazooClient, hosts=str(address), timeout=10, logger=quiet)
+        self._client = self._new_client()
         self._started = False
 
     def controller(self) -> int:
@@ -69,6 +77,39 @@ class ZooKeeperView:
         except NoNodeError:  # the first broker to start makes it
             return frozenset()
         return frozenset(int(name) for name in names)
+
+    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
+        """The topic's node."""
+        return tuple(self._read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a node."""
+        return self._wait(self._connected().exists_async(path)) is not None
+
+    def end_session(self, broker: int) -> None:
+        """End a broker's session at once, as if it had been silent for too long.
+
+        ZooKeeper derives a session's password from its id, so that any client can take the session
+        over and close it (``SessionTrackerImpl``, ``ZooKeeperServer.generatePasswd``). The broker,
+        if it lives, is told that its session has expired, and registers again.
+
+        Raises:
+            UnreachableError: ZooKeeper does not answer, or has no such session.
+        """
+        path = f"/brokers/ids/{broker}"
+        try:
+            _, stat = self._wait(self._connected().get_async(path))
+        except NoNodeError as error:
+            raise UnreachableError(f"broker {broker} has no session") from error
+        owner = stat.ephemeralOwner
+        heir = self._new_client(client_id=(owner, session_password(owner)))
+        try:
+            heir.start(timeout=self._timeout_s)
+            heir.stop()
+        except KazooTimeoutError as error:
+            raise UnreachableError(f"the session of broker {broker} is not ours to end") from error
+        finally:
+            heir.close()
 
     def create(self, path: str, node: Mapping[str, Any]) -> bool:
         """Write a node that is not there yet, its parents with it; whether it was not there."""
@@ -147,20 +188,26 @@ class KraftView:
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Metadata of the topic."""
-        wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
-        for found_topic in self._ask(wanted).topics:
-            for found in found_topic.partitions:
-                if found.partition_index == partition:
-                    return PartitionState(
-                        leader=found.leader_id,
-                        leader_epoch=found.leader_epoch,
-                        isr=tuple(found.isr_nodes),
-                    )
-        raise UnreachableError(f"{topic}-{partition} is not known yet")
+        found = self._metadata_of(topic, partition)
+        return PartitionState(
+            leader=found.leader_id, leader_epoch=found.leader_epoch, isr=tuple(found.isr_nodes)
+        )
+
+    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
+        """Metadata of the topic, too."""
+        return tuple(self._metadata_of(topic, partition).replica_nodes)
 
     def live_brokers(self) -> frozenset[int]:
         """Metadata lists the unfenced brokers alone."""
         return frozenset(broker.node_id for broker in self._ask([]).brokers)
+
+    def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
+        wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        for found_topic in self._ask(wanted).topics:
+            for found in found_topic.partitions:
+                if found.partition_index == partition:
+                    return found
+        raise UnreachableError(f"{topic}-{partition} is not known yet")
 
     def _ask(self, topics: list[Any]) -> Response:
         request = MetadataRequest(
@@ -172,3 +219,13 @@ class KraftView:
     def close(self) -> None:
         """Close the connections."""
         self._wire.close()
+
+
+def session_password(session: int) -> bytes:
+    """The password of a ZooKeeper session: 16 bytes of a Java ``Random`` seeded with its id."""
+    state = (session ^ _SESSION_SECRET ^ _LCG_FACTOR) & _LCG_MASK
+    password = b""
+    for _ in range(4):
+        state = (state * _LCG_FACTOR + _LCG_STEP) & _LCG_MASK
+        password += (state >> 16).to_bytes(4, "little")
+    return password

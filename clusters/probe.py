@@ -10,6 +10,7 @@ from clusters.coordination import View
 from clusters.versions import Release
 from clusters.wire import Request, Response, Wire
 
+_CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
 _LATEST = -1
 _OFFSET_OUT_OF_RANGE = 1
@@ -62,6 +63,12 @@ class ClusterProbe:
         self._last_leo[key] = leo
         return ReplicaState(leo=leo, hw=fetched.high_watermark)
 
+    def leads(self, broker: int, topic: str, partition: int) -> bool:
+        """Whether a broker takes itself to be the leader: it answers an ordinary consumer."""
+        question = self._list_offsets(topic, partition, asking_as=_CONSUMER)
+        [listed] = self._wire.ask(broker, question)
+        return not listed.topics[0].partitions[0].error_code
+
     def close(self) -> None:
         """Give back every connection."""
         self._wire.close()
@@ -99,13 +106,15 @@ class ClusterProbe:
             rack_id="",
         )
 
-    def _list_offsets(self, topic: str, partition: int) -> Request:
+    def _list_offsets(
+        self, topic: str, partition: int, *, asking_as: int = _DEBUGGING_CONSUMER
+    ) -> Request:
         wanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
             partition_index=partition, timestamp=_LATEST, max_num_offsets=1
         )
         return ListOffsetsRequest(
             version=self._wire_versions.list_offsets,
-            replica_id=_DEBUGGING_CONSUMER,
+            replica_id=asking_as,
             topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[wanted])],
         )
 

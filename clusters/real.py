@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from clusters import freeze, topics
+from clusters import freeze, leadership, topics
 from clusters.cluster import Broker, BrokerState, Probe, UnreachableError
 from clusters.coordination import KraftView, View, ZooKeeperView
 from clusters.layout import Layout
@@ -165,6 +165,20 @@ class RealCluster:
                 settings,
                 coordination=self._site.public.coordination,
             )
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Put a broker first in the assignment and have the preferred leader elected."""
+        running = [one.id for one in self._brokers.values() if one.state == "running"]
+        with contextlib.closing(self._view()) as view:
+            leadership.move(view, self._site.public.brokers, running, topic, partition, broker)
+
+    def end_session(self, broker: int) -> bool:
+        """Close the broker's session in ZooKeeper; on KRaft leave it alone."""
+        with contextlib.closing(self._view()) as view:
+            if not isinstance(view, ZooKeeperView):
+                return False
+            view.end_session(broker)
+        return True
 
     def snapshot(self, topic: str, directory: Path) -> None:
         """Pause every broker, copy the topic's replicas, and let them go on."""

@@ -11,10 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
 )
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -23,6 +27,7 @@ from kafka.protocol.consumer import (
     ListOffsetsResponse,
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from clusters.addresses import Address
 from clusters.cluster import UnreachableError
@@ -31,11 +36,14 @@ Request = Any  # kafka-python makes these classes at run time, from Kafka's own 
 Response = Any
 
 _ANSWERED_BY = {
+    AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
     CreateTopicsRequest: CreateTopicsResponse,
     DescribeClusterRequest: DescribeClusterResponse,
+    ElectLeadersRequest: ElectLeadersResponse,
     FetchRequest: FetchResponse,
     ListOffsetsRequest: ListOffsetsResponse,
     MetadataRequest: MetadataResponse,
+    ProduceRequest: ProduceResponse,
 }
 _SIZE = struct.Struct(">i")
 _CLIENT = "highwater-probe"
@@ -67,6 +75,15 @@ class Connection:
         Raises:
             UnreachableError: the connection broke or an answer took too long; it is of no use then.
         """
+        self.tell(*requests)
+        return self.hear(*requests)
+
+    def tell(self, *requests: Request) -> None:
+        """Send requests in a row, and leave their answers for later.
+
+        Raises:
+            UnreachableError: the connection broke; it is of no use then.
+        """
         frames = []
         for request in requests:
             self._correlation += 1
@@ -74,6 +91,16 @@ class Connection:
             frames.append(request.encode(header=True, framed=True))
         try:
             self._socket.sendall(b"".join(frames))
+        except OSError as error:
+            raise UnreachableError(f"{self._address} does not listen: {error}") from error
+
+    def hear(self, *requests: Request) -> list[Response]:
+        """Read the answers to requests that were sent, in their order.
+
+        Raises:
+            UnreachableError: the connection broke or an answer took too long; it is of no use then.
+        """
+        try:
             return [self._answer(request) for request in requests]
         except OSError as error:
             raise UnreachableError(f"{self._address} does not answer: {error}") from error

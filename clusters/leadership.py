@@ -1,0 +1,174 @@
+"""A planned move of leadership, as an administrator makes it: no broker fails for it.
+
+The new leader becomes the first of the partition's assignment, which moves no data, and then the
+controller elects the preferred leader. On ZooKeeper both are nodes below ``/admin`` which the
+controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, KIP-460).
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+
+from clusters.addresses import Address
+from clusters.cluster import UnreachableError
+from clusters.coordination import View, ZooKeeperView
+from clusters.wire import Response, Wire
+from harness.errors import HarnessError
+from harness.waiting import await_condition
+
+LIMIT_S: Final = 10.0
+_EVERY_S: Final = 0.01
+_ANSWER_S: Final = 5.0
+_REASSIGN: Final = "/admin/reassign_partitions"
+_ELECT: Final = "/admin/preferred_replica_election"
+_ELECTED: Final = frozenset({0, 84})  # none, ELECTION_NOT_NEEDED
+
+
+class Mover(Protocol):
+    """Asks a controller for the two halves of a move. Either may raise UnreachableError."""
+
+    def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Have the assignment put in this order."""
+
+    def elect(self, topic: str, partition: int) -> None:
+        """Have the first of the assignment elected."""
+
+    def close(self) -> None:
+        """Give back what is its own."""
+
+
+class ZooKeeperMover:
+    """Writes what ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election`` write.
+
+    The controller takes a new order for a reassignment: it waits until every replica is in the ISR,
+    and gives the leader that there is a new epoch before the election gives one to its successor
+    (``KafkaController.updateLeaderEpochAndSendRequest``).
+    """
+
+    def __init__(self, view: ZooKeeperView) -> None:
+        self._view = view
+
+    def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Write the assignment, and wait until the controller has taken it."""
+        self._leave(_REASSIGN, {"topic": topic, "partition": partition, "replicas": [*replicas]})
+
+    def elect(self, topic: str, partition: int) -> None:
+        """Write the partition's name, and wait until the controller has taken it."""
+        self._leave(_ELECT, {"topic": topic, "partition": partition})
+
+    def _leave(self, path: str, item: Mapping[str, Any]) -> None:
+        if not self._view.create(path, {"version": 1, "partitions": [item]}):
+            raise HarnessError(f"ZooKeeper has a node {path} of another move")
+        await_condition(
+            lambda: self._view.exists(path),
+            lambda there: not there,
+            what=f"the controller to do what {path} says: {dict(item)}",
+            limit_s=LIMIT_S,
+            every_s=_EVERY_S,
+            passing=(UnreachableError,),
+        )
+
+    def close(self) -> None:
+        """Nothing; the view is somebody else's."""
+
+
+class KraftMover:
+    """Sends the requests to a broker that runs, which forwards them to the controller.
+
+    Args:
+        brokers: broker id to address.
+        running: ids of those that can be asked.
+    """
+
+    def __init__(self, brokers: Mapping[int, Address], running: Sequence[int]) -> None:
+        self._running = tuple(running)
+        self._wire = Wire(brokers, timeout_s=_ANSWER_S)
+
+    def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """AlterPartitionReassignments; an order of the same replicas is taken at once."""
+        named = AlterPartitionReassignmentsRequest.ReassignableTopic
+        order = named.ReassignablePartition(partition_index=partition, replicas=[*replicas])
+        answer = self._ask(
+            AlterPartitionReassignmentsRequest(
+                version=0,
+                timeout_ms=int(_ANSWER_S * 1000),
+                topics=[named(name=topic, partitions=[order])],
+            )
+        )
+        codes = [answer.error_code] + [
+            one.error_code for found in answer.responses for one in found.partitions
+        ]
+        _require(codes, frozenset({0}), f"put {list(replicas)} in order for {topic}-{partition}")
+
+    def elect(self, topic: str, partition: int) -> None:
+        """ElectLeaders, of the preferred kind."""
+        named = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
+        answer = self._ask(
+            ElectLeadersRequest(
+                version=1,
+                election_type=0,
+                topic_partitions=[named],
+                timeout_ms=int(_ANSWER_S * 1000),
+            )
+        )
+        codes = [answer.error_code] + [
+            one.error_code
+            for found in answer.replica_election_results
+            for one in found.partition_result
+        ]
+        _require(codes, _ELECTED, f"elect the preferred leader of {topic}-{partition}")
+
+    def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python makes these classes
+        [answer] = self._wire.ask_any(self._running, request)
+        return answer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._wire.close()
+
+
+def move(
+    view: View,
+    brokers: Mapping[int, Address],
+    running: Sequence[int],
+    topic: str,
+    partition: int,
+    broker: int,
+) -> None:
+    """Make a broker the leader of a partition, by plan.
+
+    Args:
+        brokers: broker id to address.
+        running: ids of those that can be asked.
+
+    Raises:
+        WaitTimeoutError: the controller did not do it in time.
+        HarnessError: it refused, or the broker has no replica.
+    """
+    order = view.replicas(topic, partition)
+    if broker not in order:
+        raise HarnessError(f"broker {broker} has no replica of {topic}-{partition}: {order}")
+    with contextlib.closing(_mover(view, brokers, running)) as mover:
+        if order[0] != broker:
+            mover.prefer(topic, partition, [broker, *(one for one in order if one != broker)])
+        mover.elect(topic, partition)
+    await_condition(
+        lambda: view.partition(topic, partition),
+        lambda state: state.leader == broker,
+        what=f"the controller to make broker {broker} the leader of {topic}-{partition}",
+        limit_s=LIMIT_S,
+        every_s=_EVERY_S,
+        passing=(UnreachableError,),
+    )
+
+
+def _mover(view: View, brokers: Mapping[int, Address], running: Sequence[int]) -> Mover:
+    return ZooKeeperMover(view) if isinstance(view, ZooKeeperView) else KraftMover(brokers, running)
+
+
+def _require(codes: Sequence[int], wanted: frozenset[int], what: str) -> None:
+    bad = [code for code in codes if code not in wanted]
+    if bad:
+        raise HarnessError(f"the controller refuses to {what}: error {bad[0]}")

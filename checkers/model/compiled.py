@@ -1,0 +1,21 @@
+"""One source for two ways to run: a rule is plain Python, and compiles when the search calls it."""
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
+from numba.extending import register_jitable
+
+State = np.ndarray[Any, np.dtype[np.int8]]
+"""The state vector; ``layout`` says what lies where."""
+
+Constants = np.ndarray[Any, np.dtype[np.int64]]
+"""The scope and the rules; ``scope`` says what lies where."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def rule(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark a function as part of the model: callable as it is, and from compiled code."""
+    return cast("Callable[P, R]", register_jitable(function))

@@ -1,0 +1,143 @@
+"""Every step that the cluster, its operator or its clients can take, and how to take it."""
+
+from enum import IntEnum
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from checkers.model.compiled import Constants, State, rule
+from checkers.model.isr import confirm, lag, shrink
+from checkers.model.layout import LEO, MAX_RECORDS, SENT, STATUS, VIEW, Status
+from checkers.model.layout import epoch_of, get, presumes, size
+from checkers.model.leadership import learn, skip
+from checkers.model.process import (
+    checkpoint,
+    expire,
+    kill,
+    move,
+    pause,
+    register,
+    resume,
+    start,
+    stop,
+)
+from checkers.model.replica import append, raise_hw
+from checkers.model.replication import ask, fetch, receive, truncate
+from checkers.model.scope import K_ACKS, K_MIN_ISR, K_RECORDS, Scope
+
+
+class Move(IntEnum):
+    """Kinds of step. Those up to LAG are done to the cluster; the others it takes by itself."""
+
+    SEND = 0
+    KILL = 1
+    PAUSE = 2
+    RESUME = 3
+    START = 4
+    STOP = 5
+    MOVE = 6
+    LAG = 7
+    EXPIRE = 8
+    REGISTER = 9
+    LEARN = 10
+    SKIP = 11
+    TRUNCATE = 12
+    FETCH = 13
+    ASK = 14
+    RECEIVE = 15
+    SHRINK = 16
+    CONFIRM = 17
+    CHECKPOINT = 18
+
+
+_OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
+_SEND, _KILL, _PAUSE, _RESUME = int(Move.SEND), int(Move.KILL), int(Move.PAUSE), int(Move.RESUME)
+_START, _STOP, _MOVE, _LAG = int(Move.START), int(Move.STOP), int(Move.MOVE), int(Move.LAG)
+_EXPIRE, _REGISTER, _LEARN = int(Move.EXPIRE), int(Move.REGISTER), int(Move.LEARN)
+_SKIP, _TRUNCATE, _FETCH = int(Move.SKIP), int(Move.TRUNCATE), int(Move.FETCH)
+_ASK, _RECEIVE, _SHRINK = int(Move.ASK), int(Move.RECEIVE), int(Move.SHRINK)
+_CONFIRM = int(Move.CONFIRM)
+_ACKS_ALL = 2
+_UNKNOWN, _ACKNOWLEDGED = int(Status.UNKNOWN), int(Status.ACKNOWLEDGED)
+
+
+def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
+    """All steps that the scope could ever need, one ``(kind, broker, other broker)`` a row.
+
+    The other broker is the successor of STOP and EXPIRE (the same broker: nobody), and the follower
+    of LAG and SHRINK; elsewhere it is 0.
+    """
+    brokers = range(scope.brokers)
+    rows = [
+        (kind, b, other)
+        for kind in Move
+        for b, other in product(brokers, brokers if kind in _OF_TWO else [0])
+        if kind not in (Move.LAG, Move.SHRINK) or b != other
+    ]
+    spent = {Move.LAG: scope.failures, Move.KILL: scope.failures, Move.PAUSE: scope.failures}
+    spent |= {Move.STOP: scope.moves, Move.MOVE: scope.moves, Move.ASK: scope.late}
+    spent |= {Move.RESUME: scope.failures, Move.RECEIVE: scope.late}
+    return np.array([row for row in rows if spent.get(row[0], 1)], dtype=np.int8)
+
+
+@rule
+def send(s: State, k: Constants, b: int) -> bool:
+    """A producer's record reaches a broker that takes itself for the leader."""
+    record = int(s[SENT])
+    if record >= k[K_RECORDS] or not presumes(s, b) or get(s, b, LEO) >= MAX_RECORDS:
+        return False
+    if k[K_ACKS] == _ACKS_ALL and size(get(s, b, VIEW)) < k[K_MIN_ISR]:
+        return False
+    s[SENT] = record + 1
+    s[STATUS + record] = _UNKNOWN if k[K_ACKS] == _ACKS_ALL else _ACKNOWLEDGED
+    append(s, b, epoch_of(s, b) * 8 + record + 1)
+    raise_hw(s, k, b)
+    return True
+
+
+@rule
+def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
+    """Take one step in place. False: it cannot be taken, and ``s`` is of no use any more."""
+    if kind >= _LEARN:
+        return _by_itself(s, k, kind, b, other)
+    if kind == _SEND:
+        return send(s, k, b)
+    if kind == _KILL:
+        return kill(s, k, b)
+    if kind == _PAUSE:
+        return pause(s, k, b)
+    if kind == _RESUME:
+        return resume(s, b)
+    if kind == _START:
+        return start(s, k, b)
+    if kind == _STOP:
+        return stop(s, k, b, other)
+    if kind == _MOVE:
+        return move(s, k, b)
+    if kind == _LAG:
+        return lag(s, k, b, other)
+    if kind == _EXPIRE:
+        return expire(s, k, b, other)
+    return register(s, k, b)
+
+
+@rule
+def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:  # noqa: PLR0911
+    if kind == _LEARN:
+        return learn(s, k, b)
+    if kind == _SKIP:
+        return skip(s, k, b)
+    if kind == _TRUNCATE:
+        return truncate(s, k, b)
+    if kind == _FETCH:
+        return fetch(s, k, b)
+    if kind == _ASK:
+        return ask(s, k, b)
+    if kind == _RECEIVE:
+        return receive(s, k, b)
+    if kind == _SHRINK:
+        return shrink(s, k, b, other)
+    if kind == _CONFIRM:
+        return confirm(s, k, b)
+    return checkpoint(s, b)

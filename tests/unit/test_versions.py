@@ -24,6 +24,16 @@ def test_an_unknown_release_names_the_nearest_and_all() -> None:
         assert name in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("line", "patches"),
+    [("2.8", "2.8.0 or 2.8.2"), ("3.9", "3.9.0 or 3.9.2 or 3.9.2-zk"), ("1.1", "1.1.1")],
+)
+def test_a_line_is_near_to_its_patch_releases(line: str, patches: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        release(line)
+    assert caught.value.hint.startswith(f"Did you mean {patches}? There are: 0.9.0.1, ")
+
+
 def test_nonsense_is_near_to_nothing() -> None:
     with pytest.raises(UsageError) as caught:
         release("xyzzy")

@@ -77,6 +77,20 @@ _ENTRIES = (
         ),
     ),
     Release(
+        name="0.11.0.2",
+        scala="2.11",
+        extra_jars=_JAXB,
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note=(
+            "The first line with leader epochs (KIP-101), in record batches of format 2 (KIP-98). "
+            "Has KAFKA-6857: asked about a log of an older format, which has no epochs, a leader "
+            "answers with its LEO, and a follower cuts no lower, so that a fork stays."
+        ),
+    ),
+    Release(
         name="0.11.0.3",
         scala="2.11",
         extra_jars=_JAXB,
@@ -85,7 +99,7 @@ _ENTRIES = (
         magic=2,
         wire=_UP_TO_2_3,
         note=(
-            "The first line with leader epochs (KIP-101), in record batches of format 2 (KIP-98)."
+            "KAFKA-6857 is fixed: a leader without epochs says so, and a follower cuts to its HW."
         ),
     ),
     Release(
@@ -96,9 +110,7 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH,
         magic=2,
         wire=_UP_TO_2_3,
-        note=(
-            "Fixes KAFKA-6857: a leader without epochs answered with its LEO, and nothing was cut."
-        ),
+        note="As 0.11.0.3. 1.0.0, 1.0.1 and 1.1.0 have KAFKA-6857.",
     ),
     Release(
         name="1.1.1",
@@ -114,6 +126,21 @@ _ENTRIES = (
         ),
     ),
     Release(
+        name="2.0.0",
+        scala="2.12",
+        extra_jars=(*_LOG4J, *_ZOOKEEPER_3_4_10),
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH_EXACT,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note=(
+            "The first line with KIP-279. Has, as all before it, KAFKA-7128 (a follower joins the "
+            "ISR below the start of the leader's epoch), KAFKA-7164 (it does not cut when it "
+            "missed an epoch, if the leader is the same again) and KAFKA-7415 (an epoch begins "
+            "with its first record, not when its leader is elected)."
+        ),
+    ),
+    Release(
         name="2.0.1",
         scala="2.12",
         extra_jars=(*_LOG4J, *_ZOOKEEPER_3_4_10),
@@ -122,8 +149,8 @@ _ENTRIES = (
         magic=2,
         wire=_UP_TO_2_3,
         note=(
-            "The first line with KIP-279. Since this patch an epoch begins when a leader is "
-            "elected, not with its first record (KAFKA-7415)."
+            "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer ends "
+            "a follower (KAFKA-7414)."
         ),
     ),
     Release(
@@ -154,6 +181,20 @@ _ENTRIES = (
         ),
     ),
     Release(
+        name="2.8.0",
+        scala="2.13",
+        extra_jars=_LOG4J,
+        coordination="zookeeper",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note=(
+            "The first line that cuts on fetch. Has KAFKA-13141: a fetch from beyond the point "
+            "where the logs diverge counts as progress, which can raise the HW over records that "
+            "the follower lacks. Has KAFKA-13207 and KAFKA-18991."
+        ),
+    ),
+    Release(
         name="2.8.2",
         scala="2.13",
         extra_jars=_LOG4J,
@@ -162,8 +203,8 @@ _ENTRIES = (
         magic=2,
         wire=_SINCE_2_4,
         note=(
-            "The first line that cuts on fetch. Has KAFKA-18991: a late answer of an older "
-            "epoch can cut off committed records."
+            "KAFKA-13141 and KAFKA-13207 are fixed, since 2.8.1. Has KAFKA-18991: a late answer "
+            "of an older epoch can cut off committed records."
         ),
     ),
     Release(
@@ -193,6 +234,16 @@ _ENTRIES = (
         ),
     ),
     Release(
+        name="3.9.0",
+        scala="2.13",
+        extra_jars=_RELOAD4J,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note="Has KAFKA-18991, as all since 2.8.0 and, after it, 4.0.0 alone.",
+    ),
+    Release(
         name="3.9.2",
         scala="2.13",
         extra_jars=_RELOAD4J,
@@ -200,7 +251,10 @@ _ENTRIES = (
         truncation=Truncation.ON_FETCH,
         magic=2,
         wire=_SINCE_2_4,
-        note="The last line with both coordinations, here on KRaft. KAFKA-18991 is fixed.",
+        note=(
+            "The last line with both coordinations, here on KRaft. KAFKA-18991 is fixed, since "
+            "3.9.1."
+        ),
     ),
     Release(
         name="3.9.2-zk",
@@ -213,6 +267,21 @@ _ENTRIES = (
         note="The same jars as 3.9.2, on ZooKeeper. KAFKA-18991 is fixed.",
     ),
     Release(
+        name="4.0.1",
+        scala="2.13",
+        extra_jars=_LOG4J_2,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        logging=2,
+        note=(
+            "KRaft only. Eligible leader replicas (KIP-966) are there and off by default. Has "
+            "KAFKA-19522: where they are on, the last known leader is elected although it is "
+            "fenced."
+        ),
+    ),
+    Release(
         name="4.0.2",
         scala="2.13",
         extra_jars=_LOG4J_2,
@@ -221,7 +290,7 @@ _ENTRIES = (
         magic=2,
         wire=_SINCE_2_4,
         logging=2,
-        note="KRaft only. Eligible leader replicas (KIP-966) are there and off by default.",
+        note="As 4.0.1: KAFKA-19522 is in all of this line.",
     ),
     Release(
         name="4.1.2",
@@ -233,7 +302,8 @@ _ENTRIES = (
         wire=_SINCE_2_4,
         logging=2,
         note=(
-            "Eligible leader replicas (KIP-966) are on in new clusters: an ISR may become empty."
+            "Eligible leader replicas (KIP-966) are on in new clusters: an ISR may become empty. "
+            "KAFKA-19522 is fixed, since 4.1.0."
         ),
     ),
     Release(

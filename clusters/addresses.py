@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import psutil
 
@@ -29,6 +29,12 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``host:port``."""
+        host, _, port = text.rpartition(":")
+        return cls(host=host, port=int(port))
 
 
 class Addresses(Protocol):

@@ -4,6 +4,7 @@ kafka-python's protocol classes encode and decode every version of every message
 with short limits, requests in a row on it, and patience with brokers that do not answer.
 """
 
+import contextlib
 import socket
 import struct
 import time
@@ -104,6 +105,15 @@ class Connection:
             return [self._answer(request) for request in requests]
         except OSError as error:
             raise UnreachableError(f"{self._address} does not answer: {error}") from error
+
+    def patience(self, timeout_s: float) -> None:
+        """Wait so long for each answer from now on."""
+        self._socket.settimeout(timeout_s)
+
+    def hang_up(self) -> None:
+        """End the connection under whoever waits for an answer."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _answer(self, request: Request) -> Response:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))

@@ -6,7 +6,7 @@ from harness.errors import UsageError
 from harness.plan import Plan
 from harness.suggest import nearest
 from nemesis.fault import find_fault
-from nemesis.stories import find_story
+from nemesis.scripts import find_script
 
 
 def check_plan(plan: Plan) -> None:
@@ -43,11 +43,13 @@ def _check_limits(plan: Plan) -> None:
 def _check_schedule(plan: Plan) -> None:
     if plan.story is not None and plan.nemesis:
         raise UsageError("a run has a story or a nemesis, not both", hint="Leave one of them out.")
+    if plan.schedule is not None and (plan.story or plan.nemesis):
+        raise UsageError("a replay has neither a story nor a nemesis", hint="Leave it out.")
     for name in plan.nemesis:
         find_fault(name)
+    find_script(plan)
     if plan.story is None:
         return
-    find_story(plan.story)
     if plan.topic.replication_factor < 3:  # noqa: PLR2004 - its A, B and C
         raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
     if plan.topic.min_insync_replicas > 1:

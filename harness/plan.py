@@ -1,6 +1,6 @@
 """What a run is asked to do: a frozen value, saved as ``plan.json``, which can be repeated."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -63,6 +63,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         kafka: catalogue name of the release, such as ``0.10.2.2``.
         story: name of a scripted schedule, or None.
         nemesis: names of the faults that a random schedule mixes; empty with a story.
+        schedule: what to replay, as plain JSON (see ``checkers.model.schedule``), or None.
         duration_s: how long a random schedule goes on.
         seed: what every random choice of the run follows from.
         broker_config: broker settings beside the driver's own, as Kafka spells them.
@@ -76,6 +77,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload: Workload = Workload()
     story: str | None = None
     nemesis: tuple[str, ...] = ()
+    schedule: dict[str, Any] | None = None
     duration_s: float = 0.0
     seed: int = 0
     broker_config: dict[str, str] = {}
@@ -106,7 +108,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise StoreError(f"plan.json is broken: {error}") from error
 
     def command(self) -> str:
-        """The command that repeats this run."""
+        """The command that repeats this run; a replay's schedule is the run's schedule.json."""
+        if self.schedule is not None:
+            words = ["highwater model replay schedule.json", f"--kafka {self.kafka}"]
+            words += [f"--cluster {self.driver}"] if self.driver != "local" else []
+            return " ".join([*words, f"--seed {self.seed}"])
         words = ["highwater run", f"--kafka {self.kafka}", f"--acks {self.workload.acks}"]
         words.append(f"--min-isr {self.topic.min_insync_replicas}")
         if self.topic.unclean_leader_election:

@@ -26,7 +26,7 @@ from harness.workload import Workload
 from nemesis import schedule
 from nemesis.fault import Nemesis
 from nemesis.scene import MissedError, Scene
-from nemesis.stories import find_story
+from nemesis.scripts import find_script
 
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
@@ -111,6 +111,7 @@ def conduct(
                 nemesis=nemesis,
                 scribe=scribe,
                 client=workload,
+                direct=workload.direct,
                 topic=plan.topic.name,
                 replicas=replicas,
                 stop=stop,
@@ -137,8 +138,8 @@ def conduct(
 
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
     """Create the topic under test; returns the replicas of partition 0, preferred leader first."""
-    story = find_story(plan.story) if plan.story else None
-    ids = [*story.cast(cluster, probe)] if story else sorted(cluster.brokers)
+    script = find_script(plan)
+    ids = [*script.cast(cluster, probe)] if script else sorted(cluster.brokers)
     starts = (n % len(ids) for n in range(plan.topic.partitions))
     rings = ([*ids[start:], *ids[:start]] for start in starts)
     assignment = [ring[: plan.topic.replication_factor] for ring in rings]
@@ -148,8 +149,9 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]
 
 def _play(plan: Plan, scene: Scene) -> None:
     """Let the plan's schedule happen."""
-    if plan.story is not None:
-        find_story(plan.story).play(scene)
+    script = find_script(plan)
+    if script is not None:
+        script.play(scene)
     else:
         schedule.play(scene, schedule.draw(plan), duration_s=plan.duration_s)
 

@@ -186,7 +186,8 @@ class Store:
             StoreError: the store cannot be written, or has a run of that name.
         """
         if name is None:
-            what = plan.story or "-".join(plan.nemesis) or "calm"
+            replay = "replay" if plan.schedule else None
+            what = plan.story or replay or "-".join(plan.nemesis) or "calm"
             stamp = now.strftime("%Y%m%dT%H%M%S")
             name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
         run = Run(self.root / name)

@@ -20,6 +20,7 @@ from harness.clients import settings as clients
 from harness.clients.final_read import PartitionRead, final_read
 from harness.clients.sender import Answer, Sender
 from harness.clients.tapes import ReadTape, SendTape, Tape
+from harness.direct import DirectSender
 from harness.errors import HarnessError
 from harness.history import FAIL, INFO, OK, READ, RUN, SEND, record_value
 from harness.plan import Plan
@@ -191,6 +192,9 @@ class Workload:
         bootstrap: ``host:port,...`` of the brokers.
         recorder: where operations go.
         run: whose ``logs/clients.log`` has what the clients said.
+
+    Attributes:
+        direct: sends to named brokers, beside all others.
     """
 
     def __init__(self, plan: Plan, bootstrap: str, recorder: Recorder, run: Run) -> None:
@@ -204,6 +208,7 @@ class Workload:
         self._threads: list[threading.Thread] = []
         self._senders: dict[str, Sender] = {}
         self._senders_lock = threading.Lock()
+        self.direct = DirectSender(plan, recorder)
         self._failure: BaseException | None = None
 
     def start(self) -> None:
@@ -249,6 +254,7 @@ class Workload:
         with self._senders_lock:
             for sender in self._senders.values():
                 sender.close(limit_s=self._answer_limit_s)
+        self.direct.close(limit_s=self._answer_limit_s)
         if stuck:
             raise HarnessError(
                 f"{', '.join(stuck)} did not end within {self._answer_limit_s + 5 * _GRACE_S:g} s",
@@ -271,7 +277,7 @@ class Workload:
         ok, fail, info = (found.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
         with self._senders_lock:
             told = sum(sender.sent for sender in self._senders.values())
-        sent = told + sum(producer.sent for producer in self._producers)
+        sent = told + self.direct.sent + sum(producer.sent for producer in self._producers)
         return Counts(sent=sent, ok=ok, fail=fail, info=info, read=found.get((READ, OK), 0))
 
     def warm_up(self, *, acks: str | None = None, limit_s: float = 30.0) -> None:

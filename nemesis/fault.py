@@ -87,7 +87,7 @@ class Nemesis:
         return frozenset(self._open)
 
     def inject(self, name: str, broker: int) -> None:
-        """Open a fault on a broker that has none.
+        """Open a fault on a broker that has none, or kill one that is paused as it is.
 
         Raises:
             UsageError: no such fault.
@@ -95,10 +95,9 @@ class Nemesis:
         """
         chosen = find_fault(name)
         with self._lock:
-            if broker in self._open:
-                raise HarnessError(
-                    f"broker {broker} is struck already, by {self._open[broker][0].name}"
-                )
+            before = self._open.get(broker)
+            if before is not None and (before[0].name, name) != ("pause", "kill"):
+                raise HarnessError(f"broker {broker} is struck already, by {before[0].name}")
             stack = contextlib.ExitStack()
             self._open[broker] = (chosen, stack)
         try:
@@ -108,6 +107,9 @@ class Nemesis:
         except BaseException:
             self._open.pop(broker, None)
             raise
+        if before is not None:
+            before[1].close()  # nobody is left to be woken
+            self._scribe.fault(before[0].name, "heal", f"broker {broker} is paused no more", broker)
         self._scribe.fault(name, "inject", says, broker)
 
     def heal(self, broker: int) -> None:

@@ -1,7 +1,7 @@
 """What a schedule plays on: a cluster, its faults, and a client that can send one record."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -39,6 +39,17 @@ class Client(Protocol):
         """Send a record with the plan's acks; returns at the answer, or as info after a limit."""
 
 
+class Direct(Protocol):
+    """Sends named records to named brokers, once, and records them in the history."""
+
+    @property
+    def answers(self) -> Mapping[str, Answer | None]:
+        """What was told about each record so far; None while nothing was."""
+
+    def send(self, identity: str, partition: int, *, address: str) -> None:
+        """Send a record to the broker at ``host:port`` and do not wait for its answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """Everything a schedule may touch.
@@ -59,6 +70,7 @@ class Scene:
     nemesis: Nemesis
     scribe: Scribe
     client: Client
+    direct: Direct
     topic: str
     replicas: tuple[int, ...]
     stop: threading.Event

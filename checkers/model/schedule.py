@@ -19,14 +19,15 @@ FORMAT: Final = 1
 
 Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
-    "expire", "learn", "truncate", "fetch", "shrink", "expand", "checkpoint", "elect", "read",
+    "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
+    "lag", "shrink", "confirm", "expand", "checkpoint", "read",
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})
 """Actions that somebody outside takes. The others happen by themselves and are awaited; a session
 is ended by ``expire`` where the coordination can be made to."""
 
-_NEEDS_BROKER: Final = COMMANDED - {"send"} | {"expire"}
+_NEEDS_BROKER: Final = COMMANDED - {"send"} | {"expire", "learn"}
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -202,6 +202,7 @@ def scene(both: Answered) -> Scene:
         nemesis=cast("Any", None),
         scribe=cast("Any", None),
         client=both,
+        direct=cast("Any", None),
         topic="events",
         replicas=(1, 2, 3),
         stop=threading.Event(),

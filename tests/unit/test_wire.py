@@ -104,6 +104,9 @@ class NoView:
     def partition(self, topic: str, partition: int) -> PartitionState:
         raise UnreachableError(f"{topic}-{partition} is not known")
 
+    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
+        raise AssertionError
+
     def live_brokers(self) -> frozenset[int]:
         return frozenset()
 

@@ -1,0 +1,31 @@
+"""What a plan scripts, if anything: a story, or a model's schedule. Both are cast and played."""
+
+from typing import Protocol
+
+from checkers.model.schedule import Schedule
+from clusters.cluster import Cluster, Probe
+from harness.plan import Plan
+from nemesis.replay import Replay
+from nemesis.scene import Scene
+from nemesis.stories import find_story
+
+
+class Script(Protocol):
+    """A schedule that knows which broker plays which replica."""
+
+    def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
+        """The brokers of partition 0, preferred leader first."""
+
+    def play(self, scene: Scene, /) -> None:
+        """Let it happen; MissedError when it cannot be followed."""
+
+
+def find_script(plan: Plan) -> Script | None:
+    """The script of a plan; None when its schedule is drawn at random.
+
+    Raises:
+        UsageError: the plan names a story that there is not, or holds no proper schedule.
+    """
+    if plan.schedule is not None:
+        return Replay(Schedule.from_plain(plan.schedule))
+    return find_story(plan.story) if plan.story else None

@@ -20,7 +20,6 @@ from checkers.model.layout import (
 from checkers.model.scope import (
     K_BROKERS,
     K_ELR,
-    K_KRAFT,
     K_LAST_LEADER_ALIVE,
     K_MIN_ISR,
     K_REMOVAL_BUMPS_EPOCH,
@@ -123,22 +122,20 @@ def _orphan(s: State, k: Constants, b: int, before: int) -> None:
 
 
 @rule
-def welcome(s: State, k: Constants, b: int, killed: bool) -> None:  # noqa: FBT001 - it compiles
+def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
     """A broker has a session again: it is elected if it may be and nobody leads."""
     s[LIVE] = int(s[LIVE]) | (1 << b)
-    if k[K_KRAFT] and killed and k[K_UNCLEAN_START_LEAVES]:
-        _forget_unclean(s, k, b)
-    if leader_of(s, newest(s)) < 0 and (eligible(s, k) >> b) & 1:
-        elect(s, k, b)
+    if k[K_ELR] and killed and k[K_UNCLEAN_START_LEAVES]:
+        _forget_unclean(s, b)
+    if leader_of(s, newest(s)) < 0:
+        candidates = eligible(s, k)
+        if (candidates >> b) & 1:
+            elect(s, k, b)
+        elif candidates and not candidates & int(s[LIVE]):
+            elect(s, k, int(s[LAST_LEADER]) - 1)
 
 
 @rule
-def _forget_unclean(s: State, k: Constants, b: int) -> None:
-    """A broker that was killed may lack what it had not flushed, and leaves ISR and ELR."""
-    last = newest(s)
-    isr = isr_of(s, last)
-    if k[K_ELR]:
-        s[ELR] = int(s[ELR]) & ~(1 << b) & 7
-    if (isr >> b) & 1 and (k[K_ELR] or size(isr) > 1):
-        leader = leader_of(s, last)
-        decide(s, -1 if leader == b else leader, isr & ~(1 << b) & 7, 1)
+def _forget_unclean(s: State, b: int) -> None:
+    """A broker that was killed may lack what it had not flushed, and leaves the ELR."""
+    s[ELR] = int(s[ELR]) & ~(1 << b) & 7

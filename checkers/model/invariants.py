@@ -23,6 +23,7 @@ from checkers.model.layout import (
     VIEW,
     Status,
     get,
+    is_live,
     is_up,
     isr_of,
     leader_of,
@@ -133,6 +134,13 @@ def leader_in_isr(s: State, k: Constants) -> bool:  # noqa: ARG001
 
 
 @rule
+def leader_live(s: State, k: Constants) -> bool:  # noqa: ARG001
+    """The leader that the controller names has a session."""
+    leader = leader_of(s, newest(s))
+    return leader < 0 or is_live(s, leader)
+
+
+@rule
 def _isr_holds(s: State, k: Constants, leader: int, isr: int) -> bool:
     for b in range(k[K_BROKERS]):
         if (isr >> b) & 1 and not _same_to(s, leader, b, get(s, leader, HW)):
@@ -205,7 +213,7 @@ _PROMISES: Final[tuple[Callable[[State, Constants], bool], ...]] = (
     read_once,
     read_kept,
 )
-_MEANS: Final = (leader_in_isr, weak_isr, strong_isr, log_matching, type_ok)
+_MEANS: Final = (leader_in_isr, weak_isr, strong_isr, log_matching, type_ok, leader_live)
 
 INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
     {
@@ -232,4 +240,5 @@ def broken(s: State, k: Constants) -> int:
         | (0 if strong_isr(s, k) else 128)
         | (0 if log_matching(s, k) else 256)
         | (0 if type_ok(s, k) else 512)
+        | (0 if leader_live(s, k) else 1024)
     )

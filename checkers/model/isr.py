@@ -1,6 +1,7 @@
 """The in-sync replicas as their leader keeps them: who joins, who is dropped, who is told."""
 
 from checkers.model.compiled import Constants, State, rule
+from checkers.model.controller import keep_eligible
 from checkers.model.layout import (
     FAILURES,
     HW,
@@ -20,7 +21,6 @@ from checkers.model.layout import (
     put,
     set_isr,
 )
-from checkers.model.controller import keep_eligible
 from checkers.model.replica import raise_hw, start_after
 from checkers.model.scope import (
     K_ASYNC_ISR,

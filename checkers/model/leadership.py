@@ -2,6 +2,7 @@
 
 from checkers.model.compiled import Constants, State, rule
 from checkers.model.layout import (
+    AWAITED,
     ELECTED,
     FETCHER,
     HW,
@@ -106,18 +107,18 @@ def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int
     leader = follows(s, b)
     if not k[K_EPOCHS]:
         if leader != before:
-            cut(s, b, get(s, b, HW))
+            cut(s, k, b, get(s, b, HW))
             put(s, b, FETCHER, _FETCHING)
         return
     gap = epoch_of(s, b) - old_epoch
-    anew = k[K_CUT_ON_NEW_EPOCH] and gap > 0 or k[K_CUT_ON_MISSED_EPOCH] and gap > 1
+    anew = (k[K_CUT_ON_NEW_EPOCH] and gap > 0) or (k[K_CUT_ON_MISSED_EPOCH] and gap > 1)
     if leader == before and not anew:
         return
     if not k[K_CUT_ON_FETCH]:
         put(s, b, FETCHER, _TRUNCATING)
         return
     if last_epoch(s, b) < 0:
-        cut(s, b, get(s, b, HW))
+        cut(s, k, b, get(s, b, HW))
     put(s, b, FETCHER, _FETCHING)
 
 
@@ -126,6 +127,7 @@ def _retire(s: State, b: int) -> None:
     """Forget what only a leader knows."""
     put(s, b, VIEW, 0)
     put(s, b, PENDING, 0)
+    put(s, b, AWAITED, 0)
     for other in range(3):
         put(s, b, REMOTE + other, 0)
 

@@ -8,8 +8,20 @@ import numpy as np
 
 from checkers.model.compiled import Constants, State, rule
 from checkers.model.isr import confirm, lag, shrink
-from checkers.model.layout import LEO, MAX_RECORDS, SENT, STATUS, VIEW, Status
-from checkers.model.layout import epoch_of, get, presumes, size
+from checkers.model.layout import (
+    AWAITED,
+    LEO,
+    MAX_RECORDS,
+    SENT,
+    STATUS,
+    VIEW,
+    Status,
+    epoch_of,
+    get,
+    presumes,
+    put,
+    size,
+)
 from checkers.model.leadership import learn, skip
 from checkers.model.process import (
     checkpoint,
@@ -90,7 +102,11 @@ def send(s: State, k: Constants, b: int) -> bool:
     if k[K_ACKS] == _ACKS_ALL and size(get(s, b, VIEW)) < k[K_MIN_ISR]:
         return False
     s[SENT] = record + 1
-    s[STATUS + record] = _UNKNOWN if k[K_ACKS] == _ACKS_ALL else _ACKNOWLEDGED
+    if k[K_ACKS] == _ACKS_ALL:
+        s[STATUS + record] = _UNKNOWN
+        put(s, b, AWAITED, get(s, b, AWAITED) | 1 << record)
+    else:
+        s[STATUS + record] = _ACKNOWLEDGED
     append(s, b, epoch_of(s, b) * 8 + record + 1)
     raise_hw(s, k, b)
     return True

@@ -4,8 +4,10 @@ from checkers.model.compiled import Constants, State, rule
 from checkers.model.controller import elect, lose, welcome
 from checkers.model.layout import (
     ANSWER,
+    AWAITED,
     BLOCK,
     DISK,
+    ELECTED,
     FAILURES,
     FETCHER,
     HW,
@@ -41,7 +43,8 @@ def crash(s: State, b: int, end: int) -> None:
     put(s, b, PROCESS, end)
     put(s, b, HW, min(get(s, b, DISK), get(s, b, LEO)))
     put(s, b, KNOWN, -1)
-    for field in (FETCHER, VIEW, PENDING, REMOTE, REMOTE + 1, REMOTE + 2):
+    put(s, b, ELECTED, 0)  # Log drops the epochs that begin at its end when it is opened
+    for field in (FETCHER, VIEW, PENDING, AWAITED, REMOTE, REMOTE + 1, REMOTE + 2):
         put(s, b, field, 0)
     for field in range(ANSWER, BLOCK):
         put(s, b, field, 0)
@@ -115,7 +118,7 @@ def register(s: State, k: Constants, b: int) -> bool:
     """A broker that was paused for longer than its session finds that out, and has one again."""
     if not is_up(s, b) or is_live(s, b):
         return False
-    welcome(s, k, b, False)  # noqa: FBT003 - it compiles, and that knows no keywords
+    welcome(s, k, b, False)
     return True
 
 

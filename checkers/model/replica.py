@@ -2,6 +2,7 @@
 
 from checkers.model.compiled import Constants, State, rule
 from checkers.model.layout import (
+    AWAITED,
     ELECTED,
     FLAG_REREAD,
     FLAGS,
@@ -14,23 +15,20 @@ from checkers.model.layout import (
     STATUS,
     VIEW,
     Status,
-    epoch_of,
     get,
     put,
     size,
 )
 from checkers.model.scope import (
-    K_ACKS,
     K_BELOW_FIRST_IS_EMPTY,
     K_BROKERS,
+    K_CUT_DROPS_EMPTY_EPOCH,
     K_MIN_ISR,
     K_STRICT_MIN_ISR,
 )
 
 UNDEFINED = -1
 _ACKNOWLEDGED = int(Status.ACKNOWLEDGED)
-_UNKNOWN = int(Status.UNKNOWN)
-_ACKS_ALL = 2
 
 
 @rule
@@ -43,10 +41,12 @@ def append(s: State, b: int, entry: int) -> None:
 
 
 @rule
-def cut(s: State, b: int, offset: int) -> None:
+def cut(s: State, k: Constants, b: int, offset: int) -> None:
     """Truncate the log to an offset, with the epochs that began there, and the HW down to it."""
     leo = get(s, b, LEO)
     if offset >= leo:
+        if k[K_CUT_DROPS_EMPTY_EPOCH]:
+            put(s, b, ELECTED, 0)
         return
     for position in range(offset, leo):
         put(s, b, LOG + position, 0)
@@ -117,13 +117,11 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
         s[READ + offset] = record + 1
     elif s[READ + offset] != record + 1:
         s[FLAGS] = int(s[FLAGS]) | FLAG_REREAD
-    if (
-        k[K_ACKS] == _ACKS_ALL
-        and entry >> 3 == epoch_of(s, b)
-        and s[STATUS + record] == _UNKNOWN
-        and size(get(s, b, VIEW)) >= k[K_MIN_ISR]
-    ):
-        s[STATUS + record] = _ACKNOWLEDGED
+    awaited = get(s, b, AWAITED)
+    if (awaited >> record) & 1:
+        put(s, b, AWAITED, awaited & ~(1 << record))
+        if size(get(s, b, VIEW)) >= k[K_MIN_ISR]:
+            s[STATUS + record] = _ACKNOWLEDGED
 
 
 @rule

@@ -1,6 +1,7 @@
 """Fetching: how records, cuts and high watermarks travel from a leader to its followers."""
 
 from checkers.model.compiled import Constants, State, rule
+from checkers.model.isr import progress
 from checkers.model.layout import (
     ANSWER,
     ANSWER_COUNT,
@@ -25,7 +26,6 @@ from checkers.model.layout import (
     presumes,
     put,
 )
-from checkers.model.isr import progress
 from checkers.model.process import crash
 from checkers.model.replica import (
     UNDEFINED,
@@ -40,13 +40,15 @@ from checkers.model.replica import (
 from checkers.model.scope import (
     K_CUT_ON_FETCH,
     K_DIVERGING_IS_NO_PROGRESS,
+    K_DIVERGING_TELLS_HW,
     K_EXACT_EPOCHS,
-    K_FENCING,
+    K_FENCED_FETCHES,
+    K_FENCED_QUESTIONS,
     K_LATE,
+    K_LATE_FENCED,
     K_LATE_NEEDS_FETCHING,
     K_NO_EPOCHS_IS_UNDEFINED,
     K_OLD_FORMAT,
-    K_LATE_FENCED,
     K_OUT_OF_RANGE_CUTS,
     K_UNCLEAN,
 )
@@ -59,31 +61,35 @@ _DEAD = int(Process.DEAD)
 
 
 @rule
-def _serves(s: State, k: Constants, leader: int, b: int) -> bool:
+def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
     """Whether the broker that ``b`` follows runs, takes itself for the leader, and lets it in."""
     if leader < 0 or not presumes(s, leader):
         return False
     if get(s, b, ANSWER) and get(s, b, ANSWER_FROM) == leader:
         return False  # the fetcher thread still waits for its answer
-    return not k[K_FENCING] or epoch_of(s, leader) == epoch_of(s, b)
+    return not fenced or epoch_of(s, leader) == epoch_of(s, b)
 
 
 @rule
 def truncate(s: State, k: Constants, b: int) -> bool:
     """A new follower asks its leader where its last epoch ended, and cuts its log there."""
     leader = follows(s, b)
-    if not is_up(s, b) or get(s, b, FETCHER) != _TRUNCATING or not _serves(s, k, leader, b):
+    if (
+        not is_up(s, b)
+        or get(s, b, FETCHER) != _TRUNCATING
+        or not _serves(s, k[K_FENCED_QUESTIONS] != 0, leader, b)
+    ):
         return False
     asked = last_epoch(s, b)
     if asked < 0 or k[K_OLD_FORMAT]:
         defined = k[K_OLD_FORMAT] and not k[K_NO_EPOCHS_IS_UNDEFINED]
-        cut(s, b, get(s, leader, LEO) if defined else get(s, b, HW))
+        cut(s, k, b, get(s, leader, LEO) if defined else get(s, b, HW))
         put(s, b, FETCHER, _FETCHING)
     elif k[K_EXACT_EPOCHS]:
-        if cut_to_epoch(s, b, told_epoch(s, k, leader, asked), end_of(s, leader, asked)):
+        if cut_to_epoch(s, k, b, told_epoch(s, k, leader, asked), end_of(s, leader, asked)):
             put(s, b, FETCHER, _FETCHING)
     else:
-        cut(s, b, _end_by_first_rule(s, leader, b, asked))
+        cut(s, k, b, _end_by_first_rule(s, leader, b, asked))
         put(s, b, FETCHER, _FETCHING)
     return True
 
@@ -100,7 +106,7 @@ def _end_by_first_rule(s: State, leader: int, b: int, asked: int) -> int:
 
 
 @rule
-def cut_to_epoch(s: State, b: int, told: int, end: int) -> bool:
+def cut_to_epoch(s: State, k: Constants, b: int, told: int, end: int) -> bool:
     """KIP-279: cut to where the leader's largest common epoch ends in both; False: ask again.
 
     Args:
@@ -108,16 +114,16 @@ def cut_to_epoch(s: State, b: int, told: int, end: int) -> bool:
         end: where it ends in the leader's log.
     """
     if told == UNDEFINED:
-        cut(s, b, get(s, b, HW))
+        cut(s, k, b, get(s, b, HW))
         return True
     own = largest_epoch_to(s, b, told)
     if own == told:
-        cut(s, b, min(start_after(s, b, told), end))
+        cut(s, k, b, min(start_after(s, b, told), end))
         return True
     if own == UNDEFINED:
-        cut(s, b, end)
+        cut(s, k, b, end)
         return True
-    cut(s, b, start_after(s, b, own))
+    cut(s, k, b, start_after(s, b, own))
     return False
 
 
@@ -150,7 +156,11 @@ def receive(s: State, k: Constants, b: int) -> bool:
 def _ask(s: State, k: Constants, b: int) -> bool:
     """The leader handles a fetch: it notes the follower's progress, and answers."""
     leader = follows(s, b)
-    if not is_up(s, b) or get(s, b, FETCHER) != _FETCHING or not _serves(s, k, leader, b):
+    if (
+        not is_up(s, b)
+        or get(s, b, FETCHER) != _FETCHING
+        or not _serves(s, k[K_FENCED_FETCHES] != 0, leader, b)
+    ):
         return False
     leo, end = get(s, b, LEO), get(s, leader, LEO)
     last = last_epoch(s, b)
@@ -161,6 +171,7 @@ def _ask(s: State, k: Constants, b: int) -> bool:
                 progress(s, k, leader, b)
             _put_answer(s, b, _DIVERGING, told_end, told)
             put(s, b, ANSWER_LOG, leo)
+            put(s, b, ANSWER_HW, get(s, leader, HW))
             return True
         if told == UNDEFINED:
             _out_of_range(s, k, b, end)
@@ -203,7 +214,9 @@ def take(s: State, k: Constants, b: int) -> bool:
     ready = state == _FETCHING or (state == _TRUNCATING and not k[K_LATE_NEEDS_FETCHING])
     if follows(s, b) == leader and ready and (same_epoch or not k[K_LATE_FENCED]):
         if kind == _DIVERGING and get(s, b, ANSWER_LOG) == get(s, b, LEO):
-            cut_to_epoch(s, b, count, offset)
+            if k[K_DIVERGING_TELLS_HW]:
+                put(s, b, HW, min(get(s, b, LEO), get(s, b, ANSWER_HW)))
+            cut_to_epoch(s, k, b, count, offset)
         elif kind == _RECORDS and offset == get(s, b, LEO):
             for position in range(count):
                 append(s, b, get(s, b, ANSWER_LOG + position))
@@ -217,6 +230,6 @@ def take(s: State, k: Constants, b: int) -> bool:
 def _out_of_range(s: State, k: Constants, b: int, end: int) -> None:
     """A follower is ahead of its leader: its broker ends itself, or cuts to the leader's LEO."""
     if k[K_OUT_OF_RANGE_CUTS] or k[K_UNCLEAN]:
-        cut(s, b, end)
+        cut(s, k, b, end)
     else:
         crash(s, b, _DEAD)

@@ -59,9 +59,13 @@ class Rules:
         " it, with all below the leader's HW, which a new leader does not know yet.",
         "KAFKA-7128; Partition.maybeExpandIsr",
     )
-    fencing: bool = _switch(
-        "Fetches carry the leader epoch, and one of another epoch is refused.",
+    fenced_questions: bool = _switch(
+        "The question where an epoch ended carries the leader epoch; one of another is refused.",
         "KIP-320; Partition.checkCurrentLeaderEpoch",
+    )
+    fenced_fetches: bool = _switch(
+        "So does every fetch. Up to 2.4 that was so of the first fetch of a session alone.",
+        "KIP-320, KAFKA-9338; FetchSession.CachedPartition",
     )
     cut_on_fetch: bool = _switch(
         "A fetch says what epoch the follower's log ends with, and the answer where the logs"
@@ -85,6 +89,14 @@ class Rules:
         "A follower that is ahead of its leader cuts its log to the leader's LEO; without it the"
         " broker ends itself, unless unclean elections are allowed.",
         "KAFKA-7414; ReplicaFetcherThread.handleOffsetOutOfRange",
+    )
+    diverging_tells_hw: bool = _switch(
+        "An answer that tells where the logs diverge changes the follower's HW too.",
+        "KAFKA-14704; ReplicaFetcherThread.processPartitionData",
+    )
+    cut_drops_empty_epoch: bool = _switch(
+        "A cut at the log's end drops the epoch that began there without a record.",
+        "KAFKA-10706; Log.truncateTo",
     )
     async_isr: bool = _switch(
         "The leader asks the controller to change the ISR, and reckons with the larger of both"
@@ -147,28 +159,44 @@ def rules_of(name: str) -> Rules:
         cut_on_missed_epoch=version >= (2, 0, 1),
         cut_on_new_epoch=version >= (2, 1),
         join_from_epoch_start=version >= (2, 0, 1),
-        fencing=version >= (2, 1),
+        fenced_questions=version >= (2, 1),
+        fenced_fetches=version >= (2, 5),
         cut_on_fetch=version >= (2, 8),
         diverging_is_no_progress=version >= (2, 8, 1),
         late_fenced=version >= (3, 9, 1) and version != (4, 0, 0),
         late_needs_fetching=version >= (1, 1),
         out_of_range_cuts=version >= (2, 0, 1),
+        diverging_tells_hw=(2, 8) <= version < (3, 4, 1),
+        cut_drops_empty_epoch=version >= (2, 7),
         async_isr=version >= (2, 7),
-        strict_min_isr=version >= (3, 7) and kraft,
+        strict_min_isr=version >= (3, 7),
         caught_up_stays=version >= (2, 1),
         elr=kraft and version >= (4, 1),
         unclean_start_leaves=kraft and version >= (4, 0),
-        last_leader_alive=version >= (4, 0, 2),
+        last_leader_alive=version >= (4, 1),
         removal_bumps_epoch=not kraft,
         live_joins_only=kraft or version >= (3, 3),
     )
 
 
-_ZOOKEEPER = (
-    "0.9.0.1 0.10.0.1 0.10.2.2 0.11.0.2 0.11.0.3 1.0.2 1.1.1 2.0.0 2.0.1 2.1.1 2.4.1 2.8.0 2.8.2"
-    " 3.3.2 3.9.2-zk"
-).split()
-_KRAFT = "3.7.2 3.9.0 3.9.2 4.0.1 4.0.2 4.1.2 4.3.1".split()
+_ZOOKEEPER = [
+    "0.9.0.1",
+    "0.10.0.1",
+    "0.10.2.2",
+    "0.11.0.2",
+    "0.11.0.3",
+    "1.0.2",
+    "1.1.1",
+    "2.0.0",
+    "2.0.1",
+    "2.1.1",
+    "2.4.1",
+    "2.8.0",
+    "2.8.2",
+    "3.3.2",
+    "3.9.2-zk",
+]
+_KRAFT = ["3.7.2", "3.9.0", "3.9.2", "4.0.1", "4.0.2", "4.1.2", "4.3.1"]
 
-RELEASES: Final = {name: False for name in _ZOOKEEPER} | {name: True for name in _KRAFT}
+RELEASES: Final = dict.fromkeys(_ZOOKEEPER, False) | dict.fromkeys(_KRAFT, True)
 """Every catalogued release, and whether KRaft keeps its metadata."""

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clusters import images
-from clusters.distribution import cache_directory, classpath
+from clusters.distribution import classpath
 from clusters.drivers import DRIVERS
 from clusters.engine import connected
 from clusters.release import Release
 from clusters.versions import SAMPLE, release
+from harness.places import cache_directory
 from harness.waiting import await_condition
 
 BROKERS = 3

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from clusters.distribution import cache_directory, exclusive, lock_file
+from clusters.distribution import exclusive, lock_file
 from clusters.jvm import COLLECTOR, java
 from clusters.versions import Release
 from harness.errors import HarnessError
+from harness.places import cache_directory
 
 Flags = tuple[str, ...]
 NOT_SHARED: Flags = ("-Xshare:auto",)  # of whatever the runtime itself brings

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from clusters.distribution import cache_directory
 from clusters.engine import Client, connected
+from harness.places import cache_directory
 
 LABEL = "highwater"
 CLAIM_LABEL = "highwater.claim"

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from clusters.versions import Release
 from harness.errors import HarnessError
+from harness.places import cache_directory
 
 _LOCKS = Path(__file__).parent / "locks"
 _DOWNLOADS_AT_ONCE = 8
@@ -40,12 +41,6 @@ class Jar:
     def file_name(self) -> str:
         """Name in the cache; it carries the version, so all releases share one folder."""
         return f"{self.artifact}-{self.version}.jar"
-
-
-def cache_directory() -> Path:
-    """``$XDG_CACHE_HOME/highwater``, or ``~/.cache/highwater``."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "highwater"
 
 
 def lock_file(release: Release) -> Path:

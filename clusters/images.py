@@ -21,11 +21,12 @@ from clusters import jvm
 from clusters.archive import NOT_SHARED, Archive
 from clusters.base_image import base_image, find, owned_by_root, source
 from clusters.claims import LABEL
-from clusters.distribution import cache_directory, classpath, exclusive, lock_file
+from clusters.distribution import classpath, exclusive, lock_file
 from clusters.engine import Client, connected, errors
 from clusters.jvm import COLLECTOR, Runtime
 from clusters.versions import Release
 from harness.errors import HarnessError
+from harness.places import cache_directory
 
 REPOSITORY: Final = "highwater/kafka"
 RELEASE_LABEL: Final = "highwater.kafka"

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from clusters import config
-from clusters.distribution import cache_directory, lock_file
+from clusters.distribution import lock_file
 from clusters.release import Release
+from harness.places import cache_directory
 
 _FEATURES: Final = "bootstrap.checkpoint"
 

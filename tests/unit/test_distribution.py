@@ -14,6 +14,7 @@ from jgo.maven import PythonResolver
 from clusters import distribution
 from clusters.distribution import classpath
 from clusters.versions import Release, release
+from harness import places
 from harness.errors import HarnessError
 
 CONTENT = {"a-1.jar": b"first", "b-2.jar": b"second"}
@@ -91,7 +92,7 @@ def test_a_wrong_delivery_never_reaches_the_cache(entry: Release, registry: Regi
     registry.delivers["a-1.jar"] = b"something else"
     with pytest.raises(HarnessError, match=r"a-1\.jar is not the jar that was locked"):
         classpath(entry)
-    folder = distribution.cache_directory() / "jars"
+    folder = places.cache_directory() / "jars"
     assert not (folder / "a-1.jar").exists()
     assert not list(folder.glob(".download-*"))
 

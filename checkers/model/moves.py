@@ -63,7 +63,7 @@ class Move(IntEnum):
     CHECKPOINT = 18
 
 
-_OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
+OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
 _SEND, _KILL, _PAUSE, _RESUME = int(Move.SEND), int(Move.KILL), int(Move.PAUSE), int(Move.RESUME)
 _START, _STOP, _MOVE, _LAG = int(Move.START), int(Move.STOP), int(Move.MOVE), int(Move.LAG)
 _EXPIRE, _REGISTER, _LEARN = int(Move.EXPIRE), int(Move.REGISTER), int(Move.LEARN)
@@ -84,7 +84,7 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
     rows = [
         (kind, b, other)
         for kind in Move
-        for b, other in product(brokers, brokers if kind in _OF_TWO else [0])
+        for b, other in product(brokers, brokers if kind in OF_TWO else [0])
         if kind not in (Move.LAG, Move.SHRINK) or b != other
     ]
     spent = {Move.LAG: scope.failures, Move.KILL: scope.failures, Move.PAUSE: scope.failures}

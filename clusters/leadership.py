@@ -78,12 +78,11 @@ class KraftMover:
     """Sends the requests to a broker that runs, which forwards them to the controller.
 
     Args:
-        brokers: broker id to address.
-        running: ids of those that can be asked.
+        brokers: those that can be asked, broker id to address.
     """
 
-    def __init__(self, brokers: Mapping[int, Address], running: Sequence[int]) -> None:
-        self._running = tuple(running)
+    def __init__(self, brokers: Mapping[int, Address]) -> None:
+        self._brokers = tuple(brokers)
         self._wire = Wire(brokers, timeout_s=_ANSWER_S)
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
@@ -121,7 +120,7 @@ class KraftMover:
         _require(codes, _ELECTED, f"elect the preferred leader of {topic}-{partition}")
 
     def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python makes these classes
-        [answer] = self._wire.ask_any(self._running, request)
+        [answer] = self._wire.ask_any(self._brokers, request)
         return answer
 
     def close(self) -> None:
@@ -130,18 +129,12 @@ class KraftMover:
 
 
 def move(
-    view: View,
-    brokers: Mapping[int, Address],
-    running: Sequence[int],
-    topic: str,
-    partition: int,
-    broker: int,
+    view: View, brokers: Mapping[int, Address], topic: str, partition: int, broker: int
 ) -> None:
     """Make a broker the leader of a partition, by plan.
 
     Args:
-        brokers: broker id to address.
-        running: ids of those that can be asked.
+        brokers: those that can be asked, broker id to address.
 
     Raises:
         WaitTimeoutError: the controller did not do it in time.
@@ -150,7 +143,7 @@ def move(
     order = view.replicas(topic, partition)
     if broker not in order:
         raise HarnessError(f"broker {broker} has no replica of {topic}-{partition}: {order}")
-    with contextlib.closing(_mover(view, brokers, running)) as mover:
+    with contextlib.closing(_mover(view, brokers)) as mover:
         if order[0] != broker:
             mover.prefer(topic, partition, [broker, *(one for one in order if one != broker)])
         mover.elect(topic, partition)
@@ -164,8 +157,8 @@ def move(
     )
 
 
-def _mover(view: View, brokers: Mapping[int, Address], running: Sequence[int]) -> Mover:
-    return ZooKeeperMover(view) if isinstance(view, ZooKeeperView) else KraftMover(brokers, running)
+def _mover(view: View, brokers: Mapping[int, Address]) -> Mover:
+    return ZooKeeperMover(view) if isinstance(view, ZooKeeperView) else KraftMover(brokers)
 
 
 def _require(codes: Sequence[int], wanted: frozenset[int], what: str) -> None:

@@ -14,6 +14,7 @@ _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
 _LATEST = -1
 _OFFSET_OUT_OF_RANGE = 1
+_OF_A_LEADER = frozenset({0, 5})  # 5: of a new one, whose HW is still below its epoch (KIP-207)
 _SESSIONLESS = -1
 
 
@@ -67,7 +68,7 @@ class ClusterProbe:
         """Whether a broker takes itself to be the leader: it answers an ordinary consumer."""
         question = self._list_offsets(topic, partition, asking_as=_CONSUMER)
         [listed] = self._wire.ask(broker, question)
-        return not listed.topics[0].partitions[0].error_code
+        return listed.topics[0].partitions[0].error_code in _OF_A_LEADER
 
     def close(self) -> None:
         """Give back every connection."""

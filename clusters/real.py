@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from clusters import freeze, leadership, topics
+from clusters.addresses import Address
 from clusters.cluster import Broker, BrokerState, Probe, UnreachableError
 from clusters.coordination import KraftView, View, ZooKeeperView
 from clusters.layout import Layout
@@ -168,9 +169,10 @@ class RealCluster:
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker first in the assignment and have the preferred leader elected."""
-        running = [one.id for one in self._brokers.values() if one.state == "running"]
-        with contextlib.closing(self._view()) as view:
-            leadership.move(view, self._site.public.brokers, running, topic, partition, broker)
+        every = self._site.public.brokers
+        running = {one: every[one] for one in every if self._brokers[one].state == "running"}
+        with contextlib.closing(self._view(running)) as view:
+            leadership.move(view, running, topic, partition, broker)
 
     def end_session(self, broker: int) -> bool:
         """Close the broker's session in ZooKeeper; on KRaft leave it alone."""
@@ -228,11 +230,12 @@ class RealCluster:
                 every_s=0.02,
             )
 
-    def _view(self) -> View:
+    def _view(self, brokers: Mapping[int, Address] | None = None) -> View:
+        """The coordination's view, on KRaft through these brokers (all, unless told)."""
         if self._release.coordination == "zookeeper":
             return ZooKeeperView(self._site.public.coordination)
         return KraftView(
-            self._site.public.brokers,
+            self._site.public.brokers if brokers is None else brokers,
             self._site.public.coordination,
             metadata=self._release.wire.metadata,
         )

@@ -40,7 +40,8 @@ class Player:
         Raises:
             HarnessError: it cannot be done, or something else was seen.
         """
-        self._hold(step.held)
+        dying = {one for one in self._frozen if step.action == "kill" and one == step.broker}
+        self._hold(step.held | dying)  # who is frozen is not woken to be killed
         command = _COMMANDS.get(step.action)
         if command is not None:
             command(self, step)

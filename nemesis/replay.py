@@ -44,8 +44,8 @@ def settings(schedule: Schedule) -> dict[str, str]:
     lag_s = SHRINK_S if "shrink" in actions else 30.0
     return {
         **widen(FETCH_WAIT_S),
-        # A replica that becomes leader ends its fetcher first, which waits for a frozen peer's answer
-        # for so long (30 s by default; up to 0.10.2 at least).
+        # A new leader ends its fetcher first, which waits for a frozen peer so long (30 s, unless
+        # told; seen on 0.10.2.2 and 0.11.0.3).
         "request.timeout.ms": str(int(FETCH_WAIT_S * 1000) + 1000),
         "auto.leader.rebalance.enable": "false",
         "zookeeper.session.timeout.ms": str(int(ZOOKEEPER_SESSION_S * 1000)),

@@ -27,18 +27,13 @@ def facts(plan: Plan, found: Environment | None) -> list[Fact]:
     """The key facts of a run, in the order in which a person asks for them."""
     topic, work = plan.topic, plan.workload
     alone = topic.min_insync_replicas <= 1 and work.acks == "all"
-    happened = plan.story or ", ".join(plan.nemesis) or "nothing"
     return [
         Fact(
             name="Kafka",
             value=plan.kafka,
             means=_COORDINATION.get(found.coordination, "") if found else "",
         ),
-        Fact(
-            name="What happened",
-            value=happened,
-            means="a story" if plan.story else f"at random, for {plan.duration_s:g} s",
-        ),
+        _happened(plan),
         Fact(name="acks", value=work.acks, means=_ACKS[work.acks]),
         Fact(
             name="min.insync.replicas",
@@ -60,3 +55,14 @@ def facts(plan: Plan, found: Environment | None) -> list[Fact]:
         Fact(name="Driver", value=plan.driver, means=found.platform if found else ""),
         Fact(name="Truncation", value="", means=found.truncation if found else ""),
     ]
+
+
+def _happened(plan: Plan) -> Fact:
+    """What was done to the cluster, in a word or two."""
+    if plan.schedule is not None:
+        name = str(plan.schedule.get("name", "schedule"))
+        return Fact(name="What happened", value=name, means="a replay of the model's schedule")
+    if plan.story:
+        return Fact(name="What happened", value=plan.story, means="a story")
+    faults = ", ".join(plan.nemesis) or "nothing"
+    return Fact(name="What happened", value=faults, means=f"at random, for {plan.duration_s:g} s")

@@ -1,0 +1,104 @@
+"""A planned move asks for an order and an election, and nothing else; a session can be taken."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from clusters import coordination, leadership
+from clusters.addresses import Address
+from clusters.cluster import PartitionState
+from clusters.coordination import View, ZooKeeperView, session_password
+from harness.errors import HarnessError, WaitTimeoutError
+
+BROKERS = {1: Address(host="127.0.0.1", port=1), 2: Address(host="127.0.0.1", port=2)}
+
+
+class Written(ZooKeeperView):
+    """ZooKeeper with a controller that consumes what is left for it, or sleeps."""
+
+    def __init__(self, *, awake: bool = True) -> None:
+        self.nodes: dict[str, Mapping[str, Any]] = {}
+        self.order = (1, 2, 3)
+        self.leader = 1
+        self._awake = awake
+
+    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
+        assert (topic, partition) == ("events", 0)
+        return self.order
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        assert (topic, partition) == ("events", 0)
+        return PartitionState(leader=self.leader, leader_epoch=0, isr=self.order)
+
+    def create(self, path: str, node: Mapping[str, Any]) -> bool:
+        if path in self.nodes and not self._awake:
+            return False
+        self.nodes[path] = node
+        if self._awake and path == "/admin/reassign_partitions":
+            self.order = tuple(node["partitions"][0]["replicas"])
+        elif self._awake:
+            self.leader = self.order[0]
+        return True
+
+    def exists(self, path: str) -> bool:
+        return path in self.nodes and not self._awake
+
+
+def move(view: View, broker: int) -> None:
+    leadership.move(view, BROKERS, "events", 0, broker)
+
+
+def test_a_move_puts_the_broker_first_and_has_it_elected() -> None:
+    view = Written()
+    move(view, 2)
+    assert (view.order, view.leader) == ((2, 1, 3), 2)
+    assert list(view.nodes) == ["/admin/reassign_partitions", "/admin/preferred_replica_election"]
+
+
+def test_whoever_is_first_already_is_only_elected() -> None:
+    view = Written()
+    view.leader = 3
+    move(view, 1)
+    assert (view.order, view.leader) == ((1, 2, 3), 1)
+    assert list(view.nodes) == ["/admin/preferred_replica_election"]
+
+
+def test_a_broker_without_a_replica_cannot_lead() -> None:
+    with pytest.raises(HarnessError, match=r"broker 4 has no replica of events-0: \(1, 2, 3\)"):
+        move(Written(), 4)
+
+
+def test_a_controller_that_sleeps_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "LIMIT_S", 0.05)
+    view = Written(awake=False)
+    with pytest.raises(WaitTimeoutError, match="the controller to do what /admin/reassign_part"):
+        move(view, 2)
+    with pytest.raises(HarnessError, match="has a node /admin/reassign_partitions of another"):
+        move(view, 2)
+
+
+def test_on_kraft_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        error_code = 41
+        responses = replica_election_results = ()
+
+    mover = leadership.KraftMover(BROKERS)
+    monkeypatch.setattr(mover, "_ask", lambda _: Refusing())
+    with pytest.raises(HarnessError, match=r"refuses to put \[2, 1\] in order for events-0: error"):
+        mover.prefer("events", 0, (2, 1))
+    with pytest.raises(HarnessError, match="refuses to elect the preferred leader of events-0"):
+        mover.elect("events", 0)
+    mover.close()
+
+
+def test_a_session_password_is_what_java_draws() -> None:
+    """``new Random(42)`` draws -1170105035 and 234785527 first, as its documentation promises."""
+    password = session_password(coordination._SESSION_SECRET ^ 42)
+    drawn = [int.from_bytes(password[i : i + 4], "little", signed=True) for i in (0, 4)]
+    assert drawn == [-1170105035, 234785527]
+    assert len(password) == 16
+
+
+def test_a_negative_session_has_a_password_too() -> None:
+    assert len(session_password(cast("int", -(1 << 63) + 5))) == 16

@@ -1,7 +1,7 @@
 """A planned move asks for an order and an election, and nothing else; a session can be taken."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -101,4 +101,4 @@ def test_a_session_password_is_what_java_draws() -> None:
 
 
 def test_a_negative_session_has_a_password_too() -> None:
-    assert len(session_password(cast("int", -(1 << 63) + 5))) == 16
+    assert len(session_password(-(1 << 63) + 5)) == 16

@@ -1,0 +1,299 @@
+"""A schedule is played step by step: who is held is frozen, and what is expected is waited for."""
+
+import threading
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from checkers.model.schedule import Expect, Schedule, Step
+from clusters.cluster import Cluster, PartitionState, Probe, ReplicaState, UnreachableError
+from harness.clients.sender import Answer
+from harness.errors import HarnessError, UsageError
+from harness.feasible import check_plan
+from harness.plan import Plan
+from nemesis import player as player_module
+from nemesis.fault import Nemesis
+from nemesis.replay import Replay, plan, play, settings
+from nemesis.scene import MissedError, Scene
+from nemesis.scripts import find_script
+from tests.schedules import LOSS, A, B, C, two_moves
+
+PARTITION = ("events", 0)
+ADDRESS = "127.0.0.1:909{}"
+
+
+class Actor:
+    def __init__(self, stage: "Stage", identity: int) -> None:
+        self.id = identity
+        self.address = ADDRESS.format(identity)
+        self.state = "running"
+        self._stage = stage
+
+    def _do(self, verb: str, state: str) -> None:
+        self._stage.done.append(f"{verb} {self.id}")
+        self.state = state
+
+    def kill(self) -> None:
+        self._do("kill", "down")
+
+    def stop(self) -> None:
+        self._do("stop", "down")
+
+    def start(self) -> None:
+        self._do("start", "running")
+        self._stage.live.add(self.id)
+
+    def pause(self) -> None:
+        self._do("pause", "paused")
+
+    def resume(self) -> None:
+        if self.state == "paused":
+            self._do("resume", "running")
+
+
+class Stage:
+    """A cluster, its probe, its diary and its client, of which every deed is noted."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.says: list[str] = []
+        self.brokers = {one: Actor(self, one) for one in (1, 2, 3, 4)}
+        self.live = {1, 2, 3, 4}
+        self.leader = 2
+        self.leo = dict.fromkeys((1, 2, 3), 0)
+        self.answers: dict[str, Answer | None] = {}
+        self.clock = 0.0
+        self.scene: Scene | None = None  # kept, because a nemesis that is forgotten heals
+
+    def controller(self) -> int:
+        return 1
+
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(self.live)
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        assert (topic, partition) == PARTITION
+        return PartitionState(leader=self.leader, leader_epoch=0, isr=(2, 3, 4))
+
+    def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
+        assert (topic, partition) == PARTITION
+        if self.brokers[broker].state != "running":
+            raise UnreachableError(f"broker {broker} does not answer")
+        return ReplicaState(leo=7, hw=5)
+
+    def leads(self, broker: int, topic: str, partition: int) -> bool:
+        assert (topic, partition) == PARTITION
+        return broker == self.leader
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        assert (topic, partition) == PARTITION
+        self.done.append(f"move {broker}")
+        self.leader = broker
+
+    def end_session(self, broker: int) -> bool:
+        self.done.append(f"end {broker}")
+        self.live.discard(broker)
+        return True
+
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        self.says.append(f"{name} {phase} {broker or ''} {says}")
+
+    def send(self, identity: str, partition: int, *, address: str) -> None:
+        self.done.append(f"send {identity}-{partition} to {address}")
+        self.answers[identity] = Answer(outcome="ok", offset=0)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(player_module, "STEP_LIMIT_S", 0.05)
+    return Stage()
+
+
+def scene(stage: Stage, schedule: Schedule) -> Scene:
+    cluster = cast("Cluster", stage)
+
+    def clock() -> float:
+        stage.clock += 0.5
+        return stage.clock
+
+    return Scene(
+        plan=plan(schedule, "0.10.2.2"),
+        cluster=cluster,
+        probe=cast("Probe", stage),
+        nemesis=Nemesis(cluster, stage),
+        scribe=stage,
+        client=cast("Any", None),
+        direct=stage,
+        topic="events",
+        replicas=(2, 3, 4),
+        stop=threading.Event(),
+        clock=clock,
+    )
+
+
+def played(stage: Stage, *steps: Step) -> list[str]:
+    schedule = Schedule(kafka="0.10.2.2", steps=steps)
+    stage.scene = scene(stage, schedule)
+    play(stage.scene, schedule)
+    return stage.done
+
+
+def test_who_is_held_is_frozen_and_woken_when_it_is_not(stage: Stage) -> None:
+    done = played(
+        stage,
+        Step(action="move", broker=B, held=frozenset({B, A})),
+        Step(action="read", held=frozenset({B})),
+        Step(action="read"),
+    )
+    assert done == ["pause 2", "pause 3", "move 3", "resume 2", "resume 3"]
+
+
+def test_the_leader_is_frozen_first(stage: Stage) -> None:
+    stage.leader = 4
+    assert played(stage, Step(action="read", held=frozenset({A, C}))) == ["pause 4", "pause 2"]
+
+
+def test_who_is_paused_stays_so_until_it_is_resumed(stage: Stage) -> None:
+    done = played(
+        stage,
+        Step(action="pause", broker=B),
+        Step(action="read", held=frozenset({B})),
+        Step(action="read"),
+        Step(action="resume", broker=B, held=frozenset({B})),
+        Step(action="read"),
+    )
+    assert done == ["pause 3", "resume 3"]
+
+
+def test_a_held_broker_is_killed_as_it_is(stage: Stage) -> None:
+    done = played(stage, Step(action="read", held=frozenset({B})), Step(action="kill", broker=B))
+    assert done == ["pause 3", "kill 3", "end 3"]
+    told = [one for one in stage.says if not one.startswith("step")]
+    assert [" ".join(one.split()[:3]) for one in told] == [
+        "pause inject 3",
+        "pause heal 3",
+        "kill inject 3",
+    ]
+
+
+def test_the_dead_come_back(stage: Stage) -> None:
+    done = played(
+        stage,
+        Step(action="stop", broker=A),
+        Step(action="kill", broker=B),
+        Step(action="expire", broker=B, expect=Expect(alive=frozenset({A, C}))),
+        Step(action="start", broker=B, expect=Expect(leo={B: 7})),
+    )
+    assert done == ["stop 2", "kill 3", "end 3", "start 3", "end 2"]
+
+
+def test_a_record_goes_to_the_leader_or_to_whom_it_is_meant_for(stage: Stage) -> None:
+    done = played(
+        stage,
+        Step(action="send", record="m1", expect=Expect(acked=frozenset({"m1"}))),
+        Step(action="send", record="m2", broker=C, expect=Expect(refused=frozenset())),
+    )
+    assert done == ["send m1-0 to 127.0.0.1:9092", "send m2-0 to 127.0.0.1:9094"]
+
+
+def test_nothing_is_sent_while_a_fetch_of_the_held_may_be_parked(stage: Stage) -> None:
+    played(stage, Step(action="read", held=frozenset({B})))
+    idle = stage.clock
+    stage.clock = 0.0
+    stage.done.clear()
+    played(stage, Step(action="send", record="m1", held=frozenset({B})))
+    assert stage.clock - idle >= 1.5
+
+
+def test_nobody_can_be_sent_to_while_nobody_leads(stage: Stage) -> None:
+    stage.leader = -1
+    with pytest.raises(MissedError, match="nobody leads events-0"):
+        played(stage, Step(action="send", record="m1"))
+
+
+def test_a_broker_learns_what_the_controller_decided(stage: Stage) -> None:
+    played(stage, Step(action="learn", broker=A), Step(action="learn", broker=B))
+    with pytest.raises(MissedError, match="broker 3 is frozen or dead, and learns nothing"):
+        played(stage, Step(action="learn", broker=B, held=frozenset({B})))
+
+
+def test_a_step_that_does_not_come_true_says_what_was_seen(stage: Stage) -> None:
+    expect = Expect(leader=B, isr=frozenset({A}), leo={A: 6}, hw={A: 5}, acked=frozenset({"m1"}))
+    with pytest.raises(MissedError) as missed:
+        played(stage, Step(action="read"), Step(action="elect", says="B is elected", expect=expect))
+    message = missed.value.message
+    assert message.startswith("step 2 of 2: B is elected: waited 0.05 s")
+    for difference in (
+        "'leader': '0 instead of 1'",
+        "'ISR': '[0, 1, 2] instead of [0]'",
+        "'LEO of 0': '7 instead of 6'",
+        "'acknowledged': \"[] instead of ['m1']\"",
+    ):
+        assert difference in message
+    assert "HW" not in message
+
+
+def test_of_who_is_silent_no_offset_is_awaited(stage: Stage) -> None:
+    played(stage, Step(action="read", held=frozenset({A}), expect=Expect(leo={A: 99}, hw={A: 99})))
+
+
+def test_a_hold_that_cost_a_session_is_a_missed_step(stage: Stage) -> None:
+    stage.live.discard(3)
+    with pytest.raises(MissedError, match="broker 3 was frozen for so long that its session ended"):
+        played(stage, Step(action="read", held=frozenset({B})))
+
+
+def test_a_session_that_was_to_end_may(stage: Stage) -> None:
+    done = played(stage, Step(action="expire", broker=B, held=frozenset({B})))
+    assert done == ["pause 3", "end 3"]
+
+
+def test_the_end_of_the_run_is_no_missed_step(stage: Stage) -> None:
+    schedule = Schedule(kafka="0.10.2.2", steps=(Step(action="read"),))
+    ended = scene(stage, schedule)
+    ended.stop.set()
+    with pytest.raises(HarnessError, match="the run was ended early") as raised:
+        play(ended, schedule)
+    assert not isinstance(raised.value, MissedError)
+
+
+def test_replicas_go_by_the_order_of_the_assignment(stage: Stage) -> None:
+    steps = (Step(action="pause", broker=2),)
+    schedule = Schedule(kafka="0.10.2.2", order=(2, 0, 1), steps=steps)
+    stage.scene = scene(stage, schedule)
+    play(stage.scene, schedule)
+    assert stage.done == ["pause 2"]
+
+
+def test_the_controller_plays_no_replica(stage: Stage) -> None:
+    cluster, probe = cast("Cluster", stage), cast("Probe", stage)
+    assert Replay(LOSS).cast(cluster, probe) == (2, 3, 4)
+
+
+def test_a_replay_is_a_plan_with_a_broker_to_spare_on_zookeeper() -> None:
+    found = plan(two_moves(), "0.10.2.2", seed=3)
+    assert (found.brokers, found.topic.replication_factor, found.seed) == (4, 3, 3)
+    assert plan(two_moves(), "4.3.1").brokers == 3
+    assert Plan.from_json(found.to_json()) == found
+    assert found.command() == "highwater model replay schedule.json --kafka 0.10.2.2 --seed 3"
+    assert find_script(found) == Replay(two_moves())
+    check_plan(found)
+
+
+def test_a_plan_with_a_broken_schedule_is_refused() -> None:
+    found = msgspec.structs.replace(plan(LOSS, "4.3.1"), schedule={"kafka": "4.3.1"})
+    with pytest.raises(UsageError, match="no schedule"):
+        check_plan(found)
+    both = msgspec.structs.replace(plan(LOSS, "4.3.1"), story="loss")
+    with pytest.raises(UsageError, match="neither a story nor a nemesis"):
+        check_plan(both)
+
+
+def test_settings_follow_from_what_is_waited_for() -> None:
+    interval, lag = "replica.high.watermark.checkpoint.interval.ms", "replica.lag.time.max.ms"
+    calm = settings(LOSS)
+    assert (calm[interval], calm[lag]) == ("3600000", "30000")
+    steps = (Step(action="checkpoint", broker=A), Step(action="shrink"))
+    busy = settings(Schedule(kafka="4.3.1", steps=steps, settings={"log.dirs": "elsewhere"}))
+    assert (busy[interval], busy[lag], busy["log.dirs"]) == ("1000", "4000", "elsewhere")

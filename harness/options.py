@@ -85,3 +85,15 @@ def switches(text: str) -> tuple[bool, ...]:
     if not found or None in found:
         raise UsageError(f"{text!r} is not on or off", hint="Write false, true or false,true.")
     return tuple(one for one in found if one is not None)
+
+
+def size(text: str) -> int:
+    """Bytes from ``8G``, ``512M`` or ``1.5G``, of 1024 each.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise UsageError(f"{text!r} is no size", hint="Write 512M or 8G.")
+    return int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))

@@ -53,7 +53,7 @@ def canonical(s: State, out: State, k: Constants) -> None:
             first, second = second, first
     if first == 0 and second == 1:
         return
-    _rename(out, n, first, second, third)
+    rename(out, n, first, second, third)
 
 
 @rule
@@ -108,7 +108,7 @@ def _place(b: int, first: int, second: int) -> int:
 
 
 @rule
-def _rename(s: State, n: int, first: int, second: int, third: int) -> None:
+def rename(s: State, n: int, first: int, second: int, third: int) -> None:
     """Let broker ``first`` be 0, ``second`` 1 and ``third`` 2."""
     for decision in range(int(s[DECISIONS])):
         leader = leader_of(s, decision)

@@ -1,0 +1,191 @@
+"""The inner loops of the search, compiled for a machine's laws, and kept on disk once compiled.
+
+Numba's cache looks at the time of one file alone, and the laws lie in several. So the cache's
+folder carries a hash of all of them.
+"""
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import numba
+import numpy as np
+
+from checkers.model.compiled import Constants, rule
+from checkers.model.fingerprints import Table, Words, copy_all, fingerprint, insert
+from checkers.model.machine import Laws, Moves
+from harness.places import cache_directory
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_RECENT: Final = 1 << 14
+"""Fingerprints of states before renaming that a call remembers: most successors have been met a
+moment ago by another order of the same moves, and need not be renamed again."""
+
+
+class Problem(NamedTuple):
+    """What stays the same in a search: the constants, the moves, and the invariants asked for."""
+
+    constants: Constants
+    moves: Moves
+    asked: int
+
+
+class Expansion(NamedTuple):
+    """How far a call came: rows of the source done, states written, moves taken."""
+
+    row: int
+    new: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernels:
+    """Compiled functions.
+
+    Attributes:
+        expand: ``(source, row, out, table, problem, marks)``: reaches every successor of the states
+            ``source[row:]`` (canonical, as words), writes the new ones to ``out``, and each
+            invariant's first breach to ``marks`` (64 fingerprints by bit, 0 is none). Stops when
+            ``out`` may not hold the successors of the next state. Holds no GIL.
+        identify: ``(state, constants)``: the fingerprint of a state's canonical form.
+        grow: ``(old table, new table)``: copies all entries.
+        walk: ``(state, problem, depth, seed, path)``: steps at random from a state, in place, and
+            writes the moves' indices to ``path``; how many, negative if the last broke something.
+    """
+
+    expand: Callable[[Words, int, Words, Table, Problem, Words], Expansion]
+    identify: Callable[[np.ndarray[Any, np.dtype[np.int8]], Constants], int]
+    grow: Callable[[Table, Table], None]
+    walk: Callable[..., int]
+
+
+@functools.cache
+def kernels(laws: Laws) -> Kernels:
+    """The kernels for these laws. They compile, or are loaded, when first called."""
+    with _cached():
+        return Kernels(
+            expand=_expander(laws),
+            identify=_identifier(laws),
+            grow=_compiled(_grow),
+            walk=_walker(laws),
+        )
+
+
+def _compiled(function: F) -> F:
+    return cast("F", numba.njit(nogil=True, cache=True)(function))
+
+
+@contextmanager
+def _cached() -> Iterator[None]:
+    """Let what is declared here keep its machine code in a folder of exactly these sources."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_directory() / "kernels" / digest.hexdigest()[:16])
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+@rule
+def mark(breaches: int, key: np.uint64, marks: Words) -> None:
+    """Note that a state breaks these invariants."""
+    for bit in range(marks.shape[0]):
+        if (breaches >> bit) & 1:
+            marks[bit] = key
+
+
+def _grow(old: Table, new: Table) -> None:
+    copy_all(old, new)
+
+
+def _identifier(laws: Laws) -> Callable[..., int]:
+    canonical = laws.canonical
+
+    def identify(state: Any, constants: Constants) -> Any:  # noqa: ANN401 - int8 in, uint64 out
+        form = np.empty(state.shape[0] // 8, np.uint64)
+        canonical(state, form.view(np.int8), constants)
+        return fingerprint(form)
+
+    return _compiled(identify)
+
+
+def _expander(laws: Laws) -> Callable[..., Expansion]:
+    apply, canonical, broken = laws.apply, laws.canonical, laws.broken
+
+    def expand(
+        source: Words, row: int, out: Words, table: Table, problem: Problem, marks: Words
+    ) -> Expansion:
+        constants, moves, wanted = problem
+        words = source.shape[1]
+        work, form = np.empty(words, np.uint64), np.empty(words, np.uint64)
+        work_bytes, form_bytes = work.view(np.int8), form.view(np.int8)
+        recent = np.zeros(_RECENT, np.uint64)
+        new, taken = 0, 0
+        room = out.shape[0] - moves.shape[0]
+        while row < source.shape[0] and new <= room and (wanted or not problem.asked):
+            parent = fingerprint(source[row])
+            for move in range(moves.shape[0]):
+                for word in range(words):
+                    work[word] = source[row, word]
+                if not apply(work_bytes, constants, moves[move, 0], moves[move, 1], moves[move, 2]):
+                    continue
+                taken += 1
+                raw = fingerprint(work)
+                seat = raw & np.uint64(_RECENT - 1)
+                if recent[seat] == raw:
+                    continue
+                recent[seat] = raw
+                canonical(work_bytes, form_bytes, constants)
+                key = fingerprint(form)
+                if not insert(table, key, parent):
+                    continue
+                for word in range(words):
+                    out[new, word] = form[word]
+                new += 1
+                breaches = broken(form_bytes, constants) & wanted
+                if breaches:
+                    wanted &= ~breaches
+                    mark(breaches, key, marks)
+            row += 1
+        return Expansion(row, new, taken)
+
+    return _compiled(expand)
+
+
+def _walker(laws: Laws) -> Callable[..., int]:
+    apply, broken = laws.apply, laws.broken
+
+    def walk(state: Any, problem: Problem, depth: int, seed: Any, path: Any) -> int:  # noqa: ANN401
+        constants, moves, asked = problem
+        order = np.arange(moves.shape[0])
+        work = np.empty_like(state)
+        for step in range(depth):
+            left = moves.shape[0]
+            while left:
+                seed = seed * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+                pick = np.intp((seed >> np.uint64(33)) % np.uint64(left))
+                left -= 1
+                move = order[pick]
+                order[pick], order[left] = order[left], move
+                work[:] = state
+                if apply(work, constants, moves[move, 0], moves[move, 1], moves[move, 2]):
+                    left = -1
+                    break
+            if left == 0:
+                return step
+            state[:] = work
+            path[step] = move
+            if broken(state, constants) & asked:
+                return -(step + 1)
+        return depth
+
+    return _compiled(walk)

@@ -1,0 +1,170 @@
+"""The search itself, on machines whose states, depth and shortest path are known."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from checkers.model import kernels as compiled
+from checkers.model.explore import BLOCK, Glance, Limits, explore
+from checkers.model.fingerprints import ancestors, collisions, new_table
+from checkers.model.kernels import kernels
+from checkers.model.paths import follow, successors
+from checkers.model.walk import play, shrink, walk
+from harness.errors import HarnessError
+from tests.unit.toys import counters, jugs, multisets
+
+PLENTY = Limits(memory=1 << 30)
+
+
+def test_the_jugs_are_as_tlc_says() -> None:
+    """DieHard: 16 distinct states; four litres after six moves, which TLC calls seven states."""
+    found = explore(jugs(), ["first", "never"], limits=PLENTY)
+    assert (found.states, found.transitions, found.exhausted, found.reason) == (16, 96, True, None)
+    assert set(found.paths) == {"first"}
+    path = found.paths["first"]
+    assert len(path) == 6
+    assert path[-1].after[1] == 4
+    assert found.collision == collisions(16) == 16 * 16 / 2**65
+
+
+def test_the_search_ends_as_soon_as_everything_asked_for_is_broken() -> None:
+    found = explore(counters(9, 5, named=True), ["three"], limits=PLENTY)
+    assert len(found.paths["three"]) == found.depth == 3
+    assert found.states < 100
+    assert not found.exhausted
+    assert found.reason is None
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+@pytest.mark.parametrize("named", [True, False])
+def test_every_state_is_met_once(jobs: int, *, named: bool) -> None:
+    """More states than a block holds, and than the first table, with and without names."""
+    machine = counters(9, 5, named=named)
+    found = explore(machine, [], limits=PLENTY, jobs=jobs)
+    assert found.states == (10**5 if named else multisets(9, 5))
+    assert found.depth == 45
+    assert found.exhausted
+    assert found.states > 2 * BLOCK or not named
+
+
+def test_many_threads_find_what_one_finds() -> None:
+    one, four = (
+        explore(counters(9, 5, named=False), ["first"], limits=PLENTY, jobs=jobs) for jobs in (1, 4)
+    )
+    assert len(one.paths["first"]) == len(four.paths["first"]) == 45
+    assert one.transitions == four.transitions
+
+
+def test_what_breaks_at_the_start_has_an_empty_path() -> None:
+    found = explore(counters(0, 3, named=True), ["first"], limits=PLENTY)
+    assert found.paths == {"first": ()}
+
+
+def test_out_of_memory_says_how_far_it_came_and_keeps_what_it_found() -> None:
+    few = Limits(memory=32 * BLOCK * 128 // 10)
+    found = explore(counters(30, 5, named=True), ["three", "never"], limits=few)
+    assert found.reason == "memory"
+    assert not found.exhausted
+    assert found.states > 1000
+    assert len(found.paths["three"]) == 3
+
+
+def test_out_of_time_and_stopped() -> None:
+    machine = counters(30, 5, named=True)
+    assert explore(machine, [], limits=Limits(memory=1 << 30, seconds=0)).reason == "time"
+    glances: list[Glance] = []
+    stop = Limits(memory=1 << 30, stop=lambda: len(glances) >= 3)
+    assert explore(machine, [], limits=stop, watch=glances.append).reason == "stopped"
+    assert [one.depth for one in glances] == [0, 1, 2]
+    assert [one.states for one in glances] == [6, 21, 56]
+
+
+def test_laws_that_treat_names_differently_are_found_out() -> None:
+    """A path along fingerprints that no move leads to is refused, not made up."""
+    machine = counters(3, 2, named=True)
+    start = int(kernels(machine.laws).identify(machine.initial, machine.constants))
+    with pytest.raises(HarnessError, match="after step 0"):
+        follow(machine, [start, 12345])
+
+
+def test_fingerprints_are_xxhash_and_murmur_by_the_book() -> None:
+    """Against the definition in plain integers."""
+    mask = (1 << 64) - 1
+
+    def by_the_book(words: list[int]) -> int:
+        one, two, four = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x85EBCA77C2B2AE63
+        value = four
+        for each in words:
+            word = each * two & mask
+            word = (word << 31 | word >> 33) & mask
+            value ^= word * one & mask
+            value = ((value << 27 | value >> 37) & mask) * one + four & mask
+        for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+            value = (value ^ value >> 33) * factor & mask
+        return value ^ value >> 33
+
+    machine = jugs()
+    identify = kernels(machine.laws).identify
+    generator = np.random.default_rng(5)
+    for _ in range(20):
+        state = generator.integers(-128, 128, len(machine.initial), dtype=np.int8)
+        words = [int(word) for word in state.view(np.uint64)]
+        assert int(identify(state, machine.constants)) == by_the_book(words)
+
+
+def test_a_fingerprint_that_was_never_met_has_no_ancestors() -> None:
+    with pytest.raises(KeyError):
+        ancestors(new_table(8), 7)
+
+
+def test_walks_follow_from_the_seed_and_shrink_to_what_matters() -> None:
+    def four(seed: int) -> list[tuple[int, int, int]]:
+        found = walk(jugs(), ["first"], walks=5000, depth=100, seed=seed, limits=PLENTY)
+        assert found.reason is None
+        return [leap.move for leap in found.paths["first"]]
+
+    assert four(1) == four(1)
+    assert play(jugs(), four(1), 0) is not None
+    assert all(len(four(seed)) in {6, 7, 8} for seed in range(5))
+
+
+def test_walks_that_find_nothing_say_so() -> None:
+    found = walk(jugs(), ["never"], walks=10, depth=20, seed=0, limits=PLENTY)
+    assert (found.paths, found.reason, found.walks, found.steps) == ({}, None, 10, 200)
+    stopped = walk(
+        jugs(), ["never"], walks=10**9, depth=9, seed=0, limits=Limits(memory=1, seconds=0)
+    )
+    assert stopped.reason == "time"
+
+
+def test_a_walk_ends_where_no_move_is_left() -> None:
+    found = walk(counters(2, 2, named=True), ["never"], walks=1, depth=99, seed=0, limits=PLENTY)
+    assert found.steps == found.depth == 4
+
+
+def test_shrinking_keeps_nothing_that_can_be_spared() -> None:
+    machine = counters(9, 5, named=True)
+    long = [(0, counter, 0) for counter in (0, 1, 0, 2)]
+    assert len(shrink(machine, long, machine.invariants["three"])) == 3
+
+
+def test_successors_are_the_moves_that_can_be_taken() -> None:
+    machine = counters(1, 3, named=True)
+    full = dataclasses.replace(machine, initial=machine.initial.copy())
+    full.initial[1] = 1
+    assert [move[1] for move, _ in successors(machine, full.initial)] == [0, 2]
+
+
+def test_machine_code_is_kept_by_what_the_rules_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiled.kernels.cache_clear()
+    try:
+        explore(jugs(), [], limits=PLENTY)
+        (folder,) = (tmp_path / "highwater" / "kernels").iterdir()
+        assert list(folder.rglob("*.nbc"))
+    finally:
+        compiled.kernels.cache_clear()

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 
 from checkers.judge import judge
+from checkers.model.reconciliation import Reconciliation
 from checkers.segments.reader import SCHEMA, read_segment, segments
 from checkers.session import SparkStarter
 from harness.feasible import check_plan
@@ -19,6 +21,7 @@ from harness.plan import Plan
 from harness.runner import execute
 from harness.store import Run, Store
 from harness.verdict import Verdict
+from reports import model
 from reports.run import write as write_report
 
 if TYPE_CHECKING:
@@ -31,15 +34,20 @@ Progress = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A run, what the judge says of it, and where its report lies."""
+    """A run, what judge and model say of it, and where its report lies.
+
+    Attributes:
+        model: None where the model was not asked.
+    """
 
     run: Run
     verdict: Verdict
     report: Path
+    model: Reconciliation | None = None
 
     def summary(self) -> dict[str, object]:
         """The object that ``--json`` prints."""
-        return self.verdict.summary(str(self.report))
+        return self.verdict.summary(str(self.report)) | {"model": msgspec.to_builtins(self.model)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +90,7 @@ def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[Judged]:
     """Judge stored runs and write their reports; needs no broker."""
     verdicts = judge(runs, session)
     return [
-        Judged(run=run, verdict=verdict, report=write_report(run))
+        Judged(run=run, verdict=verdict, report=write_report(run), model=model.read(run))
         for run, verdict in zip(runs, verdicts, strict=True)
     ]
 

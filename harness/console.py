@@ -14,11 +14,16 @@ from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from reports import model
+
 if TYPE_CHECKING:
     from harness.api import Judged, Progress
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+MODEL_LINES = 12
+"""Lines about what the model does not understand; the report has all."""
 
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
 
@@ -66,7 +71,28 @@ def show_judged(judged: Sequence["Judged"]) -> None:
             out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
         if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run
             out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
+        _show_model(one)
         out.print(Text(f"  report: {one.report}"))
+
+
+def modelled(judged: "Judged") -> Text:
+    """The model's word about a run in its colour; a dash where the model was not asked."""
+    if judged.model is None:
+        return Text("-")
+    return Text(model.WORDS[judged.model.status], style=COLOURS[model.COLOURS[judged.model.status]])
+
+
+def _show_model(judged: "Judged") -> None:
+    found = judged.model
+    if found is None:
+        return
+    out.print(Text("  model: "), modelled(judged), Text(f". {model.sentence(found)}"), sep="")
+    amiss = [f"not reproduced: {one}" for one in found.absent]
+    amiss += model.told([one for one in found.findings if one.verdict == "unexplained"])
+    for line in amiss[:MODEL_LINES]:
+        out.print(Text(f"    {line}"))
+    if len(amiss) > MODEL_LINES:
+        out.print("    … and more in the report")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:

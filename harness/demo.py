@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 
 from clusters.versions import release
-from harness.console import coloured, table
+from harness.console import coloured, modelled, table
 from harness.expected import as_predicted
 from harness.plan import Plan
 from nemesis.stories import STORIES
+from reports.model import GOOD
 
 if TYPE_CHECKING:
     from harness.api import Judged
+
+OK, BROKEN, UNKNOWN = 0, 1, 3
 
 TOLD: Final = ("loss", "divergence")
 """The stories that tell the releases apart; the others lose data on every one of them."""
@@ -30,6 +33,18 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
     return [STORIES[name].plan(one.name) for name in TOLD for one in releases]
 
 
+def exit_code(judged: "Sequence[Judged]") -> int:
+    """0 when every run ended as predicted and the model explains all of it; 3 when one is unknown.
+
+    Everything else is 1: more or less was lost, or something happened that no rule explains.
+    """
+    said = [one.model.status if one.model else "unknown" for one in judged]
+    if "unknown" in said or any(one.verdict.verdict == "unknown" for one in judged):
+        return UNKNOWN
+    foretold = all(as_predicted(one.run, one.verdict) for one in judged)
+    return OK if foretold and GOOD.issuperset(said) else BROKEN
+
+
 def demo_table(judged: "Sequence[Judged]") -> Table:
     """A row a run, in the order of releases."""
     rows = [
@@ -40,11 +55,12 @@ def demo_table(judged: "Sequence[Judged]") -> Table:
             str(one.verdict.counts.get("divergence", 0)),
             coloured(one.verdict.verdict),
             "yes" if as_predicted(one.run, one.verdict) else "NO",
+            modelled(one),
         ]
         for one in sorted(judged, key=lambda one: one.verdict.kafka)
     ]
     return table(
         "acks=all, min.insync.replicas=1, clean elections, one fault schedule for all",
-        ["Kafka", "story", "lost / acked", "forked offsets", "verdict", "as predicted"],
+        ["Kafka", "story", "lost / acked", "forked offsets", "verdict", "as predicted", "model"],
         rows,
     )

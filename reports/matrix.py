@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from harness.matrix.cells import Matrix, Row, Setting, Skipped
 from harness.verdict import INVALID, UNKNOWN, VALID
+from reports.model import COLOURS, GOOD, WORDS
 from reports.page import render, save
 from reports.text import count
 
@@ -24,12 +25,16 @@ class Shown:
     Attributes:
         colour: the verdict, or ``allowed`` where what was lost was not promised to be kept.
         notes: what else is to be said, a word or two each.
+        foretold: the word of rules and model, or nothing where they say none.
+        odd: how it is shown where something is amiss; nothing where all is well.
     """
 
     row: Row
     colour: str
     link: str
     notes: tuple[str, ...]
+    foretold: str
+    odd: str
 
     @classmethod
     def of(cls, row: Row) -> "Shown":
@@ -38,11 +43,14 @@ class Shown:
         notes = [f"{row.divergent:,} forked"] if row.divergent else []
         notes += [f"{row.unseen:,} unseen"] if row.unseen else []
         notes += ["as allowed"] if allowed else []
+        foretold, odd = _foretold(row)
         return cls(
             row=row,
             colour="allowed" if allowed else row.verdict,
             link=quote(row.report),
             notes=tuple(notes),
+            foretold=foretold,
+            odd=odd,
         )
 
 
@@ -83,6 +91,7 @@ def write(rows: Sequence[Row], path: Path, *, matrix: Matrix | None = None) -> P
         missing=len(matrix.cells) - len(rows) if matrix else 0,
         skipped=_reasons(skipped),
         predicts=any(row.as_predicted is not None for row in rows),
+        explains=any(row.model is not None for row in rows),
     )
     return save(path, html)
 
@@ -116,6 +125,9 @@ def sums(rows: Sequence[Row], matrix: Matrix | None) -> list[str]:
         words.append(f"{count(verdicts[UNKNOWN], 'run')} could not be judged")
     if told:
         words.append(f"{sum(told)} of {count(len(told), 'story', 'stories')} ended as predicted")
+    if said := [row.model for row in rows if row.model is not None]:
+        understood = sum(word in GOOD for word in said)
+        words.append(f"the model explains {understood} of {count(len(said), 'run')}")
     if matrix and matrix.seconds:
         words.append(f"took {matrix.seconds / 60:.1f} minutes")
     return words
@@ -142,6 +154,17 @@ def _lines(rows: Sequence[Row], kafkas: Sequence[str]) -> list[Line]:
         )
         for line, cells in found.items()
     ]
+
+
+def _foretold(row: Row) -> tuple[str, str]:
+    """What rules and model say of a cell, and in which colour if something is amiss."""
+    if row.verdict == UNKNOWN:
+        return "not judged", UNKNOWN
+    if row.model is not None and row.model not in GOOD:
+        return WORDS[row.model], COLOURS[row.model]
+    if row.as_predicted is None:
+        return WORDS[row.model] if row.model else "", ""
+    return ("predicted", "") if row.as_predicted else ("not predicted", INVALID)
 
 
 def _terms(setting: Setting, *, driver: bool) -> str:

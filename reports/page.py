@@ -13,6 +13,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from reports.model import rule_says
 from reports.text import count, plain, seconds, short
 
 
@@ -53,7 +54,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(seconds=seconds, short=short, count=count)
+    made.filters.update(seconds=seconds, short=short, count=count, rule_says=rule_says)
     return made
 
 

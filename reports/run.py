@@ -10,7 +10,7 @@ from markupsafe import Markup
 from harness.errors import StoreError
 from harness.store import Run
 from harness.verdict import Anomaly, Ledger, Verdict
-from reports import strip
+from reports import model, strip
 from reports.beats import Burst, bursts
 from reports.drawing import Share, bar, svg, text
 from reports.evidence import Evidence, Partition, gather
@@ -72,6 +72,7 @@ def page(run: Run) -> str:
     missing = list(evidence.missing)
     environment = _or_none(run.environment, missing)
     status = _or_none(run.status, missing)
+    said = _or_none(lambda: model.read(run), missing)
     known = any("cut short" in reason for reason in verdict.reasons)
     if status is not None and status.phase != "frozen" and not known:
         missing.insert(0, f"The run was cut short while it was {status.phase}.")
@@ -79,19 +80,20 @@ def page(run: Run) -> str:
     holdings = {p: read_holdings(run, p, missing) for p in shown}
     found = bursts(verdict.anomalies)
     told, others = found[:STORIES_MAX], found[STORIES_MAX : STORIES_MAX + LISTED_MAX]
-    said = sum(each.count for each in (*told, *others))
+    counted = sum(each.count for each in (*told, *others))
     return render(
         "run.html.j2",
         run=run.name,
         plan=plan,
         verdict=verdict,
+        model=said and model.section(said),
         facts=facts(plan, environment),
         environment=environment,
         status=status,
         missing=missing,
         stories=[_story(i, each, evidence, holdings) for i, each in enumerate(told)],
         others=others,
-        left_out=max(0, sum(verdict.counts.values()) - said),
+        left_out=max(0, sum(verdict.counts.values()) - counted),
         timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
         partitions=len(evidence.scenes),
         evidence=evidence,

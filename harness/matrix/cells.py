@@ -87,6 +87,8 @@ class Row(Cell, frozen=True, kw_only=True):
         unseen: acknowledged records that no reader came far enough to look for.
         divergent: offsets at which replicas hold different records.
         as_predicted: whether it ended as the release's rules say; None when they say nothing.
+        model: its word: ``as-predicted``, ``explained``, ``unexplained``, ``not-reproduced``
+            or ``unknown``; None when it was not asked.
         report: path of its page, from the folder of the page that lists it.
         seconds: how long its run took.
         problem: what the harness could not do, so that the run ended early; None when it did not.
@@ -102,9 +104,18 @@ class Row(Cell, frozen=True, kw_only=True):
     report: str
     seconds: float
     problem: str | None
+    model: str | None = None
 
     @classmethod
-    def of(cls, run: Run, verdict: Verdict, *, as_predicted: bool | None, home: Path) -> Self:
+    def of(
+        cls,
+        run: Run,
+        verdict: Verdict,
+        *,
+        as_predicted: bool | None,
+        home: Path,
+        model: str | None = None,
+    ) -> Self:
         """The row of a judged run.
 
         Args:
@@ -128,6 +139,7 @@ class Row(Cell, frozen=True, kw_only=True):
             report=os.path.relpath(run.report.resolve(), home.resolve()).replace(os.sep, "/"),
             seconds=status.seconds,
             problem=early and ": ".join([early, *status.problems[-1:]]),
+            model=model,
         )
 
 
@@ -260,6 +272,7 @@ SCHEMA: Final = pa.schema(
         pa.field("report", pa.string(), nullable=False),
         pa.field("seconds", pa.float64(), nullable=False),
         pa.field("problem", pa.string()),
+        pa.field("model", pa.string()),
     ]
 )
 """Columns of ``cells.parquet``; the fields of ``Row`` in their order."""

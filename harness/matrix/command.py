@@ -101,11 +101,12 @@ def exit_code(rows: Sequence[Row], *, expect: bool) -> int:
     """0 as promised, 1 a promise was broken, 4 the harness failed in a cell, 3 one is unknown.
 
     Args:
-        expect: of a cell for which there is a prediction, that it came true is what was promised.
+        expect: of a cell for which there is a prediction, that it came true is what was promised,
+            and that the model explains all that was found.
     """
     judged = [row for row in rows if row.verdict != "unknown"]
     broken = [
-        row.as_predicted is False
+        row.model == "unexplained" or row.as_predicted is False
         if expect and row.as_predicted is not None
         else row.verdict == "invalid"
         for row in judged
@@ -185,6 +186,8 @@ def _show(folder: MatrixFolder, rows: Sequence[Row]) -> None:
             console.out.print(f"  could not be judged: {folder.path / row.report}")
         elif row.as_predicted is False:
             console.out.print(f"  not as predicted: {folder.path / row.report}")
+        elif row.model == "unexplained":
+            console.out.print(f"  unexplained by the model: {folder.path / row.report}")
     for reason in dict.fromkeys(each.reason for each in found.skipped):
         number = sum(each.reason == reason for each in found.skipped)
         console.out.print(f"  not run, {number} x: {reason}")
@@ -219,6 +222,7 @@ def _cell(rows: Sequence[Row]) -> Text:
     for row in rows:
         forked = f" +{row.divergent}" if row.divergent else ""
         odd = " NOT PREDICTED" if row.as_predicted is False else ""
+        odd = " UNEXPLAINED" if row.model == "unexplained" else odd
         odd = " UNKNOWN" if row.verdict == "unknown" else odd
         words = f"{row.lost}/{row.acknowledged}{forked}{odd}"
         shown.append(Text(words, style=console.COLOURS[row.verdict]))

@@ -21,6 +21,7 @@ from harness.fleet import Fleet
 from harness.matrix.cells import Cell, Matrix, MatrixFolder, Row
 from harness.matrix.plan import grouped, plan_of
 from harness.store import Run
+from reports import model
 from reports.matrix import write as write_page
 
 OVERALL: Final = "matrix"
@@ -102,8 +103,14 @@ def row_of(run: Run, home: Path) -> Row:
     Raises:
         StoreError: it was not judged, or cannot be read.
     """
-    verdict = run.verdict()
-    return Row.of(run, verdict, as_predicted=as_predicted(run, verdict), home=home)
+    verdict, said = run.verdict(), model.read(run)
+    return Row.of(
+        run,
+        verdict,
+        as_predicted=as_predicted(run, verdict),
+        home=home,
+        model=said.status if said else None,
+    )
 
 
 def _is_judged(run: Run) -> bool:

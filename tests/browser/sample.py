@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
+from checkers.model.reconciliation import Reconciliation
 from harness.history import TABLES, record_value
 from harness.plan import Plan
 from harness.store import Environment, Run, Status
@@ -40,6 +41,7 @@ class Sample:
     cuts: list[tuple[float, int, int, str]] = field(default_factory=list)
     sends: list[tuple[float, float | None, int | None, str]] = field(default_factory=list)
     disks: dict[int, Disk] = field(default_factory=dict)
+    model: Reconciliation | None = None
     status: Status = field(default_factory=lambda: Status(phase="frozen", quiesced=True))
 
     def write(self, store: Path) -> Run:
@@ -50,6 +52,8 @@ class Sample:
         run.write_struct("environment.json", environment())
         run.write_struct("status.json", self.status)
         run.write("analysis/verdict.json", self.verdict.to_json())
+        if self.model is not None:
+            run.write("analysis/model.json", self.model.to_json())
         for name, table in self.tables().items():
             run.parquet(name).parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.Table.from_pylist(table, schema=TABLES[name]), run.parquet(name))

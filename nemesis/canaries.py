@@ -7,12 +7,10 @@ leader that is elected from outside the ISR does not have what the ISR had.
 from typing import Final
 
 from clusters.cluster import UnreachableError
-from clusters.versions import Release
-from harness.plan import Plan
 from harness.waiting import await_condition
 from nemesis.records import VICTIM, await_replicas, settle
 from nemesis.scene import MissedError, Scene
-from nemesis.story import FETCH_WAIT_S, Prediction, story
+from nemesis.story import FETCH_WAIT_S, story
 
 _BEFORE_S: Final = 0.3
 _AFTER_S: Final = 0.15
@@ -22,18 +20,39 @@ together with the kill of A well within what is left of a session, 1.67 s."""
 _ANSWER_S: Final = 0.5
 
 
-def _lost_with_the_leader(_: Release, plan: Plan) -> Prediction:
-    """With acks=0 and acks=1 the record is lost on every release; with acks=all it is kept."""
-    return Prediction(lost=frozenset({VICTIM} if plan.workload.acks != "all" else ()))
+_LEADER_KILL: Final = """
+    settle m0 m1 m2
+    pause B C
+    send m3 to A
+    kill A
+    resume B C
+    expire A for B
+    let B C
+    retry m3 to B
+    heal
+"""
+
+_UNCLEAN: Final = """
+    settle m0 m1 m2
+    kill B C
+    expire B
+    expire C
+    let A
+    send m3 to A
+    kill A
+    expire A
+    start B C
+    heal
+"""
 
 
-def _lost_unclean(release: Release, plan: Plan) -> Prediction:
-    """With unclean elections (on KRaft since 3.9) it is lost whatever the acks; else it is kept."""
-    unclean = plan.topic.unclean_leader_election and release.elects_unclean
-    return Prediction(lost=frozenset({VICTIM} if unclean else ()))
-
-
-@story("leader-kill", _lost_with_the_leader)
+@story(
+    "leader-kill",
+    _LEADER_KILL,
+    outcome=(
+        "With acks=0 and acks=1 the record is lost on every release; with acks=all it is kept."
+    ),
+)
 def leader_kill(scene: Scene) -> None:
     """A record that the leader alone holds is lost with it; acks=0 and acks=1 acknowledge such."""
     a, b, survivor = scene.replicas
@@ -77,7 +96,14 @@ def _hold_back(scene: Scene, followers: tuple[int, int], parked: float) -> None:
     scene.hold(latest + _AFTER_S - scene.clock())
 
 
-@story("unclean", _lost_unclean, controller="A")
+@story(
+    "unclean",
+    _UNCLEAN,
+    outcome=(
+        "With unclean elections (on KRaft since 3.9) it is lost whatever the acks; else it is kept."
+    ),
+    controller="A",
+)
 def unclean(scene: Scene) -> None:
     """An unclean leader does not have what A acknowledged as the only member of the ISR.
 

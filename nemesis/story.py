@@ -1,13 +1,14 @@
-"""What a story is: a schedule for three brokers, its settings, and the rule by which it must end.
+"""What a story is: a schedule for three brokers, its settings, and a script of it for the model.
 
 A schedule is a function of a Scene. Write one in a file of its family and decorate it with
-``story``; ``nemesis.stories`` knows them all.
+``story``; ``nemesis.stories`` knows them all. How it must end on a release nobody writes down: the
+model plays the script under that release's rules.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from clusters.cluster import Cluster, Probe, UnreachableError
 from clusters.versions import Release
@@ -15,6 +16,9 @@ from harness.plan import Acks, Plan, Topic, Workload
 from harness.waiting import await_condition
 from nemesis.scene import Scene
 from nemesis.window import widen
+
+if TYPE_CHECKING:
+    from checkers.model.reconciliation import Outcome
 
 SESSION_MS: Final = 2500
 """Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
@@ -53,22 +57,23 @@ class Prediction:
 
 
 Role = Literal["A", "C"]
-Rule = Callable[[Release, Plan], Prediction]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A scripted schedule, its settings, and the rule by which it must end.
+    """A scripted schedule, its settings, and the same as moves of the model.
 
     Attributes:
         play: the schedule; its docstring's first line is the summary.
-        rule: what it must come to; its docstring's first line says so to a person.
+        script: what happens in it, in the words of ``checkers.model.script``.
+        outcome: what it comes to and where, one sentence for a person.
         controller: who is the controller on ZooKeeper, of A, B and C.
     """
 
     name: str
     play: Callable[[Scene], None]
-    rule: Rule
+    script: str
+    outcome: str
     controller: Role
     broker_config: Mapping[str, str]
 
@@ -77,14 +82,24 @@ class Story:
         """What happens in it, one sentence."""
         return _first_line(self.play)
 
-    @property
-    def outcome(self) -> str:
-        """What is lost by it and where, one sentence."""
-        return _first_line(self.rule)
+    def foretell(self, release: Release, plan: Plan) -> "Outcome":
+        """What the model makes of the story: what is lost and forked, and the logs of A, B, C."""
+        # The rules are of Numba, which takes half a second to import.
+        from checkers.model.rules import rules_of  # noqa: PLC0415
+        from checkers.model.script import Setting, play  # noqa: PLC0415
+
+        setting = Setting(
+            rules=rules_of(release.name),
+            acks=plan.workload.acks,
+            min_isr=plan.topic.min_insync_replicas,
+            unclean=plan.topic.unclean_leader_election and release.elects_unclean,
+        )
+        return play(self.script, setting)
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """What becomes of the records on this release under the plan's settings."""
-        return self.rule(release, plan)
+        outcome = self.foretell(release, plan)
+        return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, int, int]:
         """Choose A, B and C.
@@ -132,7 +147,7 @@ STORIES: dict[str, Story] = {}
 
 
 def story(
-    name: str, rule: Rule, *, controller: Role = "C"
+    name: str, script: str, *, outcome: str, controller: Role = "C"
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
     """Register a schedule."""
 
@@ -140,7 +155,8 @@ def story(
         STORIES[name] = Story(
             name=name,
             play=play,
-            rule=rule,
+            script=script,
+            outcome=outcome,
             controller=controller,
             broker_config=BROKER_CONFIG,
         )

@@ -1,0 +1,57 @@
+"""A script is played by the rules of a release; what it cannot do, it says."""
+
+import pytest
+
+from checkers.model.rules import RELEASES, rules_of
+from checkers.model.script import ScriptError, Setting, play
+from nemesis.stories import STORIES
+
+OLD = Setting(rules=rules_of("0.10.2.2"))
+NEW = Setting(rules=rules_of("4.3.1"))
+
+
+@pytest.mark.parametrize("kafka", RELEASES)
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_every_story_ends_at_rest_on_every_release(kafka: str, story: object) -> None:
+    found = play(story.script, Setting(rules=rules_of(kafka)))  # type: ignore[attr-defined]
+    lengths = {len(log) for log in found.logs.values()}
+    assert len(lengths) == 1
+    assert bool(found.forked) == (len(set(found.logs.values())) > 1)
+
+
+def test_a_fork_is_there_record_by_record() -> None:
+    found = play(STORIES["divergence"].script, OLD)
+    assert found.logs == {
+        "A": ("m0", "m1", "m2", "m3"),
+        "B": ("m0", "m1", "m2", "m4"),
+        "C": ("m0", "m1", "m2", "m4"),
+    }
+    assert (found.lost, found.forked) == (("m3",), (3,))
+
+
+def test_a_retry_is_sent_only_where_no_answer_came() -> None:
+    script = "settle m0\n send m1 to A\n let B C\n retry m1 to A\n heal"
+    assert play(script, NEW).logs["A"] == ("m0", "m1")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("sing m0", "nothing here is called 'sing'"),
+        ("kill D", "nothing here is called 'D'"),
+        ("send m0 to B", "the model cannot do that now"),
+        ("start A", "the model cannot do that now"),
+        ("settle a b c d e f g", "records"),
+    ],
+)
+def test_what_the_model_cannot_do_it_says(line: str, says: str) -> None:
+    with pytest.raises(Exception, match=says) as caught:
+        play(line, NEW)
+    assert caught.type.__name__ in {"ScriptError", "UsageError"}
+
+
+def test_decisions_without_end_are_refused() -> None:
+    ping = "kill A\nexpire A for B\nlet B C\nstart A\nlet A B C"
+    pong = "kill B\nexpire B for A\nlet A C\nstart B\nlet A B C"
+    with pytest.raises(ScriptError, match=r"no more than \d+ decisions"):
+        play("\n".join(["settle m0", *[ping, pong] * 8]), NEW)

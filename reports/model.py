@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from checkers.model.reconciliation import Because, Finding, Outcome, Reconciliation
-from checkers.model.rules import Rules
+from checkers.model.rules import RELEASES, SWITCHES, Rules, rules_of
 from harness.errors import StoreError
 from harness.store import Run
 from reports.text import count
@@ -163,7 +163,7 @@ def section(found: Reconciliation) -> Section:
 
 def told(findings: Sequence[Finding]) -> list[str]:
     """Findings with their chains as lines of text, for a terminal."""
-    return [line for one in findings for line in (heading(one), *map(_link, one.because))]
+    return [line for one in findings for line in (heading(one), *map(_line, one.because))]
 
 
 def heading(finding: Finding) -> str:
@@ -175,11 +175,18 @@ def heading(finding: Finding) -> str:
     return " ".join(filter(None, words)) + f" at {where}{more}"
 
 
-def _link(link: Because) -> str:
+def _line(link: Because) -> str:
     return f"  [{link.rule}] {link.says}"
 
 
+def rule_word(name: str, kafka: str) -> str:
+    """A rule by its name, and ``off`` where it is a switch that this release lacks."""
+    if name not in SWITCHES or kafka not in RELEASES or getattr(rules_of(kafka), name):
+        return name
+    return f"{name}: off"
+
+
 def rule_says(name: str) -> str:
-    """What a rule of the model is about and where it comes from; empty for a plain name."""
+    """What a switch of the model is about and where it comes from; empty for a plain name."""
     field = Rules.__dataclass_fields__.get(name)
     return f"{field.metadata['says']} ({field.metadata['source']})" if field else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from reports.model import rule_says
+from reports.model import rule_says, rule_word
 from reports.text import count, plain, seconds, short
 
 
@@ -54,7 +54,8 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(seconds=seconds, short=short, count=count, rule_says=rule_says)
+    made.filters.update(seconds=seconds, short=short, count=count)
+    made.filters.update(rule_says=rule_says, rule_word=rule_word)
     return made
 
 

@@ -51,7 +51,7 @@ def test_what_the_model_cannot_do_it_says(line: str, says: str) -> None:
 
 
 def test_decisions_without_end_are_refused() -> None:
-    ping = "kill A\nexpire A for B\nlet B C\nstart A\nlet A B C"
-    pong = "kill B\nexpire B for A\nlet A C\nstart B\nlet A B C"
+    last = "kill B C\nexpire B\nexpire C\nlet A"
+    again = "kill A\nexpire A\nstart A\nlet A"
     with pytest.raises(ScriptError, match=r"no more than \d+ decisions"):
-        play("\n".join(["settle m0", *[ping, pong] * 8]), NEW)
+        play("\n".join(["settle m0", last, *[again] * 6]), NEW)

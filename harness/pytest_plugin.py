@@ -18,18 +18,21 @@ from clusters.versions import CATALOGUE
 from harness.errors import HighwaterError, UsageError
 from harness.testing import cases
 from harness.testing.cases import Case, Choice
-from harness.testing.results import CannotJudge, PromiseBroken, Result
+from harness.testing.results import CannotJudge, PromiseBroken, Result, Unexplained
 from harness.testing.run import KafkaRun
 
 if TYPE_CHECKING:
     from clusters.cluster import Cluster
     from harness.testing.laboratory import Laboratory
 
-__all__ = ["CannotJudge", "Case", "KafkaRun", "PromiseBroken", "Result"]
+__all__ = ["CannotJudge", "Case", "KafkaRun", "PromiseBroken", "Result", "Unexplained"]
 
 _CASE: Final = "highwater_case"
-_HEADINGS: Final = ("kafka", "driver", "what", "lost / acked", "verdict", "report")
-_PROPERTIES: Final = ("kafka", "driver", "acks", "verdict", "lost", "acknowledged", "report")
+_HEADINGS: Final = ("kafka", "driver", "what", "lost / acked", "verdict", "model", "report")
+_PROPERTIES: Final = (
+    *("kafka", "driver", "acks", "verdict", "lost", "acknowledged"),
+    *("model", "report"),
+)
 _ROWS: Final = pytest.StashKey[list[dict[str, str]]]()
 _CHOICE: Final = pytest.StashKey[Choice]()
 _MARKER: Final = (
@@ -239,7 +242,8 @@ def _line(row: dict[str, str], here: Path) -> tuple[str, ...]:
     report = Path(row["report"])
     shown = report.relative_to(here) if report.is_relative_to(here) else report
     lost = f"{row['lost']} / {row['acknowledged']}"
-    return row["kafka"], row["driver"], row["what"], lost, row["verdict"], str(shown)
+    words = (row["verdict"], row["model"] or "-")
+    return row["kafka"], row["driver"], row["what"], lost, *words, str(shown)
 
 
 def _aligned(lines: list[tuple[str, ...]]) -> Iterator[str]:

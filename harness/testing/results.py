@@ -7,6 +7,7 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from checkers.model.reconciliation import Reconciliation
     from harness.api import Judged, Loaded
     from harness.plan import Plan
     from harness.verdict import Anomaly
@@ -16,6 +17,18 @@ _SHOWN: Final = 3  # anomalies that a failure tells; the report has all
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
     """What the settings promise was not kept. A failure of the test, not of the harness.
+
+    Attributes:
+        result: the run, to be examined.
+    """
+
+    def __init__(self, message: str, result: "Result") -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class Unexplained(AssertionError):  # noqa: N818 - likewise
+    """What happened does not follow from the rules of the release, or what must follow did not.
 
     Attributes:
         result: the run, to be examined.
@@ -47,6 +60,7 @@ class Result:
         lost: how many acknowledged records are gone.
         acknowledged: how many records were acknowledged.
         anomalies: what was found, those that break a promise first.
+        model: what the reference model says of it; None when it was not asked.
         report: the HTML report.
         plan: what was asked for; ``plan.command()`` repeats it.
     """
@@ -59,6 +73,7 @@ class Result:
         self.lost: int = verdict.ledger.lost
         self.acknowledged: int = verdict.ledger.acknowledged
         self.anomalies: tuple[Anomaly, ...] = verdict.anomalies
+        self.model: Reconciliation | None = judged.model
         self.report: Path = judged.report
         self.plan: Plan = judged.run.plan()
 
@@ -98,7 +113,8 @@ class Result:
         self.assert_judged()
         if self.verdict == "invalid":
             breaking = [one for one in self.anomalies if one.breaks]
-            raise PromiseBroken("\n".join([self.headline, *_told(breaking), self.where]), self)
+            lines = [self.headline, *_told(breaking), *self._model_says(), self.where]
+            raise PromiseBroken("\n".join(lines), self)
 
     def assert_loses(self, *values: str) -> None:
         """Fail unless exactly these acknowledged records were lost, whatever was promised.
@@ -119,6 +135,35 @@ class Result:
                 f" acknowledged was\n{self.headline}\n{self.where}"
             )
 
+    def assert_explained(self) -> None:
+        """Fail unless the model explains all that happened, and all happened that it predicts.
+
+        Whether a promise was broken is another question: a loss that a release's rules cause is
+        explained.
+
+        Raises:
+            Unexplained: something does not follow from the rules, or was not reproduced.
+            CannotJudge: the verdict or the model's answer is ``unknown``.
+        """
+        __tracebackhide__ = True
+        from reports.model import GOOD, sentence, told  # noqa: PLC0415 - as above
+
+        self.assert_judged()
+        found = self.model
+        if found is None or found.status == "unknown":
+            why = sentence(found) if found else "it was not asked."
+            raise CannotJudge(f"the model cannot explain the run: {why}", self)
+        if found.status not in GOOD:
+            strange = told([one for one in found.findings if one.verdict == "unexplained"])
+            lines = [sentence(found), *found.absent, *strange, self.where]
+            raise Unexplained("\n".join(lines), self)
+
+    def _model_says(self) -> list[str]:
+        from reports.model import WORDS, sentence  # noqa: PLC0415 - as above
+
+        found = self.model
+        return [] if found is None else [f"model: {WORDS[found.status]}. {sentence(found)}"]
+
     def assert_judged(self) -> None:
         """Raise CannotJudge when the verdict is ``unknown``, which is never a pass."""
         __tracebackhide__ = True
@@ -136,6 +181,7 @@ class Result:
             "verdict": self.verdict,
             "lost": str(self.lost),
             "acknowledged": str(self.acknowledged),
+            "model": self.model.status if self.model else "",
             "report": str(self.report),
             "what": " ".join(
                 [plan.story or "+".join(plan.nemesis) or "no faults", *_settings(plan)]

@@ -13,11 +13,28 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from checkers.model.reconciliation import Because, Finding, Outcome, Reconciliation
 from harness.errors import HarnessError
 from harness.verdict import Anomaly, Ledger, Verdict
 
 SENTENCE = "m3 was acknowledged at offset 3, and broker 3 cut it off."
 WORDS = {"loss": "invalid", "divergence": "unknown"}
+
+
+def said(kafka):
+    """A status a release, and nothing on the others."""
+    status = {"0.10.2.2": "as-predicted", "2.8.2": "unexplained", "4.3.1": "not-reproduced",
+              "0.11.0.3": "unknown"}.get(kafka)
+    if status is None:
+        return None
+    link = Because(rule="epochs", says="Broker 3 cut m3, which no rule allows.")
+    found = Finding(kind="lost-write", topic="events", partition=0, offset=3, record="m3",
+                    verdict="unexplained", because=(link,))
+    m3 = Outcome(lost=("m3",))
+    return Reconciliation(
+        run="r", kafka=kafka, kind="scripted", status=status, predicted=m3, observed=m3,
+        reasons=("No events.",), findings=(found,) * (status == "unexplained"),
+        absent=("m3 should be lost.",) * (status == "not-reproduced"))
 
 
 class Laboratory:
@@ -38,6 +55,7 @@ class Laboratory:
                           unseen=0),
             counts={}, anomalies=(anomaly,) * lost, checkers={})
         return SimpleNamespace(run=SimpleNamespace(plan=lambda: plan), verdict=verdict,
+                               model=said(plan.kafka),
                                report=Path.cwd() / "store" / "r" / "report.html")
 
 
@@ -264,12 +282,13 @@ def test_a_broken_promise_is_a_failure_that_says_everything(project: pytest.Pyte
             ">       kafka_run(story=*loss*",
             "E       harness.testing.results.PromiseBroken: Kafka 0.10.2.2 lost 1 of 4 *",
             "E       m3 was acknowledged at offset 3, and broker 3 cut it off.",
+            "E       model: as predicted. By the rules of Kafka 0.10.2.2, m3 is lost *",
             "E       report: */store/r/report.html",
             "E       repeat: highwater run --kafka 0.10.2.2 --acks all --min-isr 1 --story loss *",
             "test_*.py:2: PromiseBroken",
             "* Highwater: what was lost *",
-            "kafka *what * lost / acked *verdict *report",
-            "0.10.2.2 * loss acks=all min_isr=1 * 1 / 4 * invalid * store/r/report.html",
+            "kafka *what * lost / acked *verdict *model *report",
+            "0.10.2.2 * loss acks=all * 1 / 4 * invalid * as-predicted * store/r/report.html",
         ],
         consecutive=False,
     )
@@ -285,8 +304,35 @@ def test_a_broken_promise_is_a_failure_that_says_everything(project: pytest.Pyte
         "verdict": "invalid",
         "lost": "1",
         "acknowledged": "4",
+        "model": "as-predicted",
         "report": report,
     }
+
+
+def test_what_the_model_cannot_explain_fails_a_test_that_asks(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        def test_it(kafka_run):
+            result = kafka_run(story="loss", check=False)
+            result.assert_explained()
+        """
+    )
+    releases = "0.10.2.2,0.11.0.3,1.1.1,2.8.2,4.3.1"
+    done = project.runpytest(f"--highwater-kafka={releases}", "-rA")
+    done.assert_outcomes(passed=1, failed=2, errors=2)
+    done.stdout.fnmatch_lines(
+        [
+            "E *CannotJudge: the model cannot explain the run: No events.",
+            "E *CannotJudge: the model cannot explain the run: it was not asked.",
+            "E *Unexplained: 1 of 1 finding cannot follow from the rules of Kafka 2.8.2.",
+            "E       unexplained lost-write m3 at events-0, offset 3",
+            "E         *epochs* Broker 3 cut m3, which no rule allows.",
+            "E *Unexplained: By the rules of Kafka 4.3.1, m3 is lost *. That did not happen.",
+            "E       m3 should be lost.",
+            "1.1.1 * invalid  - * store/r/report.html",
+            "PASSED *test_it*0.10.2.2*",
+        ]
+    )
 
 
 def test_an_unknown_verdict_and_a_harness_problem_are_errors_even_where_failures_are_expected(

@@ -15,6 +15,7 @@ from harness import console, options
 from harness.errors import UsageError
 from harness.matrix import command as matrix
 from harness.matrix.cells import MatrixFolder
+from harness.modelling.command import app as model_app
 from harness.nightly.command import app as nightly_app
 from harness.plan import Plan, Topic, Workload
 from harness.store import Store
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 
 app.command()(matrix.matrix)
+app.add_typer(model_app)
 app.add_typer(nightly_app)
 
 OK, BROKEN, UNKNOWN, FAILED = 0, 1, 3, 4
@@ -65,8 +67,7 @@ def demo(
 ) -> None:
     """Play both stories on an old and a modern Kafka, and report what was lost."""
     from harness.api import SparkOptions, perform
-    from harness.demo import demo_plans, demo_table
-    from harness.expected import as_predicted
+    from harness.demo import demo_plans, demo_table, exit_code
     from harness.matrix.run import row_of
     from reports.matrix import write as write_page
 
@@ -80,9 +81,7 @@ def demo(
     else:
         console.out.print(demo_table(judged))
         console.out.print(f"All four reports: {index.resolve()}")
-    if any(one.verdict.verdict == "unknown" for one in judged):
-        raise typer.Exit(UNKNOWN)
-    raise typer.Exit(OK if all(as_predicted(one.run, one.verdict) for one in judged) else BROKEN)
+    raise typer.Exit(exit_code(judged))
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typing import Final, Self
 import msgspec
 
 from checkers.model.invariants import INVARIANTS
-from checkers.model.moves import OF_TWO, Move
+from checkers.model.moves import OF_TWO, ROUNDS, Move
 from checkers.model.paths import Leap
 from checkers.model.reference import Setting
 from checkers.model.scope import Scope
@@ -25,7 +25,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     Attributes:
         move: its kind, as ``moves.Move`` calls it, in lower case.
-        brokers: whose move it is, and the other broker that it names, where it names one.
+        brokers: whose move it is, and the other broker that it names, where it names one; of a
+            round all that run.
         says: the move as a sentence.
         after: what everybody holds and believes after it.
     """
@@ -37,8 +38,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def numbers(self) -> tuple[int, int, int]:
         """Kind and brokers as the rules take them."""
+        kind = Move[self.move.upper()]
+        if kind in ROUNDS:
+            return int(kind), sum(1 << one for one in set(self.brokers)), 0
         a, b = (*self.brokers, 0, 0)[:2]
-        return int(Move[self.move.upper()]), a, b
+        return int(kind), a, b
 
 
 class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,7 +139,7 @@ def counterexample(
         steps.append(
             Step(
                 move=Move(kind).name.lower(),
-                brokers=(a, b) if kind in OF_TWO else (a,),
+                brokers=_brokers(Move(kind), a, b),
                 says=says(kind, a, b, before, leap.after),
                 after=decode(leap.after, machine.constants),
             )
@@ -150,3 +154,9 @@ def counterexample(
         shortest=shortest,
         steps=tuple(steps),
     )
+
+
+def _brokers(kind: Move, a: int, b: int) -> tuple[int, ...]:
+    if kind in ROUNDS:
+        return tuple(one for one in range(8) if (a >> one) & 1)
+    return (a, b) if kind in OF_TWO else (a,)

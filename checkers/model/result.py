@@ -42,7 +42,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool | None
     reason: Reason | Literal["walks"] | None
     states: int
-    transitions: int
+    transitions: int | None
     depth: int
     seconds: float
     compile_seconds: float

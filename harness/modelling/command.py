@@ -1,0 +1,219 @@
+"""The command ``highwater model explore``: bounds in, the shortest way to break a promise out.
+
+Exit codes: 0 holds within the scope, 1 broken, 2 wrong usage, 3 unknown: a limit was reached.
+"""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness import console, options
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from checkers.model.explore import Glance, Limits
+    from checkers.model.reference import Setting
+    from checkers.model.result import Result
+
+app = typer.Typer(
+    name="model",
+    help="The reference model: what a release may lose, found before anything runs.",
+    no_args_is_help=True,
+)
+
+OK, BROKEN, UNKNOWN = 0, 1, 3
+
+
+@app.callback()
+def model() -> None:
+    """The reference model: what a release may lose, found before anything runs."""
+
+
+@app.command()
+def explore(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    kafka: Annotated[str, typer.Option(help="Release, as highwater versions names it.")],
+    acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
+    invariant: Annotated[
+        str, typer.Option(help="What must hold: names with commas, promises, or all.")
+    ] = "promises",
+    brokers: Annotated[int, typer.Option(help="Replicas, 2 or 3.")] = 3,
+    records: Annotated[int, typer.Option(help="Records sent at most.")] = 2,
+    failures: Annotated[int, typer.Option(help="Kills, pauses and lags at most.")] = 1,
+    moves: Annotated[int, typer.Option(help="Leadership moves and orderly stops at most.")] = 2,
+    late: Annotated[int, typer.Option(help="Fetch answers that arrive late at most.")] = 0,
+    min_isr: Annotated[int, typer.Option("--min-isr", help="min.insync.replicas.")] = 1,
+    unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=on|off", help="A rule other than the release has it."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Give up above this.  [default: half of what is free]")
+    ] = None,
+    limit: Annotated[
+        str | None, typer.Option(help="Give up after this long: 300s.", show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Threads that search.")] = 1,
+    walks: Annotated[
+        int, typer.Option(min=0, help="Walk at random so often instead of searching.")
+    ] = 0,
+    depth: Annotated[int, typer.Option(min=1, help="Moves of a walk at most.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="What the walks follow from.")] = 0,
+    spark_master: Annotated[
+        str | None,
+        typer.Option("--spark-master", help="Search with Spark, for what outgrows memory."),
+    ] = None,
+    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
+    work: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a search with Spark; it goes on with what is there."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the counterexample there.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Search every interleaving of a small cluster for the shortest way to break a promise."""
+    from checkers.model import result
+    from checkers.model.reference import Setting, invariants
+    from checkers.model.scope import Scope
+    from harness.modelling import words
+
+    scope = Scope(
+        brokers=brokers,
+        records=records,
+        failures=failures,
+        moves=moves,
+        late=late,
+        acks=options.acks(acks),
+        min_isr=min_isr,
+        unclean=unclean,
+    )
+    setting = Setting(kafka=kafka, scope=scope, switched=_switched(rule or []))
+    setting.rules()
+    asked = invariants(options.names(invariant))
+    with _limits(memory, limit) as limits, console.progress() as progress:
+        watch = _watch(progress, kafka)
+        if spark_master is not None:
+            found = _on_spark(setting, asked, limits, watch, spark_master, driver_memory, work)
+        elif walks:
+            found = result.stroll(
+                setting,
+                asked,
+                walks=walks,
+                depth=depth,
+                seed=seed,
+                limits=limits,
+                watch=watch,
+            )
+        else:
+            found = result.search(setting, asked, limits=limits, jobs=jobs, watch=watch)
+    written = _write(found, out) if out else []
+    if as_json:
+        shown = [one.summary() for one in found]
+        sys.stdout.write(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2) + "\n")
+    else:
+        words.show(found, written)
+    raise typer.Exit(exit_code(found))
+
+
+def exit_code(found: "Sequence[Result]") -> int:
+    """1 if an invariant is broken, 3 if of one it is not known, else 0."""
+    if any(one.holds is False for one in found):
+        return BROKEN
+    return UNKNOWN if any(one.holds is None for one in found) else OK
+
+
+def _on_spark(
+    setting: "Setting",
+    asked: Sequence[str],
+    limits: "Limits",
+    watch: "Callable[[Glance], None]",
+    master: str,
+    driver_memory: str,
+    work: Path | None,
+) -> "tuple[Result, ...]":
+    import tempfile
+
+    from checkers.model.spark import explore as explore_on_spark
+
+    from checkers.model.result import results
+    from checkers.session import spark
+
+    session = spark(master, driver_memory)
+    with tempfile.TemporaryDirectory(prefix="highwater-model-") as temporary:
+        folder = work or Path(temporary)
+        outcome = explore_on_spark(
+            session, setting, asked, folder=folder, limits=limits, watch=watch
+        )
+    return results(setting, asked, outcome)
+
+
+def _switched(texts: Sequence[str]) -> dict[str, bool]:
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if value not in {"on", "off"}:
+            raise UsageError(f"{text!r} switches no rule", hint="Write fencing=off.")
+        found[name] = value == "on"
+    return found
+
+
+@contextmanager
+def _limits(memory: str | None, limit: str | None) -> "Iterator[Limits]":
+    """Limits, of which Ctrl-C is one: the first says stop, the second does as it always does."""
+    from checkers.model.explore import Limits, half_of_free_memory
+
+    stop, before = threading.Event(), dict[int, Any]()
+
+    def wind_up(number: int, _: Any) -> None:  # noqa: ANN401 - a stack frame
+        stop.set()
+        signal.signal(number, before[number])
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            before[number] = signal.signal(number, wind_up)
+    try:
+        yield Limits(
+            memory=options.size(memory) if memory else half_of_free_memory(),
+            seconds=options.duration(limit) if limit else None,
+            stop=stop.is_set,
+        )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Glance], None]":
+    progress(f"model of {kafka}", "making machine code of the rules (a minute, the first time)")
+
+    def show(seen: "Glance") -> None:
+        rate = seen.states / max(seen.seconds, 1e-9)
+        progress(
+            f"model of {kafka}",
+            f"{seen.states:,} states, {seen.depth} moves deep, {rate:,.0f} a second",
+        )
+
+    return show
+
+
+def _write(found: "Sequence[Result]", out: Path) -> list[Path]:
+    """A file for each counterexample; where there are several, its name tells the invariant."""
+    broken = [one for one in found if one.counterexample is not None]
+    written = []
+    for one in broken:
+        several = len(broken) > 1
+        path = out.with_stem(f"{out.stem}-{one.invariant}") if several else out
+        path.parent.mkdir(parents=True, exist_ok=True)
+        assert one.counterexample is not None
+        path.write_bytes(one.counterexample.to_json())
+        written.append(path)
+    return written

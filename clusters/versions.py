@@ -162,8 +162,8 @@ _ENTRIES = (
         magic=2,
         wire=_UP_TO_2_3,
         note=(
-            "The first line that fences fetches of another leader epoch (KIP-320), and the "
-            "first with zstd."
+            "The first line that fences fetches of another leader epoch (KIP-320), up to 2.4 only "
+            "the first of each fetch session (KAFKA-9338), and the first with zstd."
         ),
     ),
     Release(

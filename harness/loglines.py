@@ -1,13 +1,16 @@
 """The lines of a broker's log that matter to replication, as rows of ``events/log_lines``."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _PARTITION: Final = r"\[?(?P<topic>[\w.-]+)[,-](?P<partition>\d+)\]?"
 """``[events,0]`` as old brokers write it, ``events-0`` as all others do."""
+
+_OFFSET: Final = r"(?P<offset>\d+)"
 
 _PATTERNS: Final = tuple(
     (kind, re.compile(pattern))
@@ -18,11 +21,23 @@ _PATTERNS: Final = tuple(
         ("kept", rf"Truncating {_PARTITION} to (?P<offset>\d+) has no effect"),
         ("kept", rf"Log partition={_PARTITION}[,\]].* Truncating to (?P<offset>\d+) has no effect"),
         # 0.11: ReplicaFetcherThread.maybeTruncate, then AbstractFetcherThread
-        ("follower", rf"leader replied with an .*offset.* in {_PARTITION}"),
-        ("follower", rf"Truncating partition {_PARTITION} with TruncationState"),
-        ("follower", rf"Follower {_PARTITION} starts at leader epoch"),
-        ("leader", rf"Leader {_PARTITION} .*starts at leader epoch"),
-        ("leader", rf"{_PARTITION} starts at [Ll]eader [Ee]poch"),
+        (
+            "answer",
+            (
+                rf"replied with an unknown offset in {_PARTITION}\."
+                rf"(?: High watermark| The initial fetch offset) {_OFFSET}"
+            ),
+        ),
+        ("answer", rf"replied with an offset (?P<offset>\d+) .* in {_PARTITION}\. No truncation"),
+        ("answer", rf"Truncating partition {_PARTITION} with TruncationState\(offset={_OFFSET}"),
+        ("answer", rf"Truncating partition {_PARTITION} to local high watermark {_OFFSET}"),
+        # ReplicaFetcherThread.handleOffsetOutOfRange, then AbstractFetcherThread
+        ("range", rf"partition {_PARTITION} reset its fetch offset from \d+ to .* {_OFFSET}\b"),
+        ("range", rf"Reset fetch offset for partition {_PARTITION} from \d+ to .* {_OFFSET}\b"),
+        ("follower", rf"Follower {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
+        ("leader", rf"Leader {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
+        ("leader", rf"{_PARTITION} starts at [Ll]eader [Ee]poch \d+ from offset {_OFFSET}"),
+        ("loaded", rf"loaded for partition {_PARTITION} with initial high watermark {_OFFSET}"),
         ("election", rf"Selected new leader .* for offline partition {_PARTITION}"),
         (
             "isr",
@@ -37,6 +52,17 @@ _PATTERNS: Final = tuple(
     )
 )
 """Kind and pattern, 0.10 to 4.x; the first that matches a line names it."""
+
+_FETCHERS: Final = re.compile(r"(.*Added fetcher )(to broker .*?)?for partitions \w*\(")
+_FETCHER: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"{_PARTITION}, initOffset {_OFFSET} to broker BrokerEndPoint\(\d+",
+        rf"{_PARTITION} -> \(offset={_OFFSET}, leaderEpoch=\d+",
+        rf"{_PARTITION} -> InitialFetchState\(.*?BrokerEndPoint.*?[\])],-?\d+,{_OFFSET}",
+    )
+)
+"""What AbstractFetcherManager says of each partition, one line for all: to 2.0, to 2.7, since."""
 
 _STAMP: Final = re.compile(r"^\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})([+-]\d{2}:?\d{2}|Z)?")
 
@@ -54,39 +80,42 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
     """
     for path in sorted(logs.glob("broker-*.log")):
         broker = int(path.stem.removeprefix("broker-"))
-        taken = 0
         with path.open(encoding="utf-8", errors="backslashreplace") as lines:
-            for line in lines:
-                row = _row(line, topic, broker, started_at_ns)
-                if row is not None:
-                    yield row
-                    taken += 1
-                    if taken >= LINES_MAX:
-                        break
+            rows = (row for line in lines for row in _rows(line))
+            ours = (row for row in rows if row["topic"] in (None, topic))
+            for row in itertools.islice(ours, LINES_MAX):
+                since = row["time_ns"] - started_at_ns
+                yield {"broker": broker, **row, "time_ns": since}
 
 
-def _row(line: str, topic: str, broker: int, started_at_ns: int) -> dict[str, object] | None:
+def _rows(line: str) -> Iterator[dict[str, Any]]:
+    """What one line says of each partition that it names, or of the broker."""
     stamp = _STAMP.match(line)
     if stamp is None:
-        return None
-    for kind, pattern in _PATTERNS:
-        found = pattern.search(line)
-        if found is None:
-            continue
-        parts = found.groupdict()
-        if parts.get("topic") not in (None, topic):
-            return None
-        partition, offset = parts.get("partition"), parts.get("offset")
-        return {
-            "time_ns": _nanoseconds(stamp) - started_at_ns,
-            "broker": broker,
-            "kind": kind,
-            "topic": parts.get("topic"),
-            "partition": None if partition is None else int(partition),
-            "offset": None if offset is None else int(offset),
-            "line": line.strip()[:LINE_MAX],
-        }
-    return None
+        return
+    if fetchers := _FETCHERS.match(line):
+        head, leader = fetchers.groups("")
+        for pattern in _FETCHER:
+            for found in pattern.finditer(line, fetchers.end()):
+                yield _row(stamp, "fetcher", found, f"{head}{leader}for {found[0]}")
+        return
+    for kind, known in _PATTERNS:
+        if match := known.search(line):
+            yield _row(stamp, kind, match, line)
+            return
+
+
+def _row(stamp: re.Match[str], kind: str, found: re.Match[str], line: str) -> dict[str, Any]:
+    parts = found.groupdict()
+    partition, offset = parts.get("partition"), parts.get("offset")
+    return {
+        "time_ns": _nanoseconds(stamp),
+        "kind": kind,
+        "topic": parts.get("topic"),
+        "partition": None if partition is None else int(partition),
+        "offset": None if offset is None else int(offset),
+        "line": line.strip()[:LINE_MAX],
+    }
 
 
 def _nanoseconds(stamp: re.Match[str]) -> int:

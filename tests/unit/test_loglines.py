@@ -33,22 +33,81 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             0,
         ),
         (
-            "INFO [ReplicaFetcherThread-0-1]: leader replied with an offset 4 in events-0. No (k)",
-            "follower",
+            (
+                "INFO [ReplicaFetcherThread-0-1]: Based on follower's leader epoch, leader"
+                " replied with an"
+                " offset 4 >= the follower's log end offset 3 in events-0. No truncation needed. (k)"
+            ),
+            "answer",
             0,
-            None,
+            4,
+        ),
+        (
+            (
+                "WARN [ReplicaFetcherThread-0-2]: Based on follower's leader epoch, leader"
+                " replied with an"
+                " unknown offset in events-4. High watermark 9 will be used for truncation. (k)"
+            ),
+            "answer",
+            4,
+            9,
+        ),
+        (
+            (
+                "INFO [ReplicaFetcher replicaId=2] Truncating partition events-1 with"
+                " TruncationState(offset=12, completed=true) due to leader epoch and offset (k)"
+            ),
+            "answer",
+            1,
+            12,
+        ),
+        (
+            "INFO [ReplicaFetcher] Truncating partition events-1 to local high watermark 3 (k)",
+            "answer",
+            1,
+            3,
+        ),
+        (
+            (
+                "WARN [ReplicaFetcherThread-0-1], Replica 3 for partition [events,0] reset its fetch"
+                " offset from 0 to current leader 1's latest offset 17 (k)"
+            ),
+            "range",
+            0,
+            17,
         ),
         (
             "INFO [Broker id=3] Follower events-0 starts at leader epoch 1 from offset 4 with (s)",
             "follower",
             0,
-            None,
+            4,
         ),
         (
-            "INFO [Broker id=3] Leader events-0 with topic id Some(x) starts at leader epoch 2 (s)",
+            (
+                "INFO [Broker id=3] Leader events-0 with topic id Some(x) starts at leader epoch 2 from"
+                " offset 5 with partition epoch 3 (s)"
+            ),
             "leader",
             0,
-            None,
+            5,
+        ),
+        (
+            (
+                "INFO Partition [events,0] on broker 1: events-0 starts at Leader Epoch 1 from offset"
+                " 6. Previous Leader Epoch was: 0 (k)"
+            ),
+            "leader",
+            0,
+            6,
+        ),
+        (
+            (
+                "INFO [Partition events-0 broker=2] Log loaded for partition events-0 with initial high"
+                " watermark 4 (k)"
+            ),
+            "loaded",
+            0,
+            4,
         ),
         (
             "INFO [Selector]: Selected new leader and ISR {} for offline partition [events,0] (k)",
@@ -76,6 +135,49 @@ def test_a_line_that_matters(
     assert (row["kind"], row["partition"], row["offset"]) == (kind, partition, offset)
     assert (row["broker"], row["time_ns"]) == (2, 1_500_000_000)
     assert row["topic"] == (None if partition is None else "events")
+
+
+@pytest.mark.parametrize(
+    ("line", "leaders"),
+    [
+        (
+            (
+                "[ReplicaFetcherManager on broker 1] Added fetcher for partitions"
+                " List([[events,2], initOffset 7 to broker BrokerEndPoint(3,127.0.0.13,9092)] ,"
+                " [events-1, initOffset 8 to broker BrokerEndPoint(2,127.0.0.12,9092)] ) (k)"
+            ),
+            ("BrokerEndPoint(3", "BrokerEndPoint(2"),
+        ),
+        (
+            (
+                "[ReplicaFetcherManager on broker 1] Added fetcher to broker BrokerEndPoint(id=2,"
+                " host=127.0.0.12:9092) for partitions Map(events-2 -> (offset=7, leaderEpoch=1),"
+                " events-1 -> (offset=8, leaderEpoch=3)) (k)"
+            ),
+            ("id=2", "id=2"),
+        ),
+        (
+            (
+                "[ReplicaFetcherManager on broker 1] Added fetcher to broker 3 for partitions"
+                " HashMap(events-2 -> InitialFetchState(Some(Pz),BrokerEndPoint(id=3,"
+                " host=127.0.0.13:9092),2,7), events-1 -> InitialFetchState(Some(Qz),"
+                "BrokerEndPoint[id=3, host=127.0.0.13, port=9092],2,8)) (k)"
+            ),
+            ("broker 3", "broker 3"),
+        ),
+    ],
+)
+def test_each_partition_of_a_line_about_fetchers(
+    tmp_path: Path, line: str, leaders: tuple[str, str]
+) -> None:
+    (tmp_path / "broker-1.log").write_text(f"2026-11-21T05:00:01.500Z INFO {line}\n")
+    rows = list(log_lines(tmp_path, "events", started_at_ns=STARTED_NS))
+    assert [(row["kind"], row["partition"], row["offset"]) for row in rows] == [
+        ("fetcher", 2, 7),
+        ("fetcher", 1, 8),
+    ]
+    for row, leader in zip(rows, leaders, strict=True):
+        assert leader in str(row["line"])
 
 
 @pytest.mark.parametrize(

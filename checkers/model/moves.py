@@ -10,6 +10,7 @@ from checkers.model.compiled import Constants, State, rule
 from checkers.model.isr import confirm, lag, shrink
 from checkers.model.layout import (
     AWAITED,
+    KNOWN,
     LEO,
     MAX_RECORDS,
     SENT,
@@ -18,6 +19,7 @@ from checkers.model.layout import (
     Status,
     epoch_of,
     get,
+    newest,
     presumes,
     put,
     size,
@@ -36,11 +38,15 @@ from checkers.model.process import (
 )
 from checkers.model.replica import append, raise_hw
 from checkers.model.replication import ask, fetch, receive, truncate
-from checkers.model.scope import K_ACKS, K_MIN_ISR, K_RECORDS, Scope
+from checkers.model.rounds import run, save, tell
+from checkers.model.scope import K_ACKS, K_BY_ROUND, K_MIN_ISR, K_RECORDS, Scope
 
 
 class Move(IntEnum):
-    """Kinds of step. Those up to LAG are done to the cluster; the others it takes by itself."""
+    """Kinds of step. Those up to LAG are done to the cluster; the others it takes by itself.
+
+    RUN, TELL and SAVE are of a search by rounds: they stand for many of the others at once.
+    """
 
     SEND = 0
     KILL = 1
@@ -61,15 +67,21 @@ class Move(IntEnum):
     SHRINK = 16
     CONFIRM = 17
     CHECKPOINT = 18
+    RUN = 19
+    TELL = 20
+    SAVE = 21
 
 
 OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
+ROUNDS: Final = frozenset({Move.RUN, Move.TELL, Move.SAVE})
+_MESSAGES: Final = frozenset(range(Move.LEARN, Move.RUN)) | {Move.REGISTER, Move.LAG}
 _SEND, _KILL, _PAUSE, _RESUME = int(Move.SEND), int(Move.KILL), int(Move.PAUSE), int(Move.RESUME)
 _START, _STOP, _MOVE, _LAG = int(Move.START), int(Move.STOP), int(Move.MOVE), int(Move.LAG)
 _EXPIRE, _REGISTER, _LEARN = int(Move.EXPIRE), int(Move.REGISTER), int(Move.LEARN)
 _SKIP, _TRUNCATE, _FETCH = int(Move.SKIP), int(Move.TRUNCATE), int(Move.FETCH)
 _ASK, _RECEIVE, _SHRINK = int(Move.ASK), int(Move.RECEIVE), int(Move.SHRINK)
-_CONFIRM = int(Move.CONFIRM)
+_CONFIRM, _CHECKPOINT = int(Move.CONFIRM), int(Move.CHECKPOINT)
+_RUN, _TELL = int(Move.RUN), int(Move.TELL)
 _ACKS_ALL = 2
 _UNKNOWN, _ACKNOWLEDGED = int(Status.UNKNOWN), int(Status.ACKNOWLEDGED)
 
@@ -77,20 +89,28 @@ _UNKNOWN, _ACKNOWLEDGED = int(Status.UNKNOWN), int(Status.ACKNOWLEDGED)
 def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
     """All steps that the scope could ever need, one ``(kind, broker, other broker)`` a row.
 
+    Of a round the broker is a mask: who runs.
+
     The other broker is the successor of STOP and EXPIRE (the same broker: nobody), and the follower
     of LAG and SHRINK; elsewhere it is 0.
     """
     brokers = range(scope.brokers)
+    kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
     rows = [
         (kind, b, other)
-        for kind in Move
-        for b, other in product(brokers, brokers if kind in OF_TWO else [0])
+        for kind in kinds
+        for b, other in product(_firsts(kind, scope), brokers if kind in OF_TWO else [0])
         if kind not in (Move.LAG, Move.SHRINK) or b != other
     ]
-    spent = {Move.LAG: scope.failures, Move.KILL: scope.failures, Move.PAUSE: scope.failures}
-    spent |= {Move.STOP: scope.moves, Move.MOVE: scope.moves, Move.ASK: scope.late}
-    spent |= {Move.RESUME: scope.failures, Move.RECEIVE: scope.late}
+    spent = dict.fromkeys((Move.LAG, Move.KILL, Move.PAUSE, Move.RESUME), scope.failures)
+    spent |= {Move.MOVE: scope.moves, Move.STOP: scope.moves if scope.stops else 0}
+    spent |= dict.fromkeys((Move.ASK, Move.RECEIVE), scope.late)
     return np.array([row for row in rows if spent.get(row[0], 1)], dtype=np.int8)
+
+
+def _firsts(kind: Move, scope: Scope) -> range:
+    """What the first number of a step's row may be: a broker, or of a round a set of them."""
+    return range(1, 1 << scope.brokers) if kind in ROUNDS else range(scope.brokers)
 
 
 @rule
@@ -101,6 +121,8 @@ def send(s: State, k: Constants, b: int) -> bool:
         return False
     if k[K_ACKS] == _ACKS_ALL and size(get(s, b, VIEW)) < k[K_MIN_ISR]:
         return False
+    if k[K_BY_ROUND] and get(s, b, KNOWN) != newest(s):
+        return False  # a broker that runs has heard of it by now
     s[SENT] = record + 1
     if k[K_ACKS] == _ACKS_ALL:
         s[STATUS + record] = _UNKNOWN
@@ -115,6 +137,8 @@ def send(s: State, k: Constants, b: int) -> bool:
 @rule
 def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     """Take one step in place. False: it cannot be taken, and ``s`` is of no use any more."""
+    if kind >= _RUN:
+        return _round(s, k, kind, b)
     if kind >= _LEARN:
         return _by_itself(s, k, kind, b, other)
     if kind == _SEND:
@@ -136,6 +160,15 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     if kind == _EXPIRE:
         return expire(s, k, b, other)
     return register(s, k, b)
+
+
+@rule
+def _round(s: State, k: Constants, kind: int, running: int) -> bool:
+    if kind == _RUN:
+        return run(s, k, running)
+    if kind == _TELL:
+        return tell(s, k, running)
+    return save(s, k, running)
 
 
 @rule

@@ -130,7 +130,7 @@ def cut_to_epoch(s: State, k: Constants, b: int, told: int, end: int) -> bool:
 @rule
 def fetch(s: State, k: Constants, b: int) -> bool:
     """A follower fetches from its leader, and takes the answer in."""
-    if not _ask(s, k, b):
+    if not request(s, k, b):
         return False
     return get(s, b, ANSWER) == 0 or take(s, k, b)
 
@@ -138,7 +138,7 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
     """A follower fetches; the leader has answered, and the answer is under way."""
-    if s[LATES] >= k[K_LATE] or not _ask(s, k, b) or get(s, b, ANSWER) == 0:
+    if s[LATES] >= k[K_LATE] or not request(s, k, b) or get(s, b, ANSWER) == 0:
         return False
     if get(s, b, ANSWER) == _RECORDS and get(s, b, ANSWER_COUNT) == 0:
         return False  # such a fetch is parked at the leader, which is as if it had not been sent
@@ -153,7 +153,7 @@ def receive(s: State, k: Constants, b: int) -> bool:
 
 
 @rule
-def _ask(s: State, k: Constants, b: int) -> bool:
+def request(s: State, k: Constants, b: int) -> bool:
     """The leader handles a fetch: it notes the follower's progress, and answers."""
     leader = follows(s, b)
     if (

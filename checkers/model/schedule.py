@@ -20,7 +20,7 @@ FORMAT: Final = 1
 Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
     "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
-    "lag", "shrink", "confirm", "expand", "checkpoint", "read",
+    "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell",
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})
@@ -89,6 +89,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         kafka: catalogue name of the release whose rules it was found under.
         order: replicas in the order of the partition's assignment; the first leads at the start.
+        moves: the same steps as the model takes them; none if a person wrote the schedule.
         settings: broker settings above those of every replay, as Kafka spells them.
         name: what to call it, in a few words.
     """
@@ -101,6 +102,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     min_isr: int = 1
     unclean: bool = False
     order: tuple[int, ...] = (0, 1, 2)
+    moves: tuple[tuple[int, int, int], ...] = ()
     settings: Mapping[str, str] = {}
     steps: tuple[Step, ...]
 

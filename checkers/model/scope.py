@@ -24,6 +24,7 @@ from checkers.model.rules import Rules
 from harness.errors import UsageError
 
 Acks = Literal["0", "1", "all"]
+By = Literal["message", "round"]
 ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 
 
@@ -40,6 +41,9 @@ class Scope:
         acks: what producers wait for.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
+        by: what is one step: every message, or a round in which some brokers run until they are
+            quiet and the others are frozen, which is what can be done to real ones.
+        stops: whether a planned move may be an orderly stop too.
         old_format: records are written as before 0.11, without leader epochs.
 
     Raises:
@@ -55,6 +59,8 @@ class Scope:
     min_isr: int = 1
     unclean: bool = False
     old_format: bool = False
+    by: By = "message"
+    stops: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what does not fit in a state."""
@@ -85,7 +91,8 @@ K_ACKS: Final = 5
 K_MIN_ISR: Final = 6
 K_UNCLEAN: Final = 7
 K_OLD_FORMAT: Final = 8
-_FIRST_RULE: Final = 9
+K_BY_ROUND: Final = 9
+_FIRST_RULE: Final = 10
 
 _RULES: Final = {one.name: _FIRST_RULE + n for n, one in enumerate(fields(Rules))}
 
@@ -121,7 +128,7 @@ def constants(scope: Scope, rules: Rules) -> Constants:
     """The scope and the rules as the vector that compiled code reads."""
     bounds = [getattr(scope, name) for name in ("brokers", "records", "failures", "moves", "late")]
     settings = [ACKS.index(scope.acks), scope.min_isr, int(scope.unclean)]
-    settings.append(int(scope.old_format))
+    settings += [int(scope.old_format), int(scope.by == "round")]
     switches = [int(getattr(rules, one.name)) for one in fields(rules)]
     return np.array([*bounds, *settings, *switches], dtype=np.int64)
 

@@ -9,6 +9,7 @@ from checkers.model.layout import (
     HW,
     LEO,
     SENT,
+    epoch_of,
     follows,
     get,
     isr_of,
@@ -107,6 +108,33 @@ def _shrink(a: int, b: int, before: State, after: State) -> str:
     return told if committed == get(before, a, HW) else f"{told}, and commits up to {committed}"
 
 
+def _who(mask: int) -> str:
+    names = [NAMES[b] for b in range(3) if (mask >> b) & 1]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _run(mask: int, _: int, before: State, after: State) -> str:
+    told = []
+    for b in range(3):
+        if follows(before, b) != follows(after, b) or epoch_of(before, b) != epoch_of(after, b):
+            told.append(_learn(b, 0, before, after))
+        elif (change := _change(b, before, after)) != "gets nothing new":
+            told.append(f"{NAMES[b]} {change}")
+    if isr_of(before, newest(before)) != isr_of(after, newest(after)):
+        told.append(_decided(after))
+    alone = "runs" if mask in (1, 2, 4) else "run"
+    return f"{_who(mask)} {alone}: {'; '.join(told) or 'nothing is left to do'}"
+
+
+def _tell(mask: int, _: int, before: State, after: State) -> str:
+    told = [
+        f"{NAMES[b]} HW {get(after, b, HW)}"
+        for b in range(3)
+        if get(before, b, HW) != get(after, b, HW)
+    ]
+    return f"{_who(mask)} go on fetching: {', '.join(told)}"
+
+
 _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     Move.SEND: _send,
     Move.KILL: lambda a, _, __, ___: f"{NAMES[a]} is killed",
@@ -132,5 +160,8 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
         if get(before, a, HW) != get(after, a, HW)
         else f"{NAMES[a]} hears that its ISR holds"
     ),
+    Move.RUN: _run,
+    Move.TELL: _tell,
+    Move.SAVE: lambda mask, _, __, ___: f"{_who(mask)} write their HW to disk",
     Move.CHECKPOINT: lambda a, _, __, after: f"{NAMES[a]} writes HW {get(after, a, HW)} to disk",
 }

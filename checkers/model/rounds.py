@@ -1,0 +1,107 @@
+"""What can be scheduled from outside: brokers frozen or left running until nothing more happens.
+
+SIGSTOP holds a broker back, and everybody else goes on. So a schedule for real brokers is made of
+commands and rounds: in a round some brokers run until they are quiet, and the others are frozen. A
+search by rounds meets fewer interleavings than one by single messages, and what it finds can be
+replayed without holding back messages.
+"""
+
+from checkers.model.compiled import Constants, State, rule
+from checkers.model.isr import confirm
+from checkers.model.layout import (
+    ANSWER,
+    ANSWER_COUNT,
+    DISK,
+    HW,
+    LEO,
+    REMOTE,
+    VIEW,
+    AnswerKind,
+    follows,
+    get,
+    is_up,
+    put,
+)
+from checkers.model.leadership import learn, skip
+from checkers.model.process import register
+from checkers.model.replica import last_epoch
+from checkers.model.replication import clear_answer, fetch, request, take, truncate
+from checkers.model.scope import K_BROKERS
+
+_LONGEST = 40
+_RECORDS = int(AnswerKind.RECORDS)
+
+
+@rule
+def run(s: State, k: Constants, running: int) -> bool:
+    """Let some brokers run, the others frozen, until none of them has anything to do.
+
+    An idle follower's fetch is parked at its leader, so that a raised HW has not come to it yet.
+    """
+    changed = False
+    for _ in range(_LONGEST):
+        again = False
+        for b in range(k[K_BROKERS]):
+            if (running >> b) & 1 and is_up(s, b) and _step(s, k, b, running):
+                again = True
+        if not again:
+            return changed
+        changed = True
+    return changed
+
+
+@rule
+def tell(s: State, k: Constants, running: int) -> bool:
+    """The parked fetches of those who run are answered, and bring the leader's HW."""
+    changed = False
+    for b in range(k[K_BROKERS]):
+        leader = follows(s, b)
+        if leader < 0 or leader == b or not (running >> b) & (running >> leader) & 1:
+            continue
+        before = get(s, b, HW)
+        if is_up(s, b) and fetch(s, k, b) and get(s, b, HW) != before:
+            changed = True
+    return changed
+
+
+@rule
+def save(s: State, k: Constants, running: int) -> bool:
+    """Those who run write their HW to disk, as they all do every few seconds."""
+    changed = False
+    for b in range(k[K_BROKERS]):
+        if (running >> b) & 1 and is_up(s, b) and get(s, b, DISK) != get(s, b, HW):
+            put(s, b, DISK, get(s, b, HW))
+            changed = True
+    return changed
+
+
+@rule
+def _step(s: State, k: Constants, b: int, running: int) -> bool:
+    """Let one broker do the next thing that it has to do. Who was frozen learns all in one go."""
+    if register(s, k, b) or skip(s, k, b) or learn(s, k, b) or confirm(s, k, b):
+        return True
+    leader = follows(s, b)
+    if leader < 0 or leader == b or not (running >> leader) & 1:
+        return False
+    return truncate(s, k, b) or _fetch(s, k, b, leader)
+
+
+@rule
+def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
+    """Fetch; if there is nothing to get, the fetch is parked, but the leader has noted it."""
+    leo, known, last = get(s, b, LEO), get(s, leader, REMOTE + b), last_epoch(s, b)
+    view, hw = get(s, leader, VIEW), get(s, leader, HW)
+    if not request(s, k, b):
+        return False
+    kind = get(s, b, ANSWER)
+    if kind == 0 or (kind == _RECORDS and get(s, b, ANSWER_COUNT) == 0):
+        clear_answer(s, b)
+        return (
+            get(s, b, LEO) != leo
+            or not is_up(s, b)
+            or get(s, leader, REMOTE + b) != known
+            or get(s, leader, VIEW) != view
+            or get(s, leader, HW) != hw
+        )
+    take(s, k, b)
+    return kind == _RECORDS or get(s, b, LEO) != leo or last_epoch(s, b) != last

@@ -106,3 +106,45 @@ LOSS = Schedule(
     ),
 )
 """The story ``loss``, as a schedule."""
+
+ZOMBIE = Schedule(
+    kafka="0.10.2.2",
+    name="zombie leader",
+    acks="1",
+    steps=(
+        Step(
+            action="send",
+            record="m1",
+            says="m1 is sent",
+            expect=Expect(acked=frozenset({"m1"}), leo=_everywhere(1)),
+        ),
+        Step(action="pause", broker=A, says="A is paused"),
+        Step(
+            action="expire",
+            broker=A,
+            says="A's session ends, and B is elected",
+            expect=Expect(leader=B, isr=frozenset({B, C})),
+        ),
+        Step(action="learn", broker=B, says="B leads"),
+        Step(
+            action="send",
+            record="m2",
+            broker=A,
+            says="m2 is sent to A, which does not know yet",
+            expect=Expect(acked=frozenset({"m1"})),
+        ),
+        Step(
+            action="resume",
+            broker=A,
+            says="A wakes, and acknowledges m2",
+            expect=Expect(acked=frozenset({"m1", "m2"})),
+        ),
+        Step(
+            action="truncate",
+            broker=A,
+            says="A follows B, and cuts m2 off",
+            expect=Expect(leader=B, isr=ALL, leo=_everywhere(1), refused=frozenset()),
+        ),
+    ),
+)
+"""A leader that was deposed while it was frozen acknowledges a record that nobody else gets."""

@@ -1,0 +1,98 @@
+"""What a schedule can do to real brokers: move a leader, end a session, find out who leads."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from clusters.cluster import Cluster, Probe, UnreachableError
+from clusters.local import open_cluster
+from clusters.versions import release
+from harness.waiting import await_condition
+from nemesis.replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
+
+pytestmark = pytest.mark.kafka
+
+LEVERS = ("0.10.2.2", "2.1.1", "2.8.2", "4.3.1")
+"""One release of each way to lead, to cut and to keep metadata."""
+
+SESSIONS = {
+    "zookeeper.session.timeout.ms": str(int(ZOOKEEPER_SESSION_S * 1000)),
+    "broker.session.timeout.ms": str(int(KRAFT_SESSION_S * 1000)),
+}
+SOON_S = 3.0
+"""Much less than a session, even on a busy machine."""
+
+
+@pytest.fixture(scope="module", params=LEVERS)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("levers")
+    opened = open_cluster(release(request.param), directory, brokers=3, broker_config=SESSIONS)
+    with contextlib.closing(opened):
+        yield opened
+
+
+@pytest.fixture
+def probe(cluster: Cluster) -> Iterator[Probe]:
+    with contextlib.closing(cluster.probe()) as opened:
+        yield opened
+
+
+def test_leadership_moves_and_nobody_leaves_the_isr(cluster: Cluster, probe: Probe) -> None:
+    cluster.create_topic("moves", [[1, 2, 3]], {})
+    for leader in (2, 3, 1):
+        cluster.move_leader("moves", 0, leader)
+        state = probe.partition("moves", 0)
+        assert (state.leader, set(state.isr)) == (leader, {1, 2, 3})
+        _await_alone(probe, leader)
+
+
+def test_leadership_moves_to_a_frozen_broker(cluster: Cluster, probe: Probe) -> None:
+    """The controller decides; whoever is frozen need not know."""
+    frozen, *others = sorted(cluster.brokers, key=lambda one: one == probe.controller())
+    cluster.create_topic("frozen", [[*others, frozen]], {})
+    cluster.brokers[frozen].pause()
+    try:
+        cluster.move_leader("frozen", 0, frozen)
+        assert probe.partition("frozen", 0).leader == frozen
+    finally:
+        cluster.brokers[frozen].resume()
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_a_silent_brokers_session_ends_at_once(cluster: Cluster, probe: Probe, how: str) -> None:
+    victim = next(one for one in cluster.brokers if one != probe.controller())
+    broker = cluster.brokers[victim]
+    broker.kill() if how == "kill" else broker.pause()
+    try:
+        if cluster.end_session(victim):
+            _await_live(probe, set(cluster.brokers) - {victim}, limit_s=SOON_S)
+        else:
+            assert cluster.release.coordination == "kraft"
+            assert victim in probe.live_brokers()
+            _await_live(probe, set(cluster.brokers) - {victim}, limit_s=4 * KRAFT_SESSION_S)
+    finally:
+        broker.start() if how == "kill" else broker.resume()
+    _await_live(probe, set(cluster.brokers), limit_s=60)
+
+
+def _await_alone(probe: Probe, leader: int) -> None:
+    await_condition(
+        lambda: [one for one in (1, 2, 3) if probe.leads(one, "moves", 0)],
+        lambda leaders: leaders == [leader],
+        what=f"broker {leader} alone to take itself for the leader",
+        limit_s=20,
+        passing=(UnreachableError,),
+    )
+
+
+def _await_live(probe: Probe, brokers: set[int], *, limit_s: float) -> None:
+    await_condition(
+        probe.live_brokers,
+        lambda live: live == brokers,
+        what=f"brokers {sorted(brokers)} alone to have sessions",
+        limit_s=limit_s,
+        passing=(UnreachableError,),
+    )

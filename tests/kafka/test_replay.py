@@ -1,0 +1,65 @@
+"""Schedules on real brokers, judged: exactly what the rules give up is lost."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from checkers.model.schedule import Schedule
+from checkers.session import spark
+from harness.api import Judged, judge_all
+from harness.fleet import Fleet
+from harness.replay import replay
+from harness.store import Store
+from nemesis import player
+from tests.schedules import LOSS, ZOMBIE, two_moves
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def judged(kafka: str, tmp_path: Path, *schedules: Schedule) -> list[Judged]:
+    """Replay them on one release, and judge them in one pass."""
+    with Fleet(tmp_path / "fleet") as fleet:
+        runs = [
+            replay(one, kafka, Store(tmp_path), stop=threading.Event(), fleet=fleet)
+            for one in schedules
+        ]
+    return judge_all(runs, spark())
+
+
+def lost(one: Judged) -> set[str | None]:
+    return {anomaly.value for anomaly in one.verdict.anomalies if anomaly.kind == "lost-write"}
+
+
+def test_two_planned_moves_lose_a_record_where_followers_cut_to_their_hw(tmp_path: Path) -> None:
+    for one in judged("0.10.2.2", tmp_path, two_moves(), LOSS):
+        assert one.run.status().problems == ()
+        assert (lost(one), one.verdict.verdict) == ({"m2"}, "invalid")
+        assert one.verdict.ledger.acknowledged == one.verdict.ledger.sent
+
+
+@pytest.mark.parametrize("kafka", ["0.11.0.3", "4.3.1"])
+def test_two_planned_moves_lose_nothing_since_then(kafka: str, tmp_path: Path) -> None:
+    [one] = judged(kafka, tmp_path, two_moves(cuts=False))
+    assert one.run.status().problems == ()
+    assert (lost(one), one.verdict.verdict) == (set(), "valid")
+
+
+@pytest.mark.parametrize("kafka", ["0.10.2.2", "2.8.2", "4.3.1"])
+def test_a_deposed_leader_acknowledges_what_is_lost(kafka: str, tmp_path: Path) -> None:
+    """With acks=1 nothing is promised against that."""
+    [one] = judged(kafka, tmp_path, ZOMBIE)
+    assert one.run.status().problems == ()
+    assert (lost(one), one.verdict.verdict) == ({"m2"}, "valid")
+
+
+def test_what_does_not_come_true_is_named_and_never_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player, "STEP_LIMIT_S", 3.0)
+    [one] = judged("0.11.0.3", tmp_path, two_moves())
+    [problem] = one.run.status().problems
+    assert problem.startswith("step 4 of 7: C hears of B, and cannot fetch: waited 3 s")
+    assert "'LEO of 2': '2 instead of 1'" in problem
+    assert one.verdict.verdict == "unknown"
+    assert Schedule.load(one.run.path / "schedule.json") == two_moves()

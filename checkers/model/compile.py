@@ -6,18 +6,18 @@ release make of it that the schedule is played on, which need not be the one tha
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import permutations
+from dataclasses import dataclass
+from itertools import permutations, product
 from typing import Final
 
 from checkers.model.compiled import Constants
 from checkers.model.compiled import State as Vector
 from checkers.model.counterexample import Counterexample
 from checkers.model.layout import LIVE, is_up, isr_of, leader_of, newest
-from checkers.model.moves import Move, apply
-from checkers.model.reference import Setting
+from checkers.model.moves import ROUNDS, Move, apply
 from checkers.model.rules import rules_of
 from checkers.model.schedule import Action, Expect, Schedule, Step
-from checkers.model.scope import constants, initial
+from checkers.model.scope import K_BROKERS, constants, initial
 from checkers.model.sentences import says
 from checkers.model.view import State, decode
 from harness.errors import UsageError
@@ -25,7 +25,6 @@ from harness.errors import UsageError
 Row = tuple[int, int, int]
 """A move: its kind and its two arguments."""
 
-_ROUNDS: Final = (Move.RUN, Move.TELL, Move.SAVE)
 _ACTIONS: Final[dict[Move, Action]] = {
     Move.SEND: "send",
     Move.KILL: "kill",
@@ -41,23 +40,39 @@ _ACTIONS: Final[dict[Move, Action]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A step of a schedule: a move, who runs meanwhile (a mask), and all that happens in it.
+
+    Attributes:
+        moves: the move, with the rounds of those who are not frozen, before it and after it. Real
+            brokers do not wait until a command has been given.
+    """
+
+    move: Row
+    running: int
+    moves: tuple[Row, ...]
+
+
 def compile_for(found: Counterexample, kafka: str) -> Schedule:
     """The schedule that plays a counterexample on a release.
 
     Raises:
-        UsageError: it was found by messages, or its elections need an order of the assignment that
-            there is not; or the model knows no such release.
+        UsageError: it was found by messages; or it cannot be followed, because brokers that must
+            run for a command would run ahead, or because its elections need an order of the
+            assignment that there is not; or the model knows no such release.
     """
     if found.scope.by != "round":
         raise UsageError(
             "this counterexample was found message by message, and messages cannot be held back",
             hint="Find one with highwater model explore --by round.",
         )
-    rows = [step.numbers() for step in found.steps]
-    rows = _eager(found.setting, found.invariant, rows)
-    k = constants(found.scope, rules_of(kafka))
-    path = _played(rows, initial(found.scope), k)
-    steps = tuple(_step(n, path, rows, k, kraft=rules_of(kafka).kraft) for n in range(len(rows)))
+    beats = _arrange(found)
+    rules = rules_of(kafka)
+    k = constants(found.scope, rules)
+    path = [initial(found.scope)]
+    for beat in beats:
+        path.append(_played(beat.moves, path[-1], k))
     return Schedule(
         kafka=kafka,
         name=f"{found.invariant} on {found.kafka}",
@@ -65,90 +80,86 @@ def compile_for(found: Counterexample, kafka: str) -> Schedule:
         acks=found.scope.acks,
         min_isr=found.scope.min_isr,
         unclean=found.scope.unclean,
-        order=_order(rows, path, found.scope.brokers),
-        steps=steps,
-        moves=tuple(rows),
+        order=_order(beats, path, found.scope.brokers),
+        steps=tuple(
+            _step(beat, before, after, k)
+            for beat, before, after in zip(beats, path, path[1:], strict=False)
+        ),
+        moves=tuple(row for beat in beats for row in beat.moves),
     )
 
 
-def _eager(setting: Setting, invariant: str, rows: Sequence[Row]) -> list[Row]:
-    """The same with a round right after each command, if that breaks the invariant too.
-
-    Real brokers that are not frozen do not wait until the next command has been given.
-    """
-    machine = setting.machine()
-    bit = machine.invariants[invariant]
-    eager: list[Row] = []
-    for n, row in enumerate(rows):
-        eager.append(row)
-        if row[0] not in _ROUNDS and (runs := _next_run(rows, n)):
-            eager.append((int(Move.RUN), runs, 0))
-    state = _played(eager, machine.initial, machine.constants)[-1]
-    broken = machine.laws.broken(state, machine.constants) >> bit & 1
-    return _without_repeats(eager) if broken else list(rows)
-
-
-def _without_repeats(rows: Iterable[Row]) -> list[Row]:
-    kept: list[Row] = []
-    for row in rows:
-        if not kept or kept[-1] != row:
-            kept.append(row)
-    return kept
+def _arrange(found: Counterexample) -> list[Beat]:
+    """Choose who runs while each command is given, so that the invariant still breaks."""
+    machine = found.setting.machine()
+    bit = machine.invariants[found.invariant]
+    rows = [step.numbers() for step in found.steps]
+    kraft = found.setting.rules().kraft
+    for chosen in product(*_choices(rows, kraft=kraft)):
+        beats = [_beat(row, running) for row, running in zip(rows, chosen, strict=True)]
+        moves = [row for beat in beats for row in beat.moves]
+        state = _played(moves, machine.initial, machine.constants)
+        if machine.laws.broken(state, machine.constants) >> bit & 1:
+            return beats
+    raise UsageError(
+        "this counterexample cannot be followed: whoever must run for its commands runs ahead",
+        hint="Search for another one: other bounds, or planned moves without orderly stops.",
+    )
 
 
-def _next_run(rows: Sequence[Row], at: int) -> int:
-    """Who runs in the next round; 0 if there is none."""
-    return next((a for kind, a, _ in rows[at + 1 :] if kind == Move.RUN), 0)
+def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
+    """For each move who may run meanwhile, best first. KRaft needs a broker to hand a command on."""
+    choices, before = [], 0
+    for n, (kind, a, _) in enumerate(rows):
+        after = next((who for later, who, _ in rows[n + 1 :] if later == Move.RUN), 0)
+        if kind in ROUNDS:
+            before = a
+            choices.append([a])
+        elif kind in (Move.SEND, Move.START, Move.RESUME):
+            choices.append([1 << a])
+        elif kind == Move.STOP:
+            choices.append([1 << a] if not kraft else [7])
+        else:
+            sets = dict.fromkeys((before & after, after, before) if kraft else (0, before & after))
+            gone = 1 << a if kind in (Move.KILL, Move.PAUSE) else 0
+            choices.append([one & ~gone for one in sets if one & ~gone or not kraft] or [0])
+    return choices
 
 
-def _played(rows: Iterable[Row], state: Vector, k: Constants) -> list[Vector]:
-    """The states from the first to the last; a move that these rules do not have changes nothing.
+def _beat(row: Row, running: int) -> Beat:
+    run = (int(Move.RUN), running, 0)
+    moves = (row,) if row[0] in ROUNDS else (run, row, run)
+    return Beat(move=row, running=running, moves=moves)
+
+
+def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
+    """The state after some moves; one that these rules do not have changes nothing.
 
     Whom an election chooses is the rules' own affair: where the one named cannot be chosen, another
     is.
     """
-    path = [state]
     for kind, a, b in rows:
         for successor in (b, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (b,):
-            after = path[-1].copy()
+            after = state.copy()
             if apply(after, k, kind, a, successor):
-                path.append(after)
+                state = after
                 break
-        else:
-            path.append(path[-1])
-    return path
+    return state
 
 
-def _step(
-    n: int, path: Sequence[Vector], rows: Sequence[Row], k: Constants, *, kraft: bool
-) -> Step:
+def _step(beat: Beat, before: Vector, after: Vector, k: Constants) -> Step:
     """One step: who must be frozen meanwhile, and what must be seen after it."""
-    kind, a, b = rows[n]
-    before, after = path[n], path[n + 1]
-    everybody = range(int(k[0]))
-    up = {one for one in everybody if is_up(before, one) or is_up(after, one)}
-    running = _running(Move(kind), a, _next_run(rows, n), up, kraft=kraft)
+    kind, a, b = beat.move
+    up = {one for one in range(int(k[K_BROKERS])) if is_up(before, one) or is_up(after, one)}
     seen = decode(after, k)
-    quiet = kind in _ROUNDS or kind == Move.SEND
     return Step(
         action=_ACTIONS[Move(kind)],
-        broker=None if kind in _ROUNDS else a,
+        broker=None if kind in ROUNDS else a,
         record=f"m{seen.sent}" if kind == Move.SEND else None,
         says=says(kind, a, b, before, after),
-        held=frozenset(up - running),
-        expect=_expect(seen, running & up if quiet else set(), Move(kind), a),
+        held=frozenset(up - _members(beat.running)),
+        expect=_expect(seen, _members(beat.running) & up, Move(kind), a),
     )
-
-
-def _running(kind: Move, a: int, next_run: int, up: set[int], *, kraft: bool) -> set[int]:
-    """Who must not be frozen during a step."""
-    if kind in _ROUNDS:
-        return _members(a)
-    if kind in (Move.SEND, Move.START, Move.RESUME):
-        return {a}
-    if kind is Move.STOP:
-        return up if kraft else {a}  # KRaft lets nobody go whose news others have not heard
-    return _members(next_run) - {a} if kind in (Move.KILL, Move.PAUSE) else _members(next_run)
 
 
 def _expect(seen: State, asked: set[int], kind: Move, a: int) -> Expect:
@@ -164,7 +175,7 @@ def _expect(seen: State, asked: set[int], kind: Move, a: int) -> Expect:
         leo=leo or None,
         hw=hw or None,
         hw_on_disk={b: replicas[b].hw_on_disk for b in told} if kind is Move.SAVE else None,
-        acked=frozenset(seen.acked) if kind in _ROUNDS else None,
+        acked=frozenset(seen.acked) if kind in ROUNDS else None,
     )
 
 
@@ -172,10 +183,10 @@ def _members(mask: int) -> set[int]:
     return {b for b in range(3) if (mask >> b) & 1}
 
 
-def _order(rows: Sequence[Row], path: Sequence[Vector], brokers: int) -> tuple[int, ...]:
+def _order(beats: Sequence[Beat], path: Sequence[Vector], brokers: int) -> tuple[int, ...]:
     """An order of the assignment in which the first that can be elected is the one that was."""
     for order in permutations(range(brokers)):
-        if order[0] == 0 and _fits(list(order), rows, path):
+        if order[0] == 0 and _fits(list(order), beats, path):
             return order
     raise UsageError(
         "no order of the assignment has these elections end as they do",
@@ -183,8 +194,9 @@ def _order(rows: Sequence[Row], path: Sequence[Vector], brokers: int) -> tuple[i
     )
 
 
-def _fits(order: list[int], rows: Sequence[Row], path: Sequence[Vector]) -> bool:
-    for (kind, a, _), before, after in zip(rows, path, path[1:], strict=False):
+def _fits(order: list[int], beats: Sequence[Beat], path: Sequence[Vector]) -> bool:
+    for beat, before, after in zip(beats, path, path[1:], strict=False):
+        kind, a, _ = beat.move
         leader = leader_of(after, newest(after))
         if kind == Move.MOVE and leader == a:
             order = [a, *(one for one in order if one != a)]

@@ -38,6 +38,13 @@ def save(path: Path, html: str) -> Path:
     return path
 
 
+def drawing_css() -> str:
+    """What a drawing needs of the style sheet where it is a file of its own."""
+    lines = _css().splitlines()
+    colours = lines[: lines.index("*{box-sizing:border-box}")]
+    return "\n".join([*colours, *(one for one in lines if one.startswith("svg"))])
+
+
 @functools.cache
 def _css() -> str:
     lines = (files("reports") / "static" / "report.css").read_text("utf-8").splitlines()

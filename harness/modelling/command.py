@@ -16,6 +16,7 @@ import typer
 
 from harness import console, options
 from harness.errors import UsageError
+from harness.modelling.rules import rules
 
 if TYPE_CHECKING:
     from checkers.model.explore import Glance, Limits
@@ -29,11 +30,15 @@ app = typer.Typer(
 )
 
 OK, BROKEN, UNKNOWN = 0, 1, 3
+_DRAWN = (".html", ".svg")
 
 
 @app.callback()
 def model() -> None:
     """The reference model: what a release may lose, found before anything runs."""
+
+
+app.command()(rules)
 
 
 @app.command()
@@ -79,6 +84,10 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     out: Annotated[
         Path | None, typer.Option(help="Write the counterexample there.", show_default=False)
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Draw it there: FILE.html or FILE.svg.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Search every interleaving of a small cluster for the shortest way to break a promise."""
@@ -100,6 +109,8 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     setting = Setting(kafka=kafka, scope=scope, switched=_switched(rule or []))
     setting.rules()
     asked = invariants(options.names(invariant))
+    if report and report.suffix not in _DRAWN:
+        raise UsageError(f"{report} is no page", hint="Call it FILE.html, or FILE.svg.")
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
         if spark_master is not None:
@@ -117,6 +128,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         else:
             found = result.search(setting, asked, limits=limits, jobs=jobs, watch=watch)
     written = _write(found, out) if out else []
+    written += _write(found, report) if report else []
     if as_json:
         shown = [one.summary() for one in found]
         sys.stdout.write(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2) + "\n")
@@ -143,9 +155,8 @@ def _on_spark(
 ) -> "tuple[Result, ...]":
     import tempfile
 
-    from checkers.model.spark import explore as explore_on_spark
-
     from checkers.model.result import results
+    from checkers.model.spark import explore as explore_on_spark
     from checkers.session import spark
 
     session = spark(master, driver_memory)
@@ -162,7 +173,7 @@ def _switched(texts: Sequence[str]) -> dict[str, bool]:
     for text in texts:
         name, _, value = text.partition("=")
         if value not in {"on", "off"}:
-            raise UsageError(f"{text!r} switches no rule", hint="Write fencing=off.")
+            raise UsageError(f"{text!r} switches no rule", hint="Write epochs=off.")
         found[name] = value == "on"
     return found
 
@@ -207,13 +218,17 @@ def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Glanc
 
 def _write(found: "Sequence[Result]", out: Path) -> list[Path]:
     """A file for each counterexample; where there are several, its name tells the invariant."""
-    broken = [one for one in found if one.counterexample is not None]
+    from reports.counterexample import write
+
+    broken = [one.counterexample for one in found if one.counterexample is not None]
     written = []
     for one in broken:
         several = len(broken) > 1
         path = out.with_stem(f"{out.stem}-{one.invariant}") if several else out
         path.parent.mkdir(parents=True, exist_ok=True)
-        assert one.counterexample is not None
-        path.write_bytes(one.counterexample.to_json())
+        if path.suffix in _DRAWN:
+            write(one, path)
+        else:
+            path.write_bytes(one.to_json())
         written.append(path)
     return written

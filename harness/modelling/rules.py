@@ -1,0 +1,93 @@
+"""The command ``highwater model rules``: what each release of Kafka does, switch by switch."""
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import fields
+from typing import Annotated, Any, Final
+
+import typer
+
+from checkers.model.rules import RELEASES, SWITCHES, Rules, rules_of
+from harness import console, options
+
+ORDER: Final = tuple(RELEASES)
+"""Every release that the model knows: those on ZooKeeper, and then those on KRaft."""
+
+
+def rules(
+    *,
+    kafka: Annotated[
+        str, typer.Option(help="Releases, separated by commas; those of all without it.")
+    ] = "all",
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+) -> None:
+    """List the rules that tell releases apart, and which release has which."""
+    releases = ORDER if kafka == "all" else options.names(kafka)
+    found = {name: rules_of(name) for name in releases}
+    if as_json:
+        sys.stdout.write(json.dumps(described(found), indent=2) + "\n")
+        return
+    has = {one: [name for name in releases if getattr(found[name], one)] for one in SWITCHES}
+    if kafka == "all":
+        heads = ["rule", "what it is", "releases that have it"]
+        rows = [[one, says(one), ranges(has[one])] for one in SWITCHES]
+    else:
+        heads = ["rule", *releases, "what it is", "source"]
+        rows = [
+            [one, *("on" if name in has[one] else "-" for name in releases), says(one), source(one)]
+            for one in SWITCHES
+        ]
+    table = console.table("Rules of the model", heads, rows)
+    table.columns[0].no_wrap = True
+    console.out.print(table)
+
+
+def described(found: dict[str, Rules]) -> list[dict[str, Any]]:
+    """Every switch: its name, what it is, its source, and whether each release has it."""
+    return [
+        {
+            "rule": one,
+            "says": says(one),
+            "source": source(one),
+            "releases": {name: getattr(rule, one) for name, rule in found.items()},
+        }
+        for one in SWITCHES
+    ]
+
+
+def says(switch: str) -> str:
+    """What a switch does where it is on, a sentence."""
+    return str(_FIELDS[switch].metadata["says"])
+
+
+def source(switch: str) -> str:
+    """The KIP, issue or class that it was read in."""
+    return str(_FIELDS[switch].metadata["source"])
+
+
+def alike(releases: Sequence[str] = ORDER) -> list[tuple[str, ...]]:
+    """Releases by their rules: those that have the same stand together."""
+    groups: dict[Rules, list[str]] = {}
+    for name in releases:
+        groups.setdefault(rules_of(name), []).append(name)
+    return [tuple(names) for names in groups.values()]
+
+
+def ranges(names: Collection[str], order: Sequence[str] = ORDER) -> str:
+    """``0.9.0.1 to 2.0.0, 2.1.1``: releases in few words; neighbours of ``order`` are one range."""
+    runs: list[list[str]] = []
+    last = -2
+    for place, name in enumerate(order):
+        if name not in names:
+            continue
+        if place == last + 1:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+        last = place
+    words = [run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return ", ".join(words) or "none"
+
+
+_FIELDS: Final = {one.name: one for one in fields(Rules)}

@@ -1,0 +1,149 @@
+"""What clients and disks say of each record must fit together, whatever the release.
+
+Nothing here knows a rule of Kafka's. A history from which something was dropped, or a disk that was
+edited, contradicts what the others hold.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.model.reconcile.cuts import Wrong
+from checkers.model.reconcile.trace import Observed, Trace
+from harness.history import FINAL, OK, READ, RUN, SEND
+
+_SEQUENCE: Final = re.compile(r"(p\d+)-(\d+)")
+_NAMED_MAX: Final = 5
+
+
+def contradictions(observed: Observed) -> Iterator[tuple[int | None, Wrong]]:
+    """What does not fit, with the partition that it is about."""
+    sends = observed.ops.filter(pc.equal(observed.ops["kind"], SEND))
+    sent = set(sends["value"].to_pylist())
+    yield from ((None, wrong) for wrong in _gaps(sent))
+    reads = observed.ops.filter(pc.equal(observed.ops["kind"], READ))
+    yield from ((None, wrong) for wrong in _unsent(sent, reads["value"], "read"))
+    for partition, trace in observed.traces.items():
+        here = reads.filter(pc.equal(reads["partition"], partition))
+        for disk in trace.disks.values():
+            found = _unsent(sent, pa.array(disk.ids, pa.string()), "on a disk")
+            yield from ((partition, wrong) for wrong in found)
+        yield from ((partition, wrong) for wrong in _disks(trace))
+        if observed.status.quiesced:
+            yield from ((partition, wrong) for wrong in _ends(observed, trace, sends))
+            yield from ((partition, wrong) for wrong in _final_reads(trace, here))
+        yield from ((partition, wrong) for wrong in _jumps(trace, here))
+
+
+def _gaps(sent: set[str]) -> Iterator[Wrong]:
+    """A producer numbers its records from 0 without a gap."""
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for value in sent:
+        if found := _SEQUENCE.fullmatch(value):
+            numbers[found[1]].add(int(found[2]))
+    for prefix, seen in sorted(numbers.items()):
+        missing = sorted(set(range(max(seen) + 1)) - seen)
+        if missing:
+            names = [f"{prefix}-{number}" for number in missing]
+            yield _wrong(f"The history lacks the sending of {_listed(names)}.", "history/ops")
+
+
+def _unsent(sent: set[str], values: pa.ChunkedArray | pa.Array, where: str) -> Iterator[Wrong]:
+    """Nobody reads or stores what was not sent."""
+    unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
+    if unknown:
+        says = f"Nobody sent {_listed(sorted(unknown))}, which is {where}."
+        yield _wrong(says, "history/ops" if where == "read" else "replicas")
+
+
+def _disks(trace: Trace) -> Iterator[Wrong]:
+    """Offsets rise by one, epochs never fall, and no epoch begins before its leader did."""
+    begun = {start.epoch: start.offset for start in trace.starts if start.told}
+    for broker, disk in sorted(trace.disks.items()):
+        steps = np.flatnonzero(np.diff(disk.offsets) != 1)
+        if len(steps):
+            after = int(disk.offsets[steps[0]])
+            yield _wrong(f"The disk of broker {broker} has a gap after offset {after}.", "replicas")
+        falls = np.flatnonzero(np.diff(disk.epochs) < 0)
+        if len(falls):
+            at = int(disk.offsets[falls[0] + 1])
+            yield _wrong(
+                f"On the disk of broker {broker} the leader epoch falls at offset {at}.", "replicas"
+            )
+        for epoch in np.unique(disk.epochs):
+            first = int(disk.offsets[np.argmax(disk.epochs == epoch)])
+            if epoch >= 0 and first < begun.get(int(epoch), 0):
+                yield _wrong(
+                    f"The disk of broker {broker} has epoch {epoch} from offset {first}, before its"
+                    f" leader began at {begun[int(epoch)]}.",
+                    "replicas",
+                )
+
+
+def _ends(observed: Observed, trace: Trace, sends: pa.Table) -> Iterator[Wrong]:
+    """The fence was committed, so that every member of the ISR has it."""
+    last = trace.leaderships[-1] if trace.leaderships else None
+    fences = sends.filter(
+        pc.and_(
+            pc.and_(pc.equal(sends["process"], "fence"), pc.equal(sends["outcome"], OK)),
+            pc.equal(sends["partition"], trace.partition),
+        )
+    )
+    for offset, value in zip(
+        *(fences[name].to_pylist() for name in ("offset", "value")), strict=True
+    ):
+        for broker in sorted(last.isr if last else ()):
+            disk = trace.disks.get(broker)
+            if offset is not None and (disk is None or disk.record(offset) != value):
+                yield _wrong(
+                    f"The disk of broker {broker}, a member of the ISR, lacks {value}, which all of"
+                    f" the ISR of {observed.topic}-{trace.partition} acknowledged at {offset}.",
+                    "replicas",
+                )
+
+
+def _final_reads(trace: Trace, reads: pa.Table) -> Iterator[Wrong]:
+    """The final read is what the leader's disk holds, record by record."""
+    last = trace.leaderships[-1] if trace.leaderships else None
+    disk = trace.disks.get(last.leader) if last else None
+    final = reads.filter(pc.and_(pc.equal(reads["phase"], FINAL), pc.equal(reads["outcome"], OK)))
+    if disk is None or not final.num_rows:
+        return
+    offsets, values = final["offset"].to_pylist(), final["value"].to_pylist()
+    read = dict(zip(offsets, values, strict=True))
+    for offset in range(max(offsets) + 1):
+        held = disk.record(offset)
+        if held != read.get(offset) and offset in disk.at:
+            yield _wrong(
+                f"The final reader met {read.get(offset) or 'nothing'} at offset {offset}, where the"
+                f" disk of the leader, broker {last.leader if last else -1}, holds {held}.",
+                "history/ops",
+            )
+            return
+
+
+def _jumps(trace: Trace, reads: pa.Table) -> Iterator[Wrong]:
+    """A consumer reads on without a gap, as long as nobody else is elected."""
+    if len({row.leader for row in trace.leaderships}) > 1:
+        return
+    run = reads.filter(pc.equal(reads["phase"], RUN))
+    for process in pc.unique(run["process"]).to_pylist():
+        offsets = run.filter(pc.equal(run["process"], process))["offset"].to_numpy()
+        jumps = np.flatnonzero(np.diff(offsets) > 1)
+        if len(jumps):
+            after = int(offsets[jumps[0]])
+            yield _wrong(f"{process} read nothing between {after} and the next.", "history/ops")
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED_MAX} others" if len(names) > _NAMED_MAX else ""
+    return ", ".join(names[:_NAMED_MAX]) + more
+
+
+def _wrong(says: str, event: str) -> Wrong:
+    return Wrong(rule="books", says=says, broker=None, time_ns=-1, event=event)

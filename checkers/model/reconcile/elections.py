@@ -1,0 +1,110 @@
+"""Every election and every change of an ISR must be one that may be."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from checkers.model.reconcile.cuts import Wrong
+from checkers.model.reconcile.trace import LOOK, SECOND, Leadership, Observed, Trace
+
+_LAG: Final = 31 * SECOND
+"""The longest replica.lag.time.max.ms that a release has by default, and a little."""
+
+_SLACK: Final = 2 * SECOND
+
+
+def wrong_elections(observed: Observed, trace: Trace) -> Iterator[Wrong]:
+    """Decisions about a partition that no rule allows."""
+    first = next(iter(trace.leaderships), None)
+    assigned = frozenset(first.isr if first else ())
+    for row in trace.leaderships:
+        if row.leader >= 0 and row.leader not in row.isr:
+            yield _wrong(row, "leader-in-isr", f"leader {row.leader} is not in the ISR")
+        if len(assigned) == observed.plan.topic.replication_factor and not assigned >= {*row.isr}:
+            yield _wrong(row, "assignment", "the ISR has a member that is no replica")
+    for before, now in pairwise(trace.leaderships):
+        if now.epoch < before.epoch:
+            yield _wrong(now, "epochs-rise", f"the leader epoch fell from {before.epoch}")
+        elif now.leader != before.leader and now.leader >= 0:
+            yield from _elected(observed, trace, before, now)
+        if now.leader == before.leader and now.epoch == before.epoch:
+            yield from _changed(observed, trace, before, now)
+
+
+def _elected(
+    observed: Observed, trace: Trace, before: Leadership, now: Leadership
+) -> Iterator[Wrong]:
+    """A leader is one of the ISR before, unless unclean elections are allowed."""
+    if now.epoch == before.epoch:
+        yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
+    if now.leader in before.isr or observed.plan.topic.unclean_leader_election:
+        return
+    if observed.rules.elr and not before.isr:  # the ELR is seen by nobody outside (KIP-966)
+        return
+    if now.epoch > before.epoch + 1 or _may_have_joined(trace, before, now):
+        return
+    yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
+
+
+def _may_have_joined(trace: Trace, before: Leadership, now: Leadership) -> bool:
+    """Whether a leader says that it took this one into the ISR between the two looks."""
+    return any(
+        before.time_ns - LOOK <= line.time_ns <= now.time_ns + LOOK
+        and str(now.leader) in line.text.rpartition(" to ")[2]
+        for broker in trace.lines
+        for line in trace.of_kind(broker, "isr")
+    )
+
+
+def _changed(
+    observed: Observed, trace: Trace, before: Leadership, now: Leadership
+) -> Iterator[Wrong]:
+    """Who joins runs and has caught up; who is dropped did not run, or lagged."""
+    for joined in {*now.isr} - {*before.isr}:
+        if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
+            yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")
+        if _lacks(trace, joined, now):
+            yield _wrong(now, "isr", f"broker {joined} joined the ISR below the leader's HW")
+    for left in {*before.isr} - {*now.isr}:
+        if not _may_leave(observed, trace, left, now):
+            yield _wrong(now, "isr", f"broker {left} left the ISR, though it ran and kept up")
+
+
+def _away(observed: Observed, broker: int, time_ns: int) -> bool:
+    """Whether a broker was surely down: struck well before, and mended well after."""
+    return any(
+        one.broker == broker
+        and one.fault != "stop"
+        and one.since_ns < time_ns - _SLACK
+        and time_ns + _SLACK < one.until_ns
+        for one in observed.faults
+    )
+
+
+def _lacks(trace: Trace, broker: int, now: Leadership) -> bool:
+    """Whether a replica surely had less than what its leader had committed well before."""
+    leader = trace.mark_at(now.leader, now.time_ns - SECOND)
+    later = [m.leo for m in trace.marks.get(broker, ()) if m.time_ns >= now.time_ns - LOOK]
+    return leader is not None and bool(later) and max(later) < leader.hw
+
+
+def _may_leave(observed: Observed, trace: Trace, broker: int, now: Leadership) -> bool:
+    if any(
+        one.broker == broker and one.since_ns <= now.time_ns and one.until_ns >= now.time_ns - _LAG
+        for one in observed.faults
+    ):
+        return True
+    own, leader = trace.mark_at(broker, now.time_ns), trace.mark_at(now.leader, now.time_ns)
+    if own is None or leader is None:
+        return True
+    return own.leo < leader.leo or any(one.since_ns <= now.time_ns for one in observed.faults)
+
+
+def _wrong(row: Leadership, rule: str, says: str) -> Wrong:
+    return Wrong(
+        rule=rule,
+        says=f"{says[:1].upper()}{says[1:]}.",
+        broker=row.leader if row.leader >= 0 else None,
+        time_ns=row.time_ns,
+        event=row.event,
+    )

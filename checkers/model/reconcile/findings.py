@@ -1,0 +1,140 @@
+"""A run against the rules of its release: a finding for each anomaly, and for each wrong event."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+
+from checkers.model.reconcile.books import contradictions
+from checkers.model.reconcile.chains import EXPLAINED_BY, Chain, refuse
+from checkers.model.reconcile.cuts import Wrong, cut_count, wrong_cuts
+from checkers.model.reconcile.elections import wrong_elections
+from checkers.model.reconcile.trace import Observed, observe
+from checkers.model.reconciliation import Because, Finding, Outcome
+from harness.errors import HarnessError
+from harness.store import Run
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Explained:
+    """What came of holding a run against the rules.
+
+    Attributes:
+        unread: why its trace could not be followed; empty when it could.
+    """
+
+    observed: Outcome
+    findings: list[Finding]
+    checked: dict[str, int] = field(default_factory=dict)
+    unread: str = ""
+    trace: Observed | None = None
+
+
+def explain(run: Run) -> Explained:
+    """Explain every anomaly of a judged run, and find every event that no rule allows.
+
+    Whatever cannot be read leaves its anomalies unexplained.
+    """
+    rows = _anomalies(run)
+    lost = sorted({row["value"] for row in rows if row["kind"] == "lost-write" and row["value"]})
+    forked = {row["offset"] for row in rows if row["kind"] == "divergence"} - {None}
+    outcome = Outcome(lost=tuple(lost), forked=tuple(sorted(forked)))
+    try:
+        observed = observe(run)
+        wrong = list(_wrong(observed))
+    except HarnessError as error:
+        unread = f"{error.message.rstrip('.')}."
+        findings = [_finding(row, refuse(unread)) for row in rows]
+        return Explained(observed=outcome, findings=findings, unread=unread)
+    observed.suspect(_records(rows))
+    findings = [_finding(row, EXPLAINED_BY[row["kind"]](observed, row)) for row in rows]
+    return Explained(
+        observed=outcome,
+        findings=[*_merged(findings), *wrong],
+        checked=_checked(observed),
+        trace=observed,
+    )
+
+
+def _anomalies(run: Run) -> list[Row]:
+    """All of them, not only those that the verdict lists."""
+    path = run.analysis / "anomalies.parquet"
+    rows: list[Row] = pq.read_table(path).to_pylist() if path.exists() else []
+    return rows
+
+
+def _records(rows: Iterable[Row]) -> set[str]:
+    found = {row["value"] for row in rows}
+    found |= {copy["value"] for row in rows for copy in row["copies"] or ()}
+    return {value for value in found if value is not None}
+
+
+def _wrong(observed: Observed) -> Iterator[Finding]:
+    """Events and books that are not as they must be."""
+    for partition, trace in observed.traces.items():
+        for wrong in (*wrong_cuts(trace, observed.rules), *wrong_elections(observed, trace)):
+            yield _outside(observed, partition, wrong, "trace")
+    for where, wrong in contradictions(observed):
+        yield _outside(observed, where, wrong, "books")
+
+
+def _outside(observed: Observed, partition: int | None, wrong: Wrong, kind: str) -> Finding:
+    link = Because(
+        rule=wrong.rule,
+        says=wrong.says,
+        event=wrong.event,
+        broker=wrong.broker,
+        time_ns=None if wrong.time_ns < 0 else wrong.time_ns,
+    )
+    return Finding(
+        kind=kind,
+        topic=observed.topic,
+        partition=partition,
+        offset=None,
+        record=None,
+        verdict="unexplained",
+        because=(link,),
+    )
+
+
+def _finding(row: Row, chain: Chain) -> Finding:
+    reason = (Because(rule="none", says=chain.why_not),) if chain.why_not else ()
+    return Finding(
+        kind=row["kind"],
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        record=row["value"],
+        verdict="unexplained" if chain.why_not else "explained",
+        because=(*chain.links, *reason),
+    )
+
+
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for anomalies that only differ in their record: the first, and how many."""
+    found: dict[tuple[object, ...], Finding] = {}
+    for one in findings:
+        events = tuple((link.rule, link.broker, link.time_ns) for link in one.because[1:])
+        key: tuple[object, ...] = (one.kind, one.partition, one.verdict, events)
+        if one.verdict == "unexplained":
+            key = (*key, one.offset, one.record)
+        before = found.get(key)
+        count = one.count + (before.count if before else 0)
+        found[key] = msgspec.structs.replace(before or one, count=count)
+    return list(found.values())
+
+
+def _checked(observed: Observed) -> dict[str, int]:
+    """How much was held against the rules."""
+    traces = observed.traces.values()
+    return {
+        "elections": sum(len(trace.starts) for trace in traces),
+        "decisions": sum(len(trace.leaderships) for trace in traces),
+        "cuts": sum(map(cut_count, traces)),
+        "operations": observed.ops.num_rows,
+        "records": sum(len(disk.ids) for trace in traces for disk in trace.disks.values()),
+    }

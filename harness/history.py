@@ -92,7 +92,7 @@ LOG_LINES: Final = pa.schema(
         pa.field("time_ns", pa.int64()),  # null: the line bears no time
         pa.field("broker", pa.int32(), nullable=False),
         # truncation, kept, answer, range, fetcher, leader, follower, loaded, isr, election, start,
-        # error: see harness.loglines
+        # stop, error: see harness.loglines
         pa.field("kind", pa.string(), nullable=False),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),

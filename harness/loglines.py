@@ -48,6 +48,11 @@ _PATTERNS: Final = tuple(
             "start",
             r"\[Kafka Server \d+\], started|KafkaServer id=\d+\] started|Kafka Server started",
         ),
+        (
+            "stop",
+            r"\[Kafka Server \d+\], shutting down|KafkaServer id=\d+\] shutting down"
+            r"|BrokerServer id=\d+\] shutting down",
+        ),
         ("error", r"\b(?:FATAL|ERROR)\b"),
     )
 )

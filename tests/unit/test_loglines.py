@@ -124,6 +124,8 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
         ),
         ("INFO [Kafka Server 1], started (kafka.server.KafkaServer)", "start", None, None),
         ("INFO [KafkaRaftServer nodeId=1] Kafka Server started (k)", "start", None, None),
+        ("INFO [Kafka Server 1], shutting down (kafka.server.KafkaServer)", "stop", None, None),
+        ("INFO [BrokerServer id=2] shutting down (kafka.server.BrokerServer)", "stop", None, None),
         ("ERROR Something broke (kafka.Whatever)", "error", None, None),
     ],
 )

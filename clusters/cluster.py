@@ -160,8 +160,7 @@ class Cluster(Protocol):
         preferred leader. Returns when the controller has decided; the brokers may not know yet.
 
         Raises:
-            WaitTimeoutError: the controller does not; before KRaft it puts a move off until every
-                replica is in the ISR.
+            WaitTimeoutError: the controller does not do it.
         """
 
     def end_session(self, broker: int) -> bool:

@@ -61,11 +61,11 @@ class ZooKeeperView:
 
     def controller(self) -> int:
         """The node ``/controller``."""
-        return int(self._read("/controller")["brokerid"])
+        return int(self.read("/controller")["brokerid"])
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         """The partition's ``state`` node."""
-        state = self._read(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        state: dict[str, Any] = self.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
         return PartitionState(
             leader=state["leader"], leader_epoch=state["leader_epoch"], isr=tuple(state["isr"])
         )
@@ -80,7 +80,7 @@ class ZooKeeperView:
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
         """The topic's node."""
-        return tuple(self._read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
+        return tuple(self.read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
 
     def exists(self, path: str) -> bool:
         """Whether there is a node."""
@@ -120,13 +120,21 @@ class ZooKeeperView:
             return False
         return True
 
-    def _read(self, path: str) -> dict[str, Any]:
+    def read(self, path: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+        """A node's content."""
         try:
             data, _ = self._wait(self._connected().get_async(path))
         except NoNodeError as error:
             raise UnreachableError(f"ZooKeeper has no node {path}") from error
-        found: dict[str, Any] = json.loads(data)
-        return found
+        return json.loads(data)
+
+    def write(self, path: str, node: Mapping[str, Any]) -> None:
+        """Replace what a node has that is there."""
+        self._wait(self._connected().set_async(path, json.dumps(node).encode()))
+
+    def delete(self, path: str) -> None:
+        """Remove a node that is there."""
+        self._wait(self._connected().delete_async(path))
 
     def _wait(self, answer: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
         try:

@@ -1,6 +1,8 @@
 """Where a cluster keeps its files, and what each of its nodes is: command, settings, log."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import errno
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from clusters import config, jvm, storage
@@ -8,6 +10,7 @@ from clusters.addresses import Address
 from clusters.node import Node
 from clusters.site import NodePlan, Site
 from clusters.versions import Release
+from harness.errors import HarnessError
 
 _KAFKA = "kafka.Kafka"
 _FORMAT = "kafka.tools.StorageTool"
@@ -148,3 +151,18 @@ class Layout:
         path = self.coordination / name
         path.write_text(config.text(settings), encoding="utf-8")
         return str(path)
+
+
+@contextlib.contextmanager
+def disk_errors(directory: Path) -> Iterator[None]:
+    """Say of what cannot be written there whose directory it is, and whether the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise HarnessError(
+            f"the cluster's directory {directory} cannot be written: {error.strerror}",
+            hint="Make room on that disk, or choose another directory for runs."
+            if full
+            else "Choose another directory for runs.",
+        ) from error

@@ -7,6 +7,7 @@ controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, KIP-4
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
@@ -23,7 +24,15 @@ _EVERY_S: Final = 0.01
 _ANSWER_S: Final = 5.0
 _REASSIGN: Final = "/admin/reassign_partitions"
 _ELECT: Final = "/admin/preferred_replica_election"
+_EPOCH: Final = "/controller_epoch"
 _ELECTED: Final = frozenset({0, 84})  # none, ELECTION_NOT_NEEDED
+
+
+class Freezer(Protocol):
+    """Freezes every broker that runs, but for some, while its context is open."""
+
+    def __call__(self, *but: int) -> AbstractContextManager[None]:
+        """The context."""
 
 
 class Mover(Protocol):
@@ -44,15 +53,42 @@ class ZooKeeperMover:
 
     The controller takes a new order for a reassignment: it waits until every replica is in the ISR,
     and gives the leader that there is a new epoch before the election gives one to its successor
-    (``KafkaController.updateLeaderEpochAndSendRequest``).
+    (``KafkaController.updateLeaderEpochAndSendRequest``). While a replica is out of the ISR the
+    order is written where the controller keeps it, and the controller made to read it again.
+
+    Args:
+        frozen: freezes all brokers but those named, for a moment.
     """
 
-    def __init__(self, view: ZooKeeperView) -> None:
+    def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
         self._view = view
+        self._frozen = frozen
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Write the assignment, and wait until the controller has taken it."""
-        self._leave(_REASSIGN, {"topic": topic, "partition": partition, "replicas": [*replicas]})
+        if set(self._view.partition(topic, partition).isr) >= set(replicas):
+            item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
+            self._leave(_REASSIGN, item)
+            return
+        path = f"/brokers/topics/{topic}"
+        node = self._view.read(path)
+        node["partitions"][str(partition)] = [*replicas]
+        self._view.write(path, node)
+        self._elect_controller_anew()
+
+    def _elect_controller_anew(self) -> None:
+        """Have the controller resign, which all but itself are too frozen to take over from."""
+        controller, epoch = self._view.controller(), self._view.read(_EPOCH)
+        with self._frozen(controller):
+            self._view.delete("/controller")
+            await_condition(
+                lambda: (self._view.controller(), self._view.read(_EPOCH)),
+                lambda seen: seen[0] == controller and seen[1] > epoch,
+                what=f"broker {controller} to be the controller again",
+                limit_s=LIMIT_S,
+                every_s=_EVERY_S,
+                passing=(UnreachableError,),
+            )
 
     def elect(self, topic: str, partition: int) -> None:
         """Write the partition's name, and wait until the controller has taken it."""
@@ -129,12 +165,18 @@ class KraftMover:
 
 
 def move(
-    view: View, brokers: Mapping[int, Address], topic: str, partition: int, broker: int
+    view: View,
+    brokers: Mapping[int, Address],
+    frozen: Freezer,
+    topic: str,
+    partition: int,
+    broker: int,
 ) -> None:
     """Make a broker the leader of a partition, by plan.
 
     Args:
         brokers: those that can be asked, broker id to address.
+        frozen: freezes all brokers but those named, for a moment.
 
     Raises:
         WaitTimeoutError: the controller did not do it in time.
@@ -143,7 +185,7 @@ def move(
     order = view.replicas(topic, partition)
     if broker not in order:
         raise HarnessError(f"broker {broker} has no replica of {topic}-{partition}: {order}")
-    with contextlib.closing(_mover(view, brokers)) as mover:
+    with contextlib.closing(_mover(view, brokers, frozen)) as mover:
         if order[0] != broker:
             mover.prefer(topic, partition, [broker, *(one for one in order if one != broker)])
         mover.elect(topic, partition)
@@ -157,8 +199,10 @@ def move(
     )
 
 
-def _mover(view: View, brokers: Mapping[int, Address]) -> Mover:
-    return ZooKeeperMover(view) if isinstance(view, ZooKeeperView) else KraftMover(brokers)
+def _mover(view: View, brokers: Mapping[int, Address], frozen: Freezer) -> Mover:
+    if isinstance(view, ZooKeeperView):
+        return ZooKeeperMover(view, frozen)
+    return KraftMover(brokers)
 
 
 def _require(codes: Sequence[int], wanted: frozenset[int], what: str) -> None:

@@ -1,7 +1,6 @@
 """A cluster of real brokers, wherever its nodes live: what the verbs of every driver do."""
 
 import contextlib
-import errno
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from clusters import freeze, leadership, topics
 from clusters.addresses import Address
 from clusters.cluster import Broker, BrokerState, Probe, UnreachableError
 from clusters.coordination import KraftView, View, ZooKeeperView
-from clusters.layout import Layout
+from clusters.layout import Layout, disk_errors
 from clusters.node import START_LIMIT_S, Node
 from clusters.probe import ClusterProbe
 from clusters.site import Site
@@ -134,7 +133,7 @@ class RealCluster:
     def open(self) -> None:
         """Start every node at once and wait until all brokers have registered."""
         replicas = self._layout.replicas
-        with _disk_errors(replicas.parent):
+        with disk_errors(replicas.parent):
             if replicas.exists() and any(replicas.iterdir()):
                 raise HarnessError(
                     f"{replicas} holds replicas of another cluster",
@@ -172,7 +171,7 @@ class RealCluster:
         every = self._site.public.brokers
         running = {one: every[one] for one in every if self._brokers[one].state == "running"}
         with contextlib.closing(self._view(running)) as view:
-            leadership.move(view, running, topic, partition, broker)
+            leadership.move(view, running, self._frozen, topic, partition, broker)
 
     def end_session(self, broker: int) -> bool:
         """Close the broker's session in ZooKeeper; on KRaft leave it alone."""
@@ -184,12 +183,19 @@ class RealCluster:
 
     def snapshot(self, topic: str, directory: Path) -> None:
         """Pause every broker, copy the topic's replicas, and let them go on."""
+        with self._frozen():
+            freeze.copy_topic(self._layout.replicas, topic, directory)
+
+    @contextlib.contextmanager
+    def _frozen(self, *but: int) -> Iterator[None]:
+        """Every running broker paused, but for these."""
         running = [broker for broker in self._brokers.values() if broker.state == "running"]
         with contextlib.ExitStack() as resuming:
             for broker in running:
-                resuming.callback(broker.resume)
-                broker.pause()
-            freeze.copy_topic(self._layout.replicas, topic, directory)
+                if broker.id not in but:
+                    resuming.callback(broker.resume)
+                    broker.pause()
+            yield
 
     def freeze(self) -> Path:
         """Pause every broker, kill every node, and prune what is no evidence."""
@@ -332,17 +338,3 @@ def _live(view: View) -> frozenset[int]:
         return view.live_brokers()
     except UnreachableError:
         return frozenset()
-
-
-@contextlib.contextmanager
-def _disk_errors(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        raise HarnessError(
-            f"the cluster's directory {directory} cannot be written: {error.strerror}",
-            hint="Make room on that disk, or choose another directory for runs."
-            if full
-            else "Choose another directory for runs.",
-        ) from error

@@ -16,9 +16,10 @@ pytestmark = pytest.mark.kafka
 LEVERS = ("0.10.2.2", "2.1.1", "2.8.2", "4.3.1")
 """One release of each way to lead, to cut and to keep metadata."""
 
-SESSIONS = {
+AS_REPLAYED = {
     "zookeeper.session.timeout.ms": str(int(ZOOKEEPER_SESSION_S * 1000)),
     "broker.session.timeout.ms": str(int(KRAFT_SESSION_S * 1000)),
+    "request.timeout.ms": "2500",
 }
 SOON_S = 3.0
 """Much less than a session, even on a busy machine."""
@@ -29,7 +30,7 @@ def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("levers")
-    opened = open_cluster(release(request.param), directory, brokers=3, broker_config=SESSIONS)
+    opened = open_cluster(release(request.param), directory, brokers=3, broker_config=AS_REPLAYED)
     with contextlib.closing(opened):
         yield opened
 
@@ -59,6 +60,22 @@ def test_leadership_moves_to_a_frozen_broker(cluster: Cluster, probe: Probe) -> 
         assert probe.partition("frozen", 0).leader == frozen
     finally:
         cluster.brokers[frozen].resume()
+
+
+def test_leadership_moves_while_a_replica_is_out_of_the_isr(cluster: Cluster, probe: Probe) -> None:
+    out, *others = sorted(cluster.brokers, key=lambda one: one == probe.controller())
+    cluster.create_topic("alone", [[out, *others]], {})
+    cluster.brokers[out].kill()
+    try:
+        cluster.end_session(out)
+        _await_live(probe, set(others), limit_s=4 * KRAFT_SESSION_S)
+        for leader in (others[1], others[0]):
+            cluster.move_leader("alone", 0, leader)
+            state = probe.partition("alone", 0)
+            assert (state.leader, set(state.isr)) == (leader, set(others))
+    finally:
+        cluster.brokers[out].start()
+    _await_live(probe, set(cluster.brokers), limit_s=60)
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])

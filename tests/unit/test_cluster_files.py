@@ -9,7 +9,7 @@ import pytest
 from clusters import addresses, config, freeze
 from clusters.addresses import Address, AddressGroup, require_free
 from clusters.last_words import last_words
-from clusters.real import _disk_errors
+from clusters.layout import disk_errors
 from clusters.versions import release
 from harness.errors import HarnessError
 
@@ -103,7 +103,7 @@ def test_freezing_keeps_evidence_only(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match="No space left") as caught, _disk_errors(tmp_path):
+    with pytest.raises(HarnessError, match="No space left") as caught, disk_errors(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert str(tmp_path) in caught.value.message
     assert "Make room" in caught.value.hint

@@ -1,6 +1,7 @@
 """A planned move asks for an order and an election, and nothing else; a session can be taken."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from clusters import coordination, leadership
 from clusters.addresses import Address
 from clusters.cluster import PartitionState
-from clusters.coordination import View, ZooKeeperView, session_password
+from clusters.coordination import ZooKeeperView, session_password
 from harness.errors import HarnessError, WaitTimeoutError
 
 BROKERS = {1: Address(host="127.0.0.1", port=1), 2: Address(host="127.0.0.1", port=2)}
@@ -19,8 +20,11 @@ class Written(ZooKeeperView):
 
     def __init__(self, *, awake: bool = True) -> None:
         self.nodes: dict[str, Mapping[str, Any]] = {}
-        self.order = (1, 2, 3)
+        self.order: tuple[int, ...] = (1, 2, 3)
+        self.isr: tuple[int, ...] = (1, 2, 3)
         self.leader = 1
+        self.epoch = 4
+        self.deposed = 0
         self._awake = awake
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
@@ -29,7 +33,29 @@ class Written(ZooKeeperView):
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         assert (topic, partition) == ("events", 0)
-        return PartitionState(leader=self.leader, leader_epoch=0, isr=self.order)
+        return PartitionState(leader=self.leader, leader_epoch=0, isr=self.isr)
+
+    def controller(self) -> int:
+        return 9
+
+    def read(self, path: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+        known = {"/controller_epoch": self.epoch, "/brokers/topics/events": {"partitions": {}}}
+        return known[path]
+
+    def write(self, path: str, node: Mapping[str, Any]) -> None:
+        self.nodes[path] = node
+
+    def delete(self, path: str) -> None:
+        """The controller that is elected then reads the assignment again."""
+        assert (path, self.deposed) == ("/controller", 9), "the others must be frozen by then"
+        self.epoch += 1
+        self.order = tuple(self.nodes["/brokers/topics/events"]["partitions"]["0"])
+
+    @contextlib.contextmanager
+    def frozen(self, *but: int) -> Iterator[None]:
+        [self.deposed] = but
+        yield
+        self.deposed = 0
 
     def create(self, path: str, node: Mapping[str, Any]) -> bool:
         if path in self.nodes and not self._awake:
@@ -45,8 +71,8 @@ class Written(ZooKeeperView):
         return path in self.nodes and not self._awake
 
 
-def move(view: View, broker: int) -> None:
-    leadership.move(view, BROKERS, "events", 0, broker)
+def move(view: Written, broker: int) -> None:
+    leadership.move(view, BROKERS, view.frozen, "events", 0, broker)
 
 
 def test_a_move_puts_the_broker_first_and_has_it_elected() -> None:
@@ -62,6 +88,14 @@ def test_whoever_is_first_already_is_only_elected() -> None:
     move(view, 1)
     assert (view.order, view.leader) == ((1, 2, 3), 1)
     assert list(view.nodes) == ["/admin/preferred_replica_election"]
+
+
+def test_while_a_replica_is_out_of_the_isr_the_controller_reads_the_order_anew() -> None:
+    view = Written()
+    view.isr = (1, 2)
+    move(view, 2)
+    assert (view.order, view.leader, view.epoch) == ((2, 1, 3), 2, 5)
+    assert list(view.nodes) == ["/brokers/topics/events", "/admin/preferred_replica_election"]
 
 
 def test_a_broker_without_a_replica_cannot_lead() -> None:

@@ -166,9 +166,9 @@ def _advance(session: "SparkSession", folder: Path, question: _Question, tally: 
     """Write the next level; whether there was anything new."""
     level = tally.depth + 1
     frontier = _read(session, folder, tally.depth).select("state")
-    found = frontier.mapInArrow(_expander(question), _DDL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+        found = frontier.mapInArrow(_expander(question), _DDL)
         new = found.groupBy("shard").applyInArrow(_sieve(folder, level), _DDL)
     new.write.partitionBy("shard").parquet(str(_level(folder, level)), mode="overwrite")
     return _count(session, folder, level, tally)

@@ -55,8 +55,20 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
     return tag("line", **ends, class_=class_)
 
 
-def svg(width: float, height: float, label: str, about: str, *children: str, uid: str) -> Markup:
-    """A whole drawing with a title and a description for those who do not see it."""
+def svg(
+    width: float,
+    height: float,
+    label: str,
+    about: str,
+    *children: str,
+    uid: str,
+    xmlns: str | None = None,
+) -> Markup:
+    """A whole drawing with a title and a description for those who do not see it.
+
+    Args:
+        xmlns: the namespace, which a drawing needs where it is a file of its own.
+    """
     return tag(
         "svg",
         tag("title", label, id=f"{uid}-t"),
@@ -66,6 +78,7 @@ def svg(width: float, height: float, label: str, about: str, *children: str, uid
         width=float(width),
         height=float(height),
         role="img",
+        xmlns=xmlns,
         aria_labelledby=f"{uid}-t {uid}-d",
     )
 

@@ -91,7 +91,7 @@ def bands(found: "Counterexample") -> list[Markup]:
             LABEL + sheet.width * len(band),
             _height(band, sheet),
             f"Steps {band[0].number} to {band[-1].number}",
-            " ".join(_describe(column) for column in band),
+            _describe(band),
             _band(band, sheet),
             uid=f"steps-{band[0].number}",
         )
@@ -107,14 +107,13 @@ def whole(found: "Counterexample", css: str) -> Markup:
         parts.append(tag("g", _band(band, sheet), transform=f"translate(20 {top:g})"))
         top += _height(band, sheet) + GAP
     width = LABEL + sheet.width * min(len(columns), _fitting(sheet)) + 40
-    drawn = svg(
+    return svg(
         width, top, f"{found.invariant} on Kafka {found.kafka}",
-        " ".join(_describe(column) for column in columns),
+        _describe(columns),
         tag("style", Markup(css)),  # noqa: S704 - our own file
         rect(0, 0, width, top, "paper"),
-        *parts, uid="counterexample",
+        *parts, uid="counterexample", xmlns="http://www.w3.org/2000/svg",
     )  # fmt: skip
-    return Markup(drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))  # noqa: S704
 
 
 def _lay_out(found: "Counterexample") -> tuple[_Sheet, list[_Column]]:
@@ -266,7 +265,12 @@ def _facts(state: "State") -> tuple[str, ...]:
     return (f"{leads}, epoch {state.epoch}, ISR {isr}", ", ".join(told))
 
 
-def _describe(column: _Column) -> str:
+def _describe(columns: Sequence[_Column]) -> Markup:
+    """The columns in words; escaped one by one, since a text is cut where it is too long."""
+    return join(f"{_words(column)} " for column in columns)
+
+
+def _words(column: _Column) -> str:
     held = "; ".join(
         f"{NAMES[b]} ({role(b, one)}) holds {' '.join(_held(one)) or 'nothing'}, HW {one.hw}"
         for b, one in enumerate(column.step.after.replicas)

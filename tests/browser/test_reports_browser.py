@@ -10,15 +10,19 @@ from playwright.sync_api import Browser
 from clusters.versions import CATALOGUE
 from harness.matrix.cells import Row
 from harness.matrix.run import write_matrix_page
-from reports import matrix, trend
+from reports import counterexample, matrix, trend
 from reports.run import write
 from tests.browser.chromium import CHROMIUM, Scheme, chromium, opened
+from tests.browser.lineage import forked, lost
 from tests.browser.samples import unfinished, write_all
 from tests.matrices import judged
 from tests.nights import two_weeks
 
 pytestmark = pytest.mark.browser
-PAGES = ("loss", "divergence", "valid", "cut-short", "hostile", "big", "index", "matrix", "trend")
+PAGES = (
+    *("loss", "divergence", "valid", "cut-short", "hostile", "big", "index", "matrix", "trend"),
+    *("lost", "forked"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +43,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     unfinished(runs["cut-short"])
     found = {name: write(run) for name, run in runs.items()}
     found["matrix"] = write_matrix_page(judged(store / "matrix"))
+    both = [runs["loss"], runs["valid"]]
+    found["lost"] = counterexample.write(lost(), store / "lost.html", both)
+    found["forked"] = counterexample.write(forked(), store / "forked.html")
+    found["drawing"] = counterexample.write(forked(), store / "forked.svg")
     found["trend"] = trend.write(two_weeks(store / "nights"), store / "trend.html")
     rows = [Row.of(run, run.verdict(), as_predicted=None, home=store) for run in runs.values()]
     return {**found, "index": matrix.write(rows, store / "index.html")}
@@ -90,6 +98,51 @@ def test_the_headline_and_the_frames_are_seen(browser: Browser, pages: dict[str,
         assert page.get_by_role("img", name="events-0 over the whole run").is_visible()
 
 
+def test_the_models_word_is_seen_in_the_colour_that_it_deserves(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    colour = "e => getComputedStyle(e).color"
+    with opened(browser, pages["cut-short"], width=1280) as (page, _):
+        section = page.locator("section[aria-labelledby=model]")
+        word = section.locator(".badge")
+        assert word.inner_text().lower() == "unexplained"
+        broken = page.locator(".finding.unexplained .chip.lost-write").evaluate(colour)
+        assert word.evaluate(colour) == broken
+        assert section.locator(".finding").first.get_attribute("class") == "finding unexplained"
+    with opened(browser, pages["divergence"], width=1280) as (page, _):
+        section = page.locator("section[aria-labelledby=model]")
+        assert section.locator(".badge").inner_text().lower() == "as predicted"
+        ours, theirs = section.locator("table.logs").all()
+        assert ours.inner_text().replace("model's", "brokers'") == theirs.inner_text()
+        left, right = ours.bounding_box(), theirs.bounding_box()
+        assert left
+        assert right
+        assert left["y"] == right["y"]
+
+
+def test_a_counterexample_is_drawn_without_overlap_and_scrolls_on_a_phone(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    with opened(browser, pages["forked"], width=1280) as (page, _):
+        assert page.get_by_role("img", name="Steps 1 to 5").is_visible()
+        assert page.locator(".cell.other").count() == 1
+        assert page.evaluate(_TEXTS_OVERLAP) == []
+    with opened(browser, pages["forked"], width=400) as (page, _):
+        region = page.get_by_role("region", name="The steps, drawn")
+        needed, given = region.evaluate("e => [e.scrollWidth, e.clientWidth]")
+        assert needed > given
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_drawing_alone_opens_and_follows_the_scheme(
+    scheme: Scheme, browser: Browser, pages: dict[str, Path]
+) -> None:
+    with opened(browser, pages["drawing"], width=1280, scheme=scheme) as (page, sins):
+        paper = page.locator(".paper").evaluate("e => getComputedStyle(e).fill")
+        assert paper == {"light": "rgb(252, 252, 250)", "dark": "rgb(18, 22, 28)"}[scheme]
+        assert sins == []
+
+
 def test_the_keyboard_reaches_the_finding_and_the_evidence(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
@@ -136,6 +189,17 @@ def test_the_trend_says_what_changed_and_how_to_repeat_it(
         assert page.locator("pre.command").first.inner_text().startswith("highwater run --kafka")
         assert page.locator("svg:has(#nights-t)").is_visible()
 
+
+_TEXTS_OVERLAP = """() => {
+  const found = [];
+  for (const svg of document.querySelectorAll('.bands svg')) {
+    const texts = [...svg.querySelectorAll('text')].map(e => [e, e.getBoundingClientRect()]);
+    for (const [i, [a, p]] of texts.entries()) for (const [b, q] of texts.slice(i + 1))
+      if (p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 4
+          && q.top < p.bottom - 4) found.push([a.textContent, b.textContent]);
+  }
+  return found;
+}"""
 
 _CONTRAST = """() => {
   const rgb = c => (c.match(/[\\d.]+/g) || []).slice(0, 4).map(Number);

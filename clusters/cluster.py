@@ -163,6 +163,15 @@ class Cluster(Protocol):
             WaitTimeoutError: the controller does not do it.
         """
 
+    def line_up(self, topic: str, partition: int, broker: int) -> None:
+        """Make a member of the ISR the one that is elected when the leader is gone.
+
+        Changes the order of the assignment where that is needed, and no leader epoch.
+
+        Raises:
+            WaitTimeoutError: the controller does not do it.
+        """
+
     def end_session(self, broker: int) -> bool:
         """End a broker's session now, as if it had been silent for too long.
 

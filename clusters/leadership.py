@@ -6,7 +6,7 @@ controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, KIP-4
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
@@ -41,11 +41,18 @@ class Mover(Protocol):
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Have the assignment put in this order."""
 
+    def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Have the assignment put in this order, without a new leader epoch."""
+
     def elect(self, topic: str, partition: int) -> None:
         """Have the first of the assignment elected."""
 
     def close(self) -> None:
         """Give back what is its own."""
+
+
+Verb = Callable[[View, Mapping[int, Address], Freezer, str, int, int], None]
+"""``move`` or ``line_up``."""
 
 
 class ZooKeeperMover:
@@ -69,7 +76,11 @@ class ZooKeeperMover:
         if set(self._view.partition(topic, partition).isr) >= set(replicas):
             item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
             self._leave(_REASSIGN, item)
-            return
+        else:
+            self.arrange(topic, partition, replicas)
+
+    def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Write the assignment where it is kept, and have the controller read it again."""
         path = f"/brokers/topics/{topic}"
         node = self._view.read(path)
         node["partitions"][str(partition)] = [*replicas]
@@ -137,6 +148,8 @@ class KraftMover:
         ]
         _require(codes, frozenset({0}), f"put {list(replicas)} in order for {topic}-{partition}")
 
+    arrange = prefer
+
     def elect(self, topic: str, partition: int) -> None:
         """ElectLeaders, of the preferred kind."""
         named = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
@@ -197,6 +210,30 @@ def move(
         every_s=_EVERY_S,
         passing=(UnreachableError,),
     )
+
+
+def line_up(
+    view: View,
+    brokers: Mapping[int, Address],
+    frozen: Freezer,
+    topic: str,
+    partition: int,
+    broker: int,
+) -> None:
+    """Make a broker the one that a controller elects when the leader of a partition is gone.
+
+    That is the first of the assignment that is alive and in the ISR. Arguments are as in ``move``.
+
+    Raises:
+        WaitTimeoutError: the controller did not do it in time.
+        HarnessError: it refused.
+    """
+    order, state = view.replicas(topic, partition), view.partition(topic, partition)
+    heirs = [one for one in order if one in state.isr and one != state.leader]
+    if broker not in heirs or heirs[0] == broker:
+        return
+    with contextlib.closing(_mover(view, brokers, frozen)) as mover:
+        mover.arrange(topic, partition, [broker, *(one for one in order if one != broker)])
 
 
 def _mover(view: View, brokers: Mapping[int, Address], frozen: Freezer) -> Mover:

@@ -168,10 +168,17 @@ class RealCluster:
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker first in the assignment and have the preferred leader elected."""
+        self._lead(leadership.move, topic, partition, broker)
+
+    def line_up(self, topic: str, partition: int, broker: int) -> None:
+        """Put a broker before the other heirs in the assignment."""
+        self._lead(leadership.line_up, topic, partition, broker)
+
+    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
         every = self._site.public.brokers
         running = {one: every[one] for one in every if self._brokers[one].state == "running"}
         with contextlib.closing(self._view(running)) as view:
-            leadership.move(view, running, self._frozen, topic, partition, broker)
+            verb(view, running, self._frozen, topic, partition, broker)
 
     def end_session(self, broker: int) -> bool:
         """Close the broker's session in ZooKeeper; on KRaft leave it alone."""

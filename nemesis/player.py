@@ -42,6 +42,8 @@ class Player:
         """
         dying = {one for one in self._frozen if step.action == "kill" and one == step.broker}
         self._hold(step.held | dying)  # who is frozen is not woken to be killed
+        if step.action in {"expire", "stop"}:
+            self._line_up(step.expect.leader)
         command = _COMMANDS.get(step.action)
         if command is not None:
             command(self, step)
@@ -110,6 +112,11 @@ class Player:
             del self._frozen[number]
             self._scene.nemesis.heal(self.broker(number))
             self._woken[number] = self._scene.clock()
+
+    def _line_up(self, heir: int | None) -> None:
+        """Let whom the schedule has elected next be next in line; the model chose any."""
+        if heir is not None and heir >= 0:
+            self._scene.cluster.line_up(self._scene.topic, 0, self.broker(heir))
 
     def send(self, step: Step) -> None:
         """Send to the broker named, or to the leader, once nothing of it can reach who is held."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.cluster import Cluster, Probe, UnreachableError
+from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
 from clusters.local import open_cluster
 from clusters.versions import release
 from harness.waiting import await_condition
@@ -75,6 +75,29 @@ def test_leadership_moves_while_a_replica_is_out_of_the_isr(cluster: Cluster, pr
             assert (state.leader, set(state.isr)) == (leader, set(others))
     finally:
         cluster.brokers[out].start()
+    _await_live(probe, set(cluster.brokers), limit_s=60)
+
+
+def test_the_heir_is_chosen(cluster: Cluster, probe: Probe) -> None:
+    leader, *heirs = sorted(cluster.brokers, key=lambda one: one == probe.controller())
+    cluster.create_topic("heirs", [[leader, *heirs]], {})
+    cluster.line_up("heirs", 0, heirs[1])
+    assert probe.partition("heirs", 0) == PartitionState(
+        leader=leader, leader_epoch=0, isr=(leader, *heirs)
+    )
+    cluster.brokers[leader].kill()
+    try:
+        cluster.end_session(leader)
+        await_condition(
+            lambda: probe.partition("heirs", 0).leader,
+            lambda found: found != leader,
+            what="another leader",
+            limit_s=4 * KRAFT_SESSION_S,
+            passing=(UnreachableError,),
+        )
+        assert probe.partition("heirs", 0).leader == heirs[1]
+    finally:
+        cluster.brokers[leader].start()
     _await_live(probe, set(cluster.brokers), limit_s=60)
 
 

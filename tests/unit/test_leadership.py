@@ -98,6 +98,20 @@ def test_while_a_replica_is_out_of_the_isr_the_controller_reads_the_order_anew()
     assert list(view.nodes) == ["/brokers/topics/events", "/admin/preferred_replica_election"]
 
 
+def test_an_heir_is_put_before_the_others_without_an_election() -> None:
+    view = Written()
+    leadership.line_up(view, BROKERS, view.frozen, "events", 0, 3)
+    assert (view.order, view.leader) == ((3, 1, 2), 1)
+    assert list(view.nodes) == ["/brokers/topics/events"]
+
+
+@pytest.mark.parametrize("broker", [1, 2, 4])
+def test_who_leads_is_next_or_cannot_be_is_left_where_it_is(broker: int) -> None:
+    view = Written()
+    leadership.line_up(view, BROKERS, view.frozen, "events", 0, broker)
+    assert (view.order, view.nodes) == ((1, 2, 3), {})
+
+
 def test_a_broker_without_a_replica_cannot_lead() -> None:
     with pytest.raises(HarnessError, match=r"broker 4 has no replica of events-0: \(1, 2, 3\)"):
         move(Written(), 4)

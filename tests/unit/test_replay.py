@@ -91,6 +91,11 @@ class Stage:
         self.done.append(f"move {broker}")
         self.leader = broker
 
+    def line_up(self, topic: str, partition: int, broker: int) -> None:
+        assert (topic, partition) == PARTITION
+        self.done.append(f"line up {broker}")
+        self.leader = broker
+
     def end_session(self, broker: int) -> bool:
         self.done.append(f"end {broker}")
         self.live.discard(broker)
@@ -186,6 +191,15 @@ def test_the_dead_come_back(stage: Stage) -> None:
         Step(action="start", broker=B, expect=Expect(leo={B: 7})),
     )
     assert done == ["stop 2", "kill 3", "end 3", "start 3", "end 2"]
+
+
+def test_whom_the_schedule_has_elected_is_next_in_line(stage: Stage) -> None:
+    done = played(
+        stage,
+        Step(action="kill", broker=A),
+        Step(action="expire", broker=A, expect=Expect(leader=C)),
+    )
+    assert done == ["kill 2", "line up 4", "end 2", "end 2"]
 
 
 def test_a_record_goes_to_the_leader_or_to_whom_it_is_meant_for(stage: Stage) -> None:

@@ -89,9 +89,8 @@ def fates(tables: "Tables") -> DataFrame:
     limits = _limits(tables)
     acknowledged = F.col("acknowledged") > 0
     read_back = F.col("first").isNotNull()
-    passed = F.when(F.col("offset").isNotNull(), F.col("offset") <= F.col("reach_last")).otherwise(
-        F.col("reach_complete")
-    )
+    # A log that was cut may end, fence and all, before the offset that was acknowledged once.
+    passed = F.col("reach_complete") | (F.col("offset") <= F.col("reach_last"))
     fate = (
         F.when(~acknowledged, UNPROMISED)
         .when(read_back, READ_BACK)

@@ -90,6 +90,17 @@ def _unseen(path: Path) -> Run:
     return run.write()
 
 
+def _cut_short(path: Path) -> Run:
+    """The log was cut, and ends before an offset that was acknowledged once: that is no unread."""
+    run = RunBuilder(path, workload=Workload(acks="1"))
+    run.everywhere(M012)
+    for offset in range(3, 6):
+        run.send(f"m{offset}", offset)
+    run.fault("kill", 1, "broker 1 is killed")
+    run.fence(3)
+    return run.write()
+
+
 def _unacknowledged(path: Path) -> Run:
     """What failed or timed out is lost to nobody, and found again it is no anomaly either."""
     run = RunBuilder(path)
@@ -244,6 +255,13 @@ GOLDEN: Final = (
         verdict="unknown",
         anomalies=(("unseen", 0, 3, "m3"),),
         says=("gave back 3 of 4",),
+    ),
+    Golden(
+        name="cut-short",
+        build=_cut_short,
+        verdict="valid",
+        anomalies=tuple(("lost-write", 0, offset, f"m{offset}") for offset in range(3, 6)),
+        says=("lost 3 of 6",),
     ),
     Golden(name="unacknowledged", build=_unacknowledged, verdict="valid", says=("kept all 3",)),
     Golden(

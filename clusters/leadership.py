@@ -73,7 +73,8 @@ class ZooKeeperMover:
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Write the assignment, and wait until the controller has taken it."""
-        if set(self._view.partition(topic, partition).isr) >= set(replicas):
+        in_sync = self._view.live_brokers() & set(self._view.partition(topic, partition).isr)
+        if in_sync >= set(replicas):
             item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
             self._leave(_REASSIGN, item)
         else:

@@ -68,7 +68,13 @@ def test_leadership_moves_while_a_replica_is_out_of_the_isr(cluster: Cluster, pr
     cluster.brokers[out].kill()
     try:
         cluster.end_session(out)
-        _await_live(probe, set(others), limit_s=4 * KRAFT_SESSION_S)
+        await_condition(
+            lambda: set(probe.partition("alone", 0).isr),
+            lambda isr: isr == set(others),
+            what=f"broker {out} to be out of the ISR",
+            limit_s=4 * KRAFT_SESSION_S,
+            passing=(UnreachableError,),
+        )
         for leader in (others[1], others[0]):
             cluster.move_leader("alone", 0, leader)
             state = probe.partition("alone", 0)

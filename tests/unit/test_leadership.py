@@ -23,6 +23,7 @@ class Written(ZooKeeperView):
         self.order: tuple[int, ...] = (1, 2, 3)
         self.isr: tuple[int, ...] = (1, 2, 3)
         self.leader = 1
+        self.live = {1, 2, 3, 9}
         self.epoch = 4
         self.deposed = 0
         self._awake = awake
@@ -37,6 +38,9 @@ class Written(ZooKeeperView):
 
     def controller(self) -> int:
         return 9
+
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(self.live)
 
     def read(self, path: str) -> Any:  # noqa: ANN401 - whatever JSON holds
         known = {"/controller_epoch": self.epoch, "/brokers/topics/events": {"partitions": {}}}
@@ -90,9 +94,15 @@ def test_whoever_is_first_already_is_only_elected() -> None:
     assert list(view.nodes) == ["/admin/preferred_replica_election"]
 
 
-def test_while_a_replica_is_out_of_the_isr_the_controller_reads_the_order_anew() -> None:
+@pytest.mark.parametrize("dead", [False, True])
+def test_while_a_replica_is_out_of_the_isr_the_controller_reads_the_order_anew(
+    *, dead: bool
+) -> None:
     view = Written()
-    view.isr = (1, 2)
+    if dead:  # and the controller has not taken it out of the ISR yet
+        view.live.discard(3)
+    else:
+        view.isr = (1, 2)
     move(view, 2)
     assert (view.order, view.leader, view.epoch) == ((2, 1, 3), 2, 5)
     assert list(view.nodes) == ["/brokers/topics/events", "/admin/preferred_replica_election"]

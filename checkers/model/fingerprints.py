@@ -34,7 +34,7 @@ _ONE, _TWO, _FOUR = (
     np.uint64(0x85EBCA77C2B2AE63),
 )
 _MIX_ONE, _MIX_TWO = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
-_R27, _R31, _R33, _R37 = np.uint64(27), np.uint64(31), np.uint64(33), np.uint64(37)
+_R31, _R33 = np.uint64(31), np.uint64(33)
 
 
 class Table(NamedTuple):
@@ -85,14 +85,24 @@ def collisions(states: int) -> float:
 
 
 @rule
+def _round(lane: np.uint64, word: np.uint64) -> np.uint64:
+    lane = lane + word * _TWO
+    return ((lane << _R31) | (lane >> _R33)) * _ONE
+
+
+@rule
 def fingerprint(state: Words) -> np.uint64:
-    """64 bits that stand for a state: xxHash64's round for every word, MurmurHash3's finish."""
-    value = _FOUR
-    for at in range(state.shape[0]):
-        word = state[at] * _TWO
-        word = ((word << _R31) | (word >> _R33)) * _ONE
-        value = value ^ word
-        value = ((value << _R27) | (value >> _R37)) * _ONE + _FOUR
+    """64 bits that stand for a state: four lanes of xxHash64's rounds, MurmurHash3's finish."""
+    a, b, c, d = _ONE, _TWO, _FOUR, _MIX_ONE
+    words, at = state.shape[0], 0
+    while at + 4 <= words:
+        a, b = _round(a, state[at]), _round(b, state[at + 1])
+        c, d = _round(c, state[at + 2]), _round(d, state[at + 3])
+        at += 4
+    while at < words:
+        a = _round(a, state[at])
+        at += 1
+    value = _round(_round(_round(a, b), c), d)
     value = (value ^ (value >> _R33)) * _MIX_ONE
     value = (value ^ (value >> _R33)) * _MIX_TWO
     value = value ^ (value >> _R33)

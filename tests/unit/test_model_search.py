@@ -1,6 +1,7 @@
 """The search itself, on machines whose states, depth and shortest path are known."""
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -93,15 +94,18 @@ def test_fingerprints_are_xxhash_and_murmur_by_the_book() -> None:
     """Against the definition in plain integers."""
     mask = (1 << 64) - 1
 
+    def turn(lane: int, word: int) -> int:
+        lane = lane + word * 0xC2B2AE3D27D4EB4F & mask
+        return ((lane << 31 | lane >> 33) & mask) * 0x9E3779B185EBCA87 & mask
+
     def by_the_book(words: list[int]) -> int:
-        one, two, four = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x85EBCA77C2B2AE63
-        value = four
-        for each in words:
-            word = each * two & mask
-            word = (word << 31 | word >> 33) & mask
-            value ^= word * one & mask
-            value = ((value << 27 | value >> 37) & mask) * one + four & mask
-        for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        mixers = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
+        lanes = [0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x85EBCA77C2B2AE63, mixers[0]]
+        for at, word in enumerate(words):
+            lane = at % 4 if at < len(words) // 4 * 4 else 0
+            lanes[lane] = turn(lanes[lane], word)
+        value = functools.reduce(turn, lanes)
+        for factor in mixers:
             value = (value ^ value >> 33) * factor & mask
         return value ^ value >> 33
 

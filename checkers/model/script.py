@@ -12,7 +12,7 @@ A script is a few lines of text, played by the rules as plain Python:
     heal                mend everything, and go on until everybody is at rest
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,6 +34,7 @@ from checkers.model.layout import (
 from checkers.model.moves import Move, apply
 from checkers.model.reconciliation import Outcome
 from checkers.model.rules import Rules
+from checkers.model.schedule import Schedule
 from checkers.model.scope import Acks, Scope, constants, initial
 from harness.errors import HarnessError
 
@@ -77,6 +78,35 @@ def play(script: str, setting: Setting) -> Outcome:
             raise ScriptError(f"{line!r}: nothing here is called {error.args[0]!r}") from error
         if not done:
             raise ScriptError(f"{line!r}: the model cannot do that now")
+    return stage.outcome()
+
+
+def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> Outcome:
+    """What becomes of the records of a schedule that has moves, once everything is mended.
+
+    Args:
+        rules: of the release that it is played on, which need not be the one that it was found on.
+        unclean: whether unclean elections are allowed, and heeded.
+
+    Raises:
+        ScriptError: nobody comes to rest, or there are more decisions than the model can keep.
+    """
+    sends = sum(kind == Move.SEND for kind, _, _ in schedule.moves)
+    scope = Scope(
+        brokers=schedule.replicas,
+        records=max(1, sends),
+        failures=9,
+        moves=9,
+        late=9,
+        acks=schedule.acks,
+        min_isr=schedule.min_isr,
+        unclean=unclean,
+        by="round",
+    )
+    stage = Stage(state=initial(scope), k=constants(scope, rules))
+    stage.follow(schedule.moves)
+    if not stage.heal():
+        raise ScriptError("the model's replicas do not come to rest after the schedule")
     return stage.outcome()
 
 
@@ -164,6 +194,20 @@ class Stage:
     def _end_session(self, b: int) -> None:
         """A dead broker's session ends, and whoever may be is elected."""
         any(self.take(Move.EXPIRE, b, other) for other in (*_others(b), b))
+
+    def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
+        """Take moves that were found under other rules, maybe; what these do not have is left out.
+
+        Whom an election chooses is the rules' own affair: where the one named cannot be, another
+        is. A record is called after the order of its sending, from m1 on.
+        """
+        for kind, b, other in moves:
+            two = kind in (Move.STOP, Move.EXPIRE)
+            for successor in (other, *range(3)) if two else (other,):
+                if self.take(Move(kind), b, successor):
+                    if kind == Move.SEND:
+                        self.names.append(f"m{len(self.names) + 1}")
+                    break
 
     def log(self, b: int) -> tuple[str, ...]:
         """The records of a replica."""

@@ -5,6 +5,7 @@ the catalogue says of one that needs more.
 """
 
 import logging
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -102,7 +103,9 @@ def open_log(path: Path) -> logging.Logger:
     path.parent.mkdir(parents=True, exist_ok=True)
     log = logging.Logger(f"clients {path}", logging.INFO)  # noqa: LOG001 - ours alone, not global
     handler = _QuietFileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(message)s", "%H:%M:%S"))
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime  # as brokers do
+    handler.setFormatter(formatter)
     log.addHandler(handler)
     log.propagate = False
     return log

@@ -91,8 +91,13 @@ def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because)
 
 
 def _disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> Because | None:
-    """What kept a leader from answering, around a time: its fault, or a change of leader."""
-    leaders = {row.leader for row in _around(trace, since_ns, until_ns)}
+    """What kept a leader from answering, around a time: its fault, or a change of leader.
+
+    With acks=all it waits for everybody in the ISR, so that their faults keep it as well.
+    """
+    rows = _around(trace, since_ns, until_ns)
+    waited = observed.plan.workload.acks == "all"
+    leaders = {row.leader for row in rows} | {b for row in rows if waited for b in row.isr}
     for one in observed.faults:
         ends = one.until_ns + _CLIENT
         if one.broker in leaders and one.since_ns - _CLIENT <= until_ns and since_ns <= ends:
@@ -289,7 +294,6 @@ def duplicate(observed: Observed, anomaly: Row) -> Chain:
     if trace is None:
         return refuse("Nobody knows which partition it was sent to.")
     until_ns = send["complete_ns"] or send["invoke_ns"] + 60 * SECOND
-    link = _disturbed(observed, trace, send["invoke_ns"], until_ns)
     twice = Because(
         rule="retry",
         says=f"{send['value']} was sent again, because no answer to the first attempt came.",
@@ -297,9 +301,24 @@ def duplicate(observed: Observed, anomaly: Row) -> Chain:
         f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
         time_ns=send["complete_ns"],
     )
+    unanswered = _unanswered(observed, send, until_ns)
+    link = unanswered or _disturbed(observed, trace, send["invoke_ns"], until_ns)
     if link is None:
-        return refuse("Its leader ran undisturbed while it was sent.", twice)
+        return refuse("Every request of its producer had its answer.", twice)
     return Chain(links=(link, twice))
+
+
+def _unanswered(observed: Observed, send: Row, until_ns: int) -> Because | None:
+    """What the client itself logged of a request without an answer, while this one was sent."""
+    for said in observed.clients.get(send["process"], ()):
+        if send["invoke_ns"] <= said.time_ns <= until_ns:
+            return Because(
+                rule="retry",
+                says=f"A request of {send['process']} had no answer.",
+                event=said.text,
+                time_ns=said.time_ns,
+            )
+    return None
 
 
 def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike

@@ -119,9 +119,8 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     found: dict[tuple[object, ...], Finding] = {}
     for one in findings:
         events = tuple((link.rule, link.broker, link.time_ns) for link in one.because[1:])
-        key: tuple[object, ...] = (one.kind, one.partition, one.verdict, events)
-        if one.verdict == "unexplained":
-            key = (*key, one.offset, one.record)
+        reason = one.because[-1].says if one.verdict == "unexplained" else ""
+        key = (one.kind, one.partition, one.verdict, events, reason)
         before = found.get(key)
         count = one.count + (before.count if before else 0)
         found[key] = msgspec.structs.replace(before or one, count=count)

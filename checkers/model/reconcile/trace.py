@@ -29,6 +29,13 @@ NEVER: Final = (1 << 63) - 1
 LOOK: Final = 250 * MS
 """Two looks of the observer at one broker are never farther apart, if the machine can keep up."""
 
+_DAY: Final = 86_400 * SECOND
+_UNANSWERED: Final = re.compile(
+    r"(?:\d{4}-\d\d-\d\dT)?(?P<time>\d\d:\d\d:\d\d\.\d{3})Z? (?:REQTMOUT|FAIL)"
+    r" \[(?P<client>[\w-]+)#"
+)
+"""librdkafka: a request timed out, or its connection broke."""
+
 _IGNORED: Final = frozenset({"error", "election", "kept"})
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
 _LEADER: Final = re.compile(
@@ -170,12 +177,21 @@ class Trace:
         return [line for line in self.lines.get(broker, ()) if line.kind in kinds]
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line of a client's log."""
+
+    time_ns: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """A run with all its traces.
 
     Attributes:
         ops: ``history/ops``, its dictionaries decoded.
+        clients: requests that timed out or lost their connection, by the clients' names.
         suspects: the sends of the records that anomalies are about, by the records' ids.
     """
 
@@ -185,6 +201,7 @@ class Observed:
     faults: list[Struck]
     traces: dict[int, Trace]
     ops: pa.Table
+    clients: dict[str, list[Said]] = field(default_factory=dict)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -229,7 +246,26 @@ def observe(run: Run) -> Observed:
         faults=_faults(run, lines[0]),
         traces=traces,
         ops=_plain(run.table("history/ops")),
+        clients=_clients(run),
     )
+
+
+def _clients(run: Run) -> dict[str, list[Said]]:
+    """What the clients logged about requests without an answer; nothing, if they left no log."""
+    found: dict[str, list[Said]] = defaultdict(list)
+    path = run.logs / "clients.log"
+    if not path.exists():
+        return found
+    started_at_ns = run.environment().started_at_ns
+    midnight_ns = started_at_ns - started_at_ns % _DAY
+    with path.open(encoding="utf-8", errors="backslashreplace") as lines:
+        for line in lines:
+            if said := _UNANSWERED.match(line):
+                hours, minutes, seconds = said["time"].split(":")
+                time_ns = int((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * SECOND)
+                since_ns = (midnight_ns + time_ns - started_at_ns) % _DAY
+                found[said["client"]].append(Said(since_ns, line.strip()))
+    return found
 
 
 def _plain(table: pa.Table) -> pa.Table:

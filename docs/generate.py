@@ -1,10 +1,10 @@
-"""Writes the pages of docs/ that say what the code has: faults, checkers, versions, commands.
+"""Writes the pages of docs/ that say what the code has: faults, checkers, versions, the model.
 
 ``make docs`` writes them; a test fails when they are out of date.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,8 @@ import typer.main
 
 from checkers.registry import registered
 from clusters.versions import CATALOGUE, Release, Truncation
+from docs.model_tables import drawings, model
+from docs.model_tables import table as _table
 from harness.cli import app
 from nemesis.fault import faults as registered_faults
 from nemesis.stories import STORIES
@@ -126,6 +128,8 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "checkers.md": checkers,
     "versions.md": versions,
     "commands.md": commands,
+    "model.md": model,
+    **drawings(),
 }
 
 
@@ -137,11 +141,6 @@ def _wire(release: Release) -> str:
 
 def _settings(config: Mapping[str, str]) -> str:
     return "<br>".join(f"`{name}={value}`" for name, value in config.items())
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
 
 
 def main() -> None:

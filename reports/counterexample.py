@@ -105,6 +105,8 @@ def command(found: "Counterexample") -> str:
     bounds = ("acks", "min_isr", "brokers", "records", "failures", "moves", "late")
     words += [f"--{name.replace('_', '-')} {getattr(scope, name)}" for name in bounds]
     words += ["--unclean"] if scope.unclean else []
+    words += [f"--by {scope.by}"] if scope.by != "message" else []
+    words += ["--no-stops"] if not scope.stops else []
     words += [f"--rule {name}={'on' if on else 'off'}" for name, on in found.switched.items()]
     return " ".join(words)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from checkers.model.explore import Glance, Limits
     from checkers.model.reference import Setting
     from checkers.model.result import Result
+    from checkers.model.scope import By
 
 app = typer.Typer(
     name="model",
@@ -56,6 +57,13 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     late: Annotated[int, typer.Option(help="Fetch answers that arrive late at most.")] = 0,
     min_isr: Annotated[int, typer.Option("--min-isr", help="min.insync.replicas.")] = 1,
     unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
+    by: Annotated[
+        str,
+        typer.Option(help="What a step is: message, or round (what real brokers can follow)."),
+    ] = "message",
+    stops: Annotated[
+        bool, typer.Option("--stops/--no-stops", help="Let a planned move be an orderly stop.")
+    ] = True,
     rule: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=on|off", help="A rule other than the release has it."),
@@ -105,6 +113,8 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         acks=options.acks(acks),
         min_isr=min_isr,
         unclean=unclean,
+        by=_step(by),
+        stops=stops,
     )
     setting = Setting(kafka=kafka, scope=scope, switched=_switched(rule or []))
     setting.rules()
@@ -166,6 +176,13 @@ def _on_spark(
             session, setting, asked, folder=folder, limits=limits, watch=watch
         )
     return results(setting, asked, outcome)
+
+
+def _step(text: str) -> "By":
+    known: dict[str, By] = {"message": "message", "round": "round"}
+    if text not in known:
+        raise UsageError(f"a step cannot be a {text!r}", hint="It is a message or a round.")
+    return known[text]
 
 
 def _switched(texts: Sequence[str]) -> dict[str, bool]:

@@ -104,7 +104,7 @@ def test_what_real_brokers_made_of_it_stands_beside_it(tmp_path: Path) -> None:
 
 
 def test_the_command_on_the_page_is_one_that_there_is() -> None:
-    scope = dataclasses.replace(forked().scope, unclean=True)
+    scope = dataclasses.replace(forked().scope, unclean=True, by="round", stops=False)
     found = replace(forked(), switched={"epochs": True}, scope=scope)
     program, group, name, *said = command(found).split()
     assert (program, group, name) == ("highwater", "model", "explore")
@@ -112,3 +112,4 @@ def test_the_command_on_the_page_is_one_that_there_is() -> None:
     context = commands[name].make_context(name, said)
     assert (context.params["kafka"], context.params["unclean"]) == ("0.10.2.2", True)
     assert context.params["rule"] == ["epochs=on"]
+    assert (context.params["by"], context.params["stops"]) == ("round", False)

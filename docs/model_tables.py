@@ -1,0 +1,215 @@
+"""The tables of docs/model.md: rules from the code, results from docs/model-results.json."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from checkers.model.counterexample import Counterexample
+from checkers.model.invariants import INVARIANTS
+from checkers.model.rules import SWITCHES, rules_of
+from harness.modelling.rules import ORDER, alike, says, source
+from reports.lanes import whole
+from reports.page import drawing_css
+
+HERE: Final = Path(__file__).parent
+RESULTS: Final = HERE / "model-results.json"
+PROMISES: Final = tuple(name for name, one in INVARIANTS.items() if one.promise)
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
+    """An invariant that does not hold; ``counterexample`` is a file in ``counterexamples/``."""
+
+    depth: int
+    counterexample: str | None = None
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """One search: its bounds, what it took, and what it found about each invariant (None: holds).
+
+    Attributes:
+        exhausted: whether every state within the bounds was met.
+    """
+
+    kafka: str
+    acks: str
+    min_isr: int
+    brokers: int
+    records: int
+    failures: int
+    moves: int
+    late: int
+    by: str = "message"
+    states: int
+    depth: int
+    seconds: float
+    exhausted: bool
+    invariants: Mapping[str, Broken | None]
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """A counterexample on real brokers: in how many of how many runs it came true."""
+
+    counterexample: str
+    kafka: str
+    runs: int
+    reproduced: int
+    note: str = ""
+
+
+class Mutation(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule switched the other way, alone: what breaks then, and in how many steps."""
+
+    switch: str
+    kafka: str
+    invariant: str | None
+    depth: int | None
+    states: int
+    scope: str
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was measured."""
+
+    scopes: tuple[Searched, ...] = ()
+    replays: tuple[Replay, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+
+
+def model() -> str:
+    """docs/model.md: its text as it stands, its tables anew."""
+    text = (HERE / "model.md").read_text("utf-8")
+    found = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
+    blocks: dict[str, Callable[[], str]] = {
+        "rules": rules,
+        "invariants": invariants,
+        "searches": lambda: searches(found.scopes),
+        "replays": lambda: replays(found.replays),
+        "mutations": lambda: mutations(found.mutations),
+    }
+    for name, block in blocks.items():
+        begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
+        pattern = re.escape(begin) + ".*?" + re.escape(end)
+        written = f"{begin}\n{block()}\n{end}"
+        text, count = re.subn(pattern, lambda _, new=written: new, text, flags=re.DOTALL)  # type: ignore[misc]
+        assert count == 1, f"docs/model.md has no block {name}"
+    return text
+
+
+def rules() -> str:
+    """Switches against releases, those with the same rules in one column; and what each means."""
+    groups = alike()
+    heads = ("rule", *("<br>".join(group) for group in groups))
+    rows = [
+        (f"`{one}`", *("●" if getattr(rules_of(group[0]), one) else "" for group in groups))
+        for one in SWITCHES
+    ]
+    meanings = [(f"`{one}`", says(one), source(one)) for one in SWITCHES]
+    return table(heads, rows) + "\n" + table(("rule", "what it is", "source"), meanings)
+
+
+def invariants() -> str:
+    """What must hold, promises first."""
+    rows = [
+        (f"`{name}`", one.says, "clients" if one.promise else "the protocol")
+        for name, one in INVARIANTS.items()
+    ]
+    return table(("invariant", "what must hold", "who relies on it"), rows)
+
+
+def searches(found: Sequence[Searched]) -> str:
+    """A table for each set of bounds: releases and failures against what clients rely on."""
+    tables: dict[str, list[Searched]] = {}
+    for one in found:
+        tables.setdefault(_bounds(one), []).append(one)
+    heads = ("Kafka", "failures", *(f"`{name}`" for name in PROMISES), "states", "depth")
+    return "\n".join(
+        f"{bounds}\n\n{table(heads, _merged(rows))}" for bounds, rows in tables.items()
+    )
+
+
+def _bounds(one: Searched) -> str:
+    return (
+        f"**acks={one.acks}, min.insync.replicas={one.min_isr}**, clean elections; {one.brokers}"
+        f" brokers, {one.records} records, {one.moves} leadership moves, {one.late} late answers;"
+        f" a step is a {one.by}:"
+    )
+
+
+def _merged(found: Iterable[Searched]) -> list[tuple[str, ...]]:
+    """A row a search; releases whose rules are the same, and what was found too, share one."""
+    rows: dict[tuple[object, ...], tuple[list[str], tuple[str, ...]]] = {}
+    for one in sorted(found, key=lambda one: (ORDER.index(one.kafka), one.failures)):
+        cells = tuple(_cell(one, name) for name in PROMISES)
+        shown = (str(one.failures), *cells, f"{one.states:,}", str(one.depth))
+        rows.setdefault((rules_of(one.kafka), shown), ([], shown))[0].append(one.kafka)
+    return [(", ".join(names), *shown) for names, shown in rows.values()]
+
+
+def _cell(one: Searched, name: str) -> str:
+    if name not in one.invariants:
+        return "-"
+    broken = one.invariants[name]
+    if broken is None:
+        return "holds" if one.exhausted else "not broken so far"
+    return f"**{_linked(f'{broken.depth} steps', broken.counterexample)}**"
+
+
+def replays(found: Sequence[Replay]) -> str:
+    """A row a counterexample: where real brokers did the same, and where they did not."""
+    grouped: dict[str, list[Replay]] = {}
+    for one in found:
+        grouped.setdefault(one.counterexample, []).append(one)
+    rows = [
+        (
+            _linked(name.removesuffix(".json"), name),
+            _counted(one for one in group if one.reproduced),
+            _counted(one for one in group if not one.reproduced),
+            " ".join(dict.fromkeys(one.note for one in group if one.note)),
+        )
+        for name, group in grouped.items()
+    ]
+    return table(("counterexample", "reproduced on", "kept by", "what else"), rows) if rows else ""
+
+
+def _counted(found: Iterable[Replay]) -> str:
+    return "<br>".join(f"{one.kafka}: {one.reproduced or one.runs} of {one.runs}" for one in found)
+
+
+def mutations(found: Sequence[Mutation]) -> str:
+    """A row for each rule that was switched the other way."""
+    rows = [
+        (
+            f"`{one.switch}`",
+            one.kafka,
+            f"`{one.invariant}`" if one.depth is not None else "nothing",
+            str(one.depth) if one.depth is not None else "-",
+            f"{one.states:,}",
+            one.scope,
+        )
+        for one in found
+    ]
+    heads = ("rule", "switched on Kafka", "what breaks", "steps", "states", "within")
+    return table(heads, rows) if rows else ""
+
+
+def _linked(words: str, file: str | None) -> str:
+    return f"[{words}](counterexamples/{Path(file).stem}.svg)" if file else words
+
+
+def drawings() -> dict[str, Callable[[], str]]:
+    """An SVG beside each counterexample in docs/counterexamples."""
+
+    def drawing(path: Path) -> Callable[[], str]:
+        return lambda: str(whole(Counterexample.load(path), drawing_css())) + "\n"
+
+    found = sorted((HERE / "counterexamples").glob("*.json"))
+    return {f"counterexamples/{path.stem}.svg": drawing(path) for path in found}
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"

@@ -38,6 +38,7 @@ from checkers.model.replica import (
     told_epoch,
 )
 from checkers.model.scope import (
+    K_BELOW_FIRST_IS_EMPTY,
     K_CUT_ON_FETCH,
     K_DIVERGING_IS_NO_PROGRESS,
     K_DIVERGING_TELLS_HW,
@@ -117,7 +118,7 @@ def cut_to_epoch(s: State, k: Constants, b: int, told: int, end: int) -> bool:
         cut(s, k, b, get(s, b, HW))
         return True
     own = largest_epoch_to(s, b, told)
-    if own == told:
+    if own == told or (own == UNDEFINED and k[K_BELOW_FIRST_IS_EMPTY] and last_epoch(s, b) >= 0):
         cut(s, k, b, min(start_after(s, b, told), end))
         return True
     if own == UNDEFINED:

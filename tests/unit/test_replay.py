@@ -17,6 +17,7 @@ from nemesis.fault import Nemesis
 from nemesis.replay import Replay, plan, play, settings
 from nemesis.scene import MissedError, Scene
 from nemesis.scripts import find_script
+from reports.facts import facts
 from tests.schedules import LOSS, A, B, C, two_moves
 
 PARTITION = ("events", 0)
@@ -293,6 +294,11 @@ def test_a_replay_is_a_plan_with_a_broker_to_spare_on_zookeeper() -> None:
     assert found.command() == "highwater model replay schedule.json --kafka 0.10.2.2 --seed 3"
     assert find_script(found) == Replay(two_moves())
     check_plan(found)
+
+
+def test_a_report_names_the_schedule() -> None:
+    fact = facts(plan(two_moves(), "4.3.1"), None)[1]
+    assert (fact.value, fact.means) == ("two moves", "a replay of the model's schedule")
 
 
 def test_a_plan_with_a_broken_schedule_is_refused() -> None:

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 
-NAMES = ("kafka_log", "judge", "recording", "startup")
+NAMES = ("kafka_log", "judge", "recording", "startup", "model")
 
 
 def main(names: list[str]) -> int:

@@ -1,0 +1,139 @@
+"""How fast the model is searched, and what memory that takes.
+
+Compiling is told apart from searching. Other programs on the same machine slow a search down, so
+beside the clock's seconds there are those of the processor that this process had.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from benchmarks.judge import peak_memory
+from checkers.model import spark as on_spark
+from checkers.model.explore import Limits, Outcome, compile_all, explore
+from checkers.model.fingerprints import collisions
+from checkers.model.machine import Machine
+from checkers.model.paths import successors
+from checkers.model.reference import Setting
+from checkers.model.scope import Scope
+from checkers.session import spark
+
+FIXED: Final = Setting(kafka="0.10.2.2", scope=Scope(records=2, failures=1, moves=1))
+SCOPES: Final = (
+    Scope(brokers=2, records=2, failures=1, moves=1),
+    Scope(brokers=2, records=2, failures=2, moves=2),
+    Scope(brokers=3, records=1, failures=0, moves=2),
+    Scope(brokers=3, records=2, failures=0, moves=2),
+    Scope(brokers=3, records=2, failures=1, moves=1),
+    Scope(brokers=3, records=3, failures=1, moves=1),
+)
+PYTHON: Final = Scope(brokers=2, records=1, failures=1, moves=1)
+SPARK_SCOPES: Final = (
+    Scope(brokers=3, records=2, failures=0, moves=2),
+    Scope(brokers=3, records=2, failures=1, moves=1),
+)
+_MB: Final = 1 << 20
+_PLENTY: Final = Limits(memory=16 << 30, seconds=600)
+
+
+def main() -> None:
+    """Measure the fixed scope, growth, plain Python, and Spark."""
+    machine = FIXED.machine()
+    print(f"compiled or loaded in {compile_all(machine):.1f} s")
+    print(f"{'brokers/records/failures/moves':>34} {'states':>11} {'s':>7} {'CPU s':>7}")
+    for jobs in (1, 2):
+        measure(FIXED.scope, jobs=jobs)
+    for scope in SCOPES:
+        measure(scope)
+    against_python()
+    scaling()
+
+
+def measure(scope: Scope, *, jobs: int = 1) -> Outcome:
+    """Meet every state of a scope, and print what that took."""
+    machine = replace(FIXED, scope=scope).machine()
+    with peak_memory() as peak:
+        found, cpu = _search(machine, jobs)
+    whole = "" if found.exhausted else f" stopped by {found.reason}"
+    print(
+        f"{_name(scope, jobs):>34} {found.states:>11,} {found.seconds:>7.2f} {cpu:>7.2f}"
+        f" {found.states / max(cpu, 1e-9):>10,.0f} a CPU second, {peak.python // _MB:,} MB,"
+        f" collision {collisions(found.states):.0e}{whole}",
+        flush=True,
+    )
+    return found
+
+
+def against_python() -> None:
+    """The same states by the same rules, run as plain Python over a set of bytes."""
+    machine = replace(FIXED, scope=PYTHON).machine()
+    began = time.process_time()
+    states = interpreted(machine)
+    by_python = time.process_time() - began
+    found, by_kernel = _search(machine, 1)
+    assert found.states == states, (found.states, states)
+    print(
+        f"plain Python: {states:,} states in {by_python:.2f} CPU s, machine code {by_kernel:.3f}:"
+        f" {by_python / max(by_kernel, 1e-9):,.0f} times as fast",
+        flush=True,
+    )
+
+
+def interpreted(machine: Machine) -> int:
+    """How many states there are, by the rules as plain Python."""
+    form = machine.initial.copy()
+    machine.laws.canonical(machine.initial, form, machine.constants)
+    seen, frontier = {form.tobytes()}, [form]
+    while frontier:
+        sources, frontier = frontier, []
+        for state in sources:
+            for _, after in successors(machine, state):
+                form = after.copy()
+                machine.laws.canonical(after, form, machine.constants)
+                if (key := form.tobytes()) not in seen:
+                    seen.add(key)
+                    frontier.append(form)
+    return len(seen)
+
+
+def scaling() -> None:
+    """Spark on one core and on two: a process each, because a process has one session."""
+    for cores in (1, 2):
+        subprocess.run([sys.executable, "-m", "benchmarks.model", f"local[{cores}]"], check=True)
+
+
+def on_cores(master: str) -> None:
+    """Spark's pace on so many cores, the session's start not counted."""
+    session = spark(master, driver_memory="2g")
+    for scope in SPARK_SCOPES:
+        setting = replace(FIXED, scope=scope)
+        with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+            found = on_spark.explore(session, setting, [], folder=Path(folder), limits=_PLENTY)
+        cores = session.sparkContext.defaultParallelism
+        print(
+            f"Spark: {_name(scope, cores):>27} {found.states:>11,} {found.seconds:>7.1f} s,"
+            f" {found.states / found.seconds:,.0f} a second, {found.depth + 1} jobs",
+            flush=True,
+        )
+
+
+def _search(machine: Machine, jobs: int) -> tuple[Outcome, float]:
+    process = psutil.Process()
+    began = sum(process.cpu_times()[:2])
+    found = explore(machine, [], limits=_PLENTY, jobs=jobs)
+    return found, sum(process.cpu_times()[:2]) - began
+
+
+def _name(scope: Scope, jobs: int) -> str:
+    counted = (scope.brokers, scope.records, scope.failures, scope.moves)
+    return f"{'/'.join(map(str, counted))} on {jobs} core{'' if jobs == 1 else 's'}"
+
+
+if __name__ == "__main__":
+    on_cores(sys.argv[1]) if sys.argv[1:] else main()

@@ -105,7 +105,7 @@ class NoView:
         raise UnreachableError(f"{topic}-{partition} is not known")
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        raise AssertionError
+        raise UnreachableError(f"{topic}-{partition} is not known")
 
     def live_brokers(self) -> frozenset[int]:
         return frozenset()

@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from reports.model import rule_says, rule_word
-from reports.text import count, plain, seconds, short
+from reports.text import count, logged, plain, seconds, short
 
 
 def render(template: str, **values: object) -> str:
@@ -62,7 +62,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters.update(seconds=seconds, short=short, count=count)
-    made.filters.update(rule_says=rule_says, rule_word=rule_word)
+    made.filters.update(logged=logged, rule_says=rule_says, rule_word=rule_word)
     return made
 
 

@@ -1,11 +1,14 @@
 """Text that was written by a record, a broker or a client, made safe and short enough to show."""
 
+import re
 import unicodedata
 from typing import Final
 
 LONGEST: Final = 400
 """Characters of a foreign text that a page shows."""
 
+_CLOCK: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\S+ (?:[A-Z]{4,5} )?")
+_FOLDER: Final = re.compile(r",? ?\bdir=[^\],\s]*")
 _KEPT: Final = {"\n", "\t"}
 _HIDDEN: Final = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 """Unicode categories that cannot be seen, or that reorder what stands beside them."""
@@ -22,6 +25,11 @@ def _visible(character: str) -> str:
     if character in _KEPT or unicodedata.category(character) not in _HIDDEN:
         return character
     return character.encode("unicode_escape").decode("ascii")
+
+
+def logged(line: str) -> str:
+    """A broker's log line without its clock, and without the folder of the machine it ran on."""
+    return _FOLDER.sub("", _CLOCK.sub("", line))
 
 
 def short(words: str, longest: int = 7) -> str:

@@ -16,6 +16,7 @@ from harness.errors import StoreError
 from harness.matrix.run import row_of
 from reports import model
 from reports.run import write
+from reports.text import logged
 from tests.browser import foretold
 from tests.browser.samples import SAMPLES
 from tests.unit.test_reports_pages import parsed
@@ -125,6 +126,21 @@ def test_a_chain_names_rule_event_and_replica_and_the_unexplained_come_first(
     html = page.read_text("utf-8")
     assert 'class="finding unexplained"' in html
     assert "KIP-101" in html.partition('<span class="rule" title="A new follower asks')[2][:200]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "2026-11-21T11:29:47.554Z INFO [Log partition=events-1, dir=/data/1] Truncating to 1482",
+            "[Log partition=events-1] Truncating to 1482",
+        ),
+        ("[2026-11-21 05:50:38,355] INFO Truncating log events-0", "Truncating log events-0"),
+        ("producer-0: ok after 2.925 s", "producer-0: ok after 2.925 s"),
+    ],
+)
+def test_a_log_line_is_shown_without_clock_and_folder(line: str, shown: str) -> None:
+    assert logged(line) == shown
 
 
 def test_an_unexplained_chain_is_printed_with_its_reason() -> None:

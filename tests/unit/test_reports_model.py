@@ -132,7 +132,7 @@ def test_a_chain_names_rule_event_and_replica_and_the_unexplained_come_first(
     ("line", "shown"),
     [
         (
-            "2026-11-21T11:29:47.554Z INFO [Log partition=events-1, dir=/data/1] Truncating to 1482",
+            "2026-11-21T11:29:47.554Z INFO [Log partition=events-1, dir=/d] Truncating to 1482",
             "[Log partition=events-1] Truncating to 1482",
         ),
         ("[2026-11-21 05:50:38,355] INFO Truncating log events-0", "Truncating log events-0"),

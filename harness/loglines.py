@@ -38,6 +38,9 @@ _PATTERNS: Final = tuple(
         ("leader", rf"Leader {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
         ("leader", rf"{_PARTITION} starts at [Ll]eader [Ee]poch \d+ from offset {_OFFSET}"),
         ("loaded", rf"loaded for partition {_PARTITION} with initial high watermark {_OFFSET}"),
+        # OfflinePartitionLeaderSelector, then ReplicationControlManager
+        ("unclean", rf"No broker in ISR is alive for {_PARTITION}\. Elect leader"),
+        ("unclean", rf"UNCLEAN partition change for {_PARTITION} .*leader: -?\d+ -> \d+"),
         ("election", rf"Selected new leader .* for offline partition {_PARTITION}"),
         (
             "isr",
@@ -50,8 +53,10 @@ _PATTERNS: Final = tuple(
         ),
         (
             "stop",
-            r"\[Kafka Server \d+\], shutting down|KafkaServer id=\d+\] shutting down"
-            r"|BrokerServer id=\d+\] shutting down",
+            (
+                r"\[Kafka Server \d+\], shutting down|KafkaServer id=\d+\] shutting down"
+                r"|BrokerServer id=\d+\] shutting down"
+            ),
         ),
         ("error", r"\b(?:FATAL|ERROR)\b"),
     )
@@ -71,13 +76,18 @@ _FETCHER: Final = tuple(
 
 _STAMP: Final = re.compile(r"^\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})([+-]\d{2}:?\d{2}|Z)?")
 
+CONTROLLER: Final = -1
+"""Who says what a KRaft controller says."""
+
 LINE_MAX: Final = 500
 LINES_MAX: Final = 20_000
 """Characters of a line, and lines of a broker: one in a loop of errors must not flood the run."""
 
 
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
-    """The lines that matter of every ``broker-<id>.log`` below ``logs``.
+    """The lines that matter of every ``broker-<id>.log`` below ``logs``, and of a KRaft controller.
+
+    Of a controller only unclean elections matter; its ``broker`` is -1.
 
     Args:
         topic: lines about other topics are left out.
@@ -85,12 +95,19 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
     """
     for path in sorted(logs.glob("broker-*.log")):
         broker = int(path.stem.removeprefix("broker-"))
-        with path.open(encoding="utf-8", errors="backslashreplace") as lines:
-            rows = (row for line in lines for row in _rows(line))
-            ours = (row for row in rows if row["topic"] in (None, topic))
-            for row in itertools.islice(ours, LINES_MAX):
-                since = row["time_ns"] - started_at_ns
-                yield {"broker": broker, **row, "time_ns": since}
+        for row in itertools.islice(_ours(path, topic), LINES_MAX):
+            yield {**row, "broker": broker, "time_ns": row["time_ns"] - started_at_ns}
+    for path in logs.glob("controller.log"):
+        for row in _ours(path, topic):
+            if row["kind"] == "unclean":
+                yield {**row, "broker": CONTROLLER, "time_ns": row["time_ns"] - started_at_ns}
+
+
+def _ours(path: Path, topic: str) -> Iterator[dict[str, Any]]:
+    """What a log says of a topic's partitions, and of its broker."""
+    with path.open(encoding="utf-8", errors="backslashreplace") as lines:
+        for line in lines:
+            yield from (row for row in _rows(line) if row["topic"] in (None, topic))
 
 
 def _rows(line: str) -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.loglines import LINES_MAX, log_lines
+from harness.loglines import CONTROLLER, LINES_MAX, log_lines
 
 STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
 
@@ -124,6 +124,15 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
         ),
         ("INFO [Kafka Server 1], started (kafka.server.KafkaServer)", "start", None, None),
         ("INFO [KafkaRaftServer nodeId=1] Kafka Server started (k)", "start", None, None),
+        (
+            (
+                "WARN [OfflinePartitionLeaderSelector]: No broker in ISR is alive for [events,0]."
+                " Elect leader 3 from live brokers 3. There's potential data loss. (k)"
+            ),
+            "unclean",
+            0,
+            None,
+        ),
         ("INFO [Kafka Server 1], shutting down (kafka.server.KafkaServer)", "stop", None, None),
         ("INFO [BrokerServer id=2] shutting down (kafka.server.BrokerServer)", "stop", None, None),
         ("ERROR Something broke (kafka.Whatever)", "error", None, None),
@@ -200,3 +209,16 @@ def test_a_broker_in_a_loop_does_not_flood_the_run(tmp_path: Path) -> None:
     line = "2026-11-21T05:00:01.500Z ERROR again\n"
     (tmp_path / "broker-1.log").write_text(line * (LINES_MAX + 10))
     assert len(list(log_lines(tmp_path, "events", started_at_ns=STARTED_NS))) == LINES_MAX
+
+
+def test_of_a_controller_unclean_elections_matter_alone(tmp_path: Path) -> None:
+    (tmp_path / "controller.log").write_text(
+        "2026-11-21T05:00:01.500Z ERROR Something broke (k)\n"
+        "2026-11-21T05:00:02.500Z INFO [QuorumController id=100] UNCLEAN partition change for"
+        " events-2 with topic ID x: isr: [] -> [3], leader: -1 -> 3, leaderEpoch: 1 -> 2 (k)\n"
+        "2026-11-21T05:00:02.600Z INFO [QuorumController id=100] UNCLEAN partition change for"
+        " events-2 with topic ID x: elr: [2] -> [], partitionEpoch: 16 -> 17 (k)\n"
+    )
+    (row,) = log_lines(tmp_path, "events", started_at_ns=STARTED_NS)
+    assert (row["kind"], row["broker"], row["partition"]) == ("unclean", CONTROLLER, 2)
+    assert row["time_ns"] == 2_500_000_000

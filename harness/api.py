@@ -15,13 +15,13 @@ from checkers.judge import judge
 from checkers.model.reconciliation import Reconciliation
 from checkers.segments.reader import SCHEMA, read_segment, segments
 from checkers.session import SparkStarter
+from harness.expected import reconcile
 from harness.feasible import check_plan
 from harness.history import TABLES
 from harness.plan import Plan
 from harness.runner import execute
 from harness.store import Run, Store
 from harness.verdict import Verdict
-from reports import model
 from reports.run import write as write_report
 
 if TYPE_CHECKING:
@@ -87,11 +87,12 @@ def perform(
 
 
 def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[Judged]:
-    """Judge stored runs and write their reports; needs no broker."""
+    """Judge stored runs, hold them against the model, write their reports; needs no broker."""
     verdicts = judge(runs, session)
+    answers = [reconcile(run, verdict) for run, verdict in zip(runs, verdicts, strict=True)]
     return [
-        Judged(run=run, verdict=verdict, report=write_report(run), model=model.read(run))
-        for run, verdict in zip(runs, verdicts, strict=True)
+        Judged(run=run, verdict=verdict, report=write_report(run), model=answer)
+        for run, verdict, answer in zip(runs, verdicts, answers, strict=True)
     ]
 
 

@@ -6,7 +6,7 @@ from clusters.versions import release
 from harness.plan import Plan
 from harness.store import Run
 from harness.verdict import UNKNOWN, Verdict
-from nemesis.stories import find_story
+from nemesis.stories import STORIES, find_story
 
 if TYPE_CHECKING:
     from checkers.model.reconciliation import Outcome, Reconciliation
@@ -53,7 +53,7 @@ def _foretold(plan: Plan) -> "Outcome | None":
     if plan.kafka not in RELEASES:
         return None
     kafka = release(plan.kafka)
-    if plan.story is not None:
+    if plan.story in STORIES:
         return find_story(plan.story).foretell(kafka, plan)
     if plan.schedule is None:
         return None

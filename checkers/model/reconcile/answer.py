@@ -78,7 +78,7 @@ def _random_status(found: Explained, verdict: Verdict) -> Status:
     return "unknown" if verdict.verdict == UNKNOWN else "explained"
 
 
-def _scripted_status(  # noqa: PLR0913, PLR0917 - all of it decides
+def _scripted_status(
     found: Explained,
     verdict: Verdict,
     findings: Iterable[Finding],

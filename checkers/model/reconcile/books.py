@@ -120,7 +120,7 @@ def _final_reads(trace: Trace, reads: pa.Table) -> Iterator[Wrong]:
         held = disk.record(offset)
         if held != read.get(offset) and offset in disk.at:
             yield _wrong(
-                f"The final reader met {read.get(offset) or 'nothing'} at offset {offset}, where the"
+                f"The final reader met {read.get(offset) or 'nothing'} at offset {offset}, but the"
                 f" disk of the leader, broker {last.leader if last else -1}, holds {held}.",
                 "history/ops",
             )

@@ -144,7 +144,7 @@ def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chai
     led = Because(
         rule="unclean" if start.unclean else "elections",
         says=_led(start, send),
-        event=start.event,
+        event=start.unclean or start.event,
         broker=start.broker,
         time_ns=start.time_ns,
     )
@@ -162,8 +162,7 @@ def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chai
 def successor(trace: Trace, send: Row) -> Start | None:
     """Who first led, after the record was appended, from its offset on or from before it."""
     offset, since_ns, until_ns = send["offset"], send["invoke_ns"], send["complete_ns"]
-    before = trace.leader_at(since_ns - LOOK)
-    epoch = before.epoch if before else -1
+    epoch = (trace.leader_at(since_ns - LOOK) or trace.leaderships[0]).epoch
     lacking = [start for start in trace.starts if 0 <= start.offset <= offset]
     later = [start for start in lacking if start.time_ns >= until_ns - LOOK and start.epoch > epoch]
     during = [start for start in lacking if start.epoch > epoch and start not in later]
@@ -376,7 +375,7 @@ def _strayed(
         led = Because(
             rule="unclean" if start.unclean else "elections",
             says=_led(start, {"value": value, "offset": offset}),
-            event=start.event,
+            event=start.unclean or start.event,
             broker=start.broker,
             time_ns=start.time_ns,
         )

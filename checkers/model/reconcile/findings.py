@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow.parquet as pq
@@ -17,6 +17,7 @@ from harness.errors import HarnessError
 from harness.store import Run
 
 Row = dict[str, Any]
+_WORDS_MAX: Final = 300
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,9 +48,9 @@ def explain(run: Run) -> Explained:
         observed = observe(run)
         wrong = list(_wrong(observed))
     except HarnessError as error:
-        unread = f"{error.message.rstrip('.')}."
-        findings = [_finding(row, refuse(unread)) for row in rows]
-        return Explained(observed=outcome, findings=findings, unread=unread)
+        return _unread(outcome, rows, error.message)
+    except Exception as error:  # noqa: BLE001 - whatever a broken file leads to, nothing is explained
+        return _unread(outcome, rows, f"the trace could not be followed: {error!r}"[:_WORDS_MAX])
     observed.suspect(_records(rows))
     findings = [_finding(row, EXPLAINED_BY[row["kind"]](observed, row)) for row in rows]
     return Explained(
@@ -58,6 +59,12 @@ def explain(run: Run) -> Explained:
         checked=_checked(observed),
         trace=observed,
     )
+
+
+def _unread(outcome: Outcome, rows: Iterable[Row], why: str) -> Explained:
+    says = f"{why[:1].upper()}{why[1:].rstrip('.')}."
+    findings = _merged(_finding(row, refuse(says)) for row in rows)
+    return Explained(observed=outcome, findings=findings, unread=says)
 
 
 def _anomalies(run: Run) -> list[Row]:

@@ -105,7 +105,9 @@ class Struck:
 class Start:
     """A broker began to lead: from which offset on, and what shows it.
 
-    ``told``: the broker itself wrote the offset down; else it is the LEO that was last observed.
+    Attributes:
+        unclean: what shows that it was elected from outside the ISR; None: nothing does.
+        told: the broker itself wrote the offset down; else it is the LEO that was last observed.
     """
 
     time_ns: int
@@ -113,7 +115,7 @@ class Start:
     epoch: int
     offset: int
     isr: tuple[int, ...]
-    unclean: bool
+    unclean: str | None
     told: bool
     event: str
 
@@ -387,8 +389,8 @@ def _starts(trace: Trace) -> list[Start]:
     epoch = None
     for row in trace.leaderships:
         if row.leader >= 0 and row.epoch != epoch:
-            unclean = isr is not None and row.leader not in isr
-            found.append(_start(trace, row, told.pop((row.leader, row.epoch), None), unclean))
+            outside = row.event if isr is not None and row.leader not in isr else None
+            found.append(_start(trace, row, told.pop((row.leader, row.epoch), None), outside))
         isr, epoch = row.isr, row.epoch
     # Who led between two looks of the observer is known by its own line alone.
     found += [
@@ -398,7 +400,7 @@ def _starts(trace: Trace) -> list[Start]:
             epoch=line.epoch,
             offset=line.offset,
             isr=(),
-            unclean=False,
+            unclean=_said_unclean(trace, line.broker, line.epoch, line.time_ns),
             told=True,
             event=line.text,
         )
@@ -407,7 +409,7 @@ def _starts(trace: Trace) -> list[Start]:
     return sorted(found, key=lambda start: (start.epoch, start.time_ns))
 
 
-def _start(trace: Trace, row: Leadership, line: Line | None, unclean: bool) -> Start:
+def _start(trace: Trace, row: Leadership, line: Line | None, outside: str | None) -> Start:
     mark = trace.mark_at(row.leader, row.time_ns)
     offset = line.offset if line else mark.leo if mark else -1
     event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
@@ -417,7 +419,20 @@ def _start(trace: Trace, row: Leadership, line: Line | None, unclean: bool) -> S
         epoch=row.epoch,
         offset=offset,
         isr=row.isr,
-        unclean=unclean,
+        unclean=_said_unclean(trace, row.leader, row.epoch, row.time_ns) or outside,
         told=line is not None,
         event=event,
     )
+
+
+def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | None:
+    """The controller's own word that it elected somebody from outside the ISR."""
+    for broker in trace.lines:
+        for line in trace.of_kind(broker, "unclean"):
+            now = (
+                f"-> {leader}," in line.text and f"leaderEpoch: {epoch - 1} -> {epoch}" in line.text
+            )
+            then = f"Elect leader {leader} " in line.text and abs(line.time_ns - time_ns) < SECOND
+            if now or then:
+                return line.text
+    return None

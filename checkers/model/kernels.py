@@ -22,7 +22,7 @@ from harness.places import cache_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_RECENT: Final = 1 << 14
+_RECENT: Final = 1 << 17
 """Fingerprints of states before renaming that a call remembers: most successors have been met a
 moment ago by another order of the same moves, and need not be renamed again."""
 

@@ -83,8 +83,8 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
 
 def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:
     """acks=0: nobody said that it was written. Something must have been in its way all the same."""
-    time_ns = send["invoke_ns"]
-    link = _disturbed(observed, trace, time_ns, time_ns)
+    since_ns = send["invoke_ns"]
+    link = _disturbed(observed, trace, since_ns, send["complete_ns"] or since_ns)
     if link is None:
         return refuse("Its leader ran undisturbed when it was sent.", told)
     return Chain(links=(told, link))

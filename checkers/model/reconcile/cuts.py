@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from checkers.model.reconcile.trace import SECOND, Line, Trace
+from checkers.model.reconcile.trace import LOOK, SECOND, Line, Trace
 from checkers.model.rules import Rules
 
 _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", "stop")
@@ -75,22 +75,39 @@ def _not_its_hw(trace: Trace, broker: int, line: Line) -> str:
     return ""
 
 
+@dataclass(slots=True, kw_only=True)
+class _Following:
+    """What a replica did since it last began to follow or to lead.
+
+    Attributes:
+        since_ns: when it had begun to do what it did before.
+        asked: what its leader told it last, until it has acted on that.
+        cut: where it last cut its log.
+    """
+
+    cause: Line | None = None
+    since_ns: int = 0
+    asked: Line | None = None
+    cut: int | None = None
+
+
 def _to_the_leaders_answer(trace: Trace, rules: Rules, _: int, told: list[Line]) -> Iterator[Wrong]:
     """Since 0.11: to where an epoch of the leader ends, to the HW if it cannot say, or its LEO."""
-    cause: Line | None = None
-    asked: Line | None = None
-    cuts, since_ns = 0, 0
-    for line in told:
+    now = _Following()
+    for line in sorted(told, key=_began):
         if line.kind in {"fetcher", "leader"}:
-            since_ns = 0 if cause is None else cause.time_ns
-            cause, asked, cuts = line, None, 0
+            now = _Following(cause=line, since_ns=now.cause.time_ns if now.cause else 0)
         elif line.kind in {"answer", "range"}:
-            asked = line
+            now.asked = line
         elif line.kind == "truncation":
-            cuts += 1
-            if why := _why_not(trace, rules, line, cause, asked, cuts, since_ns):
+            if why := _why_not(trace, rules, line, now):
                 yield _wrong(line, _rule(rules), why)
-            asked = None
+            now.asked, now.cut = None, line.offset
+
+
+def _began(line: Line) -> int:
+    """When what a line tells began: a fetcher is told of when its thread runs, and may have cut."""
+    return line.time_ns - LOOK * (line.kind == "fetcher")
 
 
 def _rule(rules: Rules) -> str:
@@ -99,27 +116,30 @@ def _rule(rules: Rules) -> str:
     )
 
 
-def _why_not(
-    trace: Trace,
-    rules: Rules,
-    line: Line,
-    cause: Line | None,
-    asked: Line | None,
-    cuts: int,
-    since_ns: int,
-) -> str:
+def _why_not(trace: Trace, rules: Rules, line: Line, now: _Following) -> str:
     """Why a cut is not allowed; empty when it is."""
+    cause, asked = now.cause, now.asked
     if cause is None or cause.kind == "leader":
         return "it did not follow anybody"
     if line.offset > max((m.leo for m in trace.marks.get(line.broker, ())), default=0):
         return "its log was never so long"
     if asked is not None:
         return "" if asked.offset == line.offset else f"its leader had told it {asked.offset}"
-    if cuts > 1 and not rules.exact_epochs:
+    if now.cut is not None and (not rules.exact_epochs or line.offset >= now.cut):
         return "it had cut its log already"
-    if line.offset in _ends(trace, since_ns, line.time_ns) or _is_leo_of(trace, cause.leader, line):
-        return ""
-    return "no epoch of its leader ends there"
+    if _had_fetched(trace, line, cause):
+        return "it had fetched from its leader already"
+    ends = _ends(trace, now.since_ns, line.time_ns)
+    known = line.offset in ends or _is_leo_of(trace, cause.leader, line)
+    return "" if known else "no epoch of its leader ends there"
+
+
+def _had_fetched(trace: Trace, line: Line, cause: Line) -> bool:
+    """Whether its log was seen to have grown under this leader: all questions come before that."""
+    marks = trace.marks.get(line.broker, ())
+    begun = [m.leo for m in marks if m.time_ns <= cause.time_ns + LOOK]
+    since = [m.leo for m in marks if cause.time_ns + LOOK < m.time_ns <= line.time_ns]
+    return bool(begun and since) and max(since) > max(begun[-3:])
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:

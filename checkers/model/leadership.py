@@ -28,6 +28,7 @@ from checkers.model.scope import (
     K_CUT_ON_FETCH,
     K_CUT_ON_MISSED_EPOCH,
     K_CUT_ON_NEW_EPOCH,
+    K_ELECTED_AGAIN_IS_NEW,
     K_EPOCH_ON_ELECTION,
     K_EPOCHS,
     K_KRAFT,
@@ -92,7 +93,8 @@ def _become_leader(s: State, k: Constants, b: int, before: int, old_epoch: int) 
     put(s, b, VIEW, isr_of(s, known))
     put(s, b, PENDING, 0)
     put(s, b, FETCHER, _NONE)
-    if before != b:
+    missed = epoch_of(s, b) > old_epoch + 1 and k[K_ELECTED_AGAIN_IS_NEW]
+    if before != b or missed:
         for other in range(k[K_BROKERS]):
             put(s, b, REMOTE + other, -1)
     if epoch_of(s, b) != old_epoch and k[K_EPOCHS] and k[K_EPOCH_ON_ELECTION]:

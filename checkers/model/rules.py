@@ -98,6 +98,12 @@ class Rules:
         "A cut at the log's end drops the epoch that began there without a record.",
         "KAFKA-10706; Log.truncateTo",
     )
+    elected_again_is_new: bool = _switch(
+        "A leader that is elected again after another, of whom it never heard, forgets how far its"
+        " followers were; without it, it commits by what they held before they were cut. No"
+        " release does; only KRaft brokers pass over decisions.",
+        "none yet, see docs/findings.md; Partition.makeLeader, isNewLeader",
+    )
     async_isr: bool = _switch(
         "The leader asks the controller to change the ISR, and reckons with the larger of both"
         " until it hears; without it, it writes it in ZooKeeper at once.",
@@ -168,6 +174,7 @@ def rules_of(name: str) -> Rules:
         out_of_range_cuts=version >= (2, 0, 1),
         diverging_tells_hw=(2, 8) <= version < (3, 4, 1),
         cut_drops_empty_epoch=version >= (2, 7),
+        elected_again_is_new=False,
         async_isr=version >= (2, 7),
         strict_min_isr=version >= (3, 7),
         caught_up_stays=version >= (2, 1),

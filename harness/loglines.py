@@ -55,7 +55,7 @@ _PATTERNS: Final = tuple(
             "stop",
             (
                 r"\[Kafka Server \d+\], shutting down|KafkaServer id=\d+\] shutting down"
-                r"|BrokerServer id=\d+\] shutting down"
+                r"|BrokerServer id=\d+\] shutting down|Terminating process due to signal SIGTERM"
             ),
         ),
         ("error", r"\b(?:FATAL|ERROR)\b"),

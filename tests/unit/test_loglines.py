@@ -134,6 +134,7 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             None,
         ),
         ("INFO [Kafka Server 1], shutting down (kafka.server.KafkaServer)", "stop", None, None),
+        ("INFO Terminating process due to signal SIGTERM (o.a.k.c.u)", "stop", None, None),
         ("INFO [BrokerServer id=2] shutting down (kafka.server.BrokerServer)", "stop", None, None),
         ("ERROR Something broke (kafka.Whatever)", "error", None, None),
     ],

@@ -340,12 +340,9 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
         if before := open_.pop(broker, None):
             found.append(replace(before, until_ns=time_ns))
         if row["phase"] == "inject":
-            began = [
-                line.time_ns
-                for line in lines.get(broker, ())
-                if line.kind == "stop" and line.time_ns <= time_ns
-            ]
-            since_ns = began[-1] if row["fault"] == "stop" and began else time_ns
+            since_ns = time_ns
+            if row["fault"] == "stop":
+                since_ns = _began_to_stop(lines.get(broker, []), time_ns)
             open_[broker] = Struck(
                 fault=row["fault"],
                 broker=broker,
@@ -354,6 +351,15 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
                 says=row["says"],
             )
     return sorted([*found, *open_.values()], key=lambda one: one.since_ns)
+
+
+def _began_to_stop(lines: list[Line], time_ns: int) -> int:
+    """When a broker that is shut down now began to be."""
+    began = None
+    for line in lines:
+        if line.time_ns <= time_ns and line.kind in {"start", "stop"}:
+            began = None if line.kind == "start" else began or line.time_ns
+    return began or time_ns
 
 
 def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], Disk]:

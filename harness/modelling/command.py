@@ -119,8 +119,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     setting = Setting(kafka=kafka, scope=scope, switched=_switched(rule or []))
     setting.rules()
     asked = invariants(options.names(invariant))
-    if report and report.suffix not in _DRAWN:
-        raise UsageError(f"{report} is no page", hint="Call it FILE.html, or FILE.svg.")
+    _check_drawn(report)
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
         if spark_master is not None:
@@ -145,6 +144,71 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     else:
         words.show(found, written)
     raise typer.Exit(exit_code(found))
+
+
+@app.command()
+def replay(  # noqa: PLR0913 - a command's options are its arguments
+    file: Annotated[Path, typer.Argument(help="A counterexample, or a schedule.")],
+    *,
+    kafka: Annotated[
+        str | None, typer.Option(help="Releases, by commas.  [default: the one it was found for]")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, max=1000, help="On each release.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the first run; the next has the next.")] = 0,
+    cluster: Annotated[str, typer.Option(help="Cluster driver: local, docker.")] = "local",
+    store: Annotated[Path, typer.Option("--store", help="Folder of runs.")] = Path("store"),
+    report: Annotated[
+        Path | None, typer.Option(help="Draw it there with what the brokers did: FILE.html.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    spark_master: Annotated[
+        str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
+    ] = None,
+    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
+) -> None:
+    """Lead real brokers along a counterexample, and say whether they did what the model says."""
+    import msgspec
+
+    from harness.api import SparkOptions
+    from harness.modelling import replay as work
+    from harness.store import Store
+
+    source = work.Source.load(file)
+    kafkas = options.names(kafka or source.found.kafka)
+    _check_drawn(report)
+    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
+    with console.progress() as progress:
+        judged = work.perform(
+            source,
+            kafkas,
+            Store(store),
+            runs=runs,
+            seed=seed,
+            driver=cluster,
+            spark=spark,
+            progress=progress,
+        )
+    page = source.draw(report, judged) if report else None
+    counted = work.tally(source, judged)
+    if as_json:
+        rows = msgspec.to_builtins(counted)
+        shown = {"replays": rows, "runs": [one.summary() for one in judged]}
+        sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+    else:
+        console.out.print(work.table(judged))
+        for each in counted:
+            console.out.print(
+                f"Kafka {each.kafka}: reproduced in {each.reproduced} of {each.runs} runs,"
+                f" kept as predicted in {each.kept}"
+            )
+        if page:
+            console.out.print(f"drawn: {page}")
+    raise typer.Exit(work.exit_code(judged))
+
+
+def _check_drawn(report: Path | None) -> None:
+    if report and report.suffix not in _DRAWN:
+        raise UsageError(f"{report} is no page", hint="Call it FILE.html, or FILE.svg.")
 
 
 def exit_code(found: "Sequence[Result]") -> int:

@@ -1,0 +1,119 @@
+"""Replays on the command line: what can be replayed, what came of it, and the exit code."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from checkers.model.reconciliation import Reconciliation
+from checkers.model.schedule import Schedule, Step
+from harness.api import Judged
+from harness.cli import app
+from harness.errors import StoreError, UsageError
+from harness.modelling import replay
+from harness.modelling.replay import BROKEN, OK, UNKNOWN, Source, exit_code, tally
+from reports import model
+from reports.run import write
+from tests.browser import foretold
+from tests.browser.lineage import lost
+from tests.browser.samples import SAMPLES
+
+SCHEDULE = Schedule(kafka="4.3.1", steps=(Step(action="send", record="m1"),))
+REPRODUCED, KEPT = foretold.as_predicted("r"), foretold.kept("r")
+MISSED, STRANGE = foretold.not_reproduced("r"), foretold.unexplained("r")
+
+
+def judged(folder: Path, said: Sequence[Reconciliation]) -> list[Judged]:
+    """A run each: of the sample that loses m3, or of the one that keeps it."""
+    found = []
+    for number, one in enumerate(said):
+        name = "valid" if one.kafka == "4.3.1" else "loss"
+        sample = SAMPLES[name](name=f"run-{number}")  # type: ignore[call-arg]
+        sample.model = one
+        run = sample.write(folder)
+        report = write(run)
+        found.append(Judged(run=run, verdict=run.verdict(), report=report, model=model.read(run)))
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "lost.json"
+    path.write_bytes(lost().to_json())
+    return path
+
+
+def test_a_counterexample_and_a_schedule_can_be_replayed(file: Path, tmp_path: Path) -> None:
+    assert Source.load(file).found == lost()
+    (tmp_path / "schedule.json").write_bytes(SCHEDULE.to_json())
+    source = Source.load(tmp_path / "schedule.json")
+    assert source.schedule("0.10.2.2") == SCHEDULE
+    with pytest.raises(UsageError, match=r"schedule\.json is a schedule"):
+        source.draw(tmp_path / "page.html", [])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '"text"', '{"format": 99, "invariant": "a"}'])
+def test_what_is_neither_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(UsageError) as refused:
+        Source.load(tmp_path / "bad.json")
+    assert refused.value.hint
+    with pytest.raises(StoreError, match="cannot be read"):
+        Source.load(tmp_path / "none.json")
+
+
+def test_a_counterexample_found_message_by_message_cannot_be_followed(file: Path) -> None:
+    with pytest.raises(UsageError, match="message by message"):
+        Source.load(file).schedule("0.10.2.2")
+
+
+def test_runs_are_counted_by_release(file: Path, tmp_path: Path) -> None:
+    found = judged(tmp_path / "store", [REPRODUCED, MISSED, REPRODUCED, KEPT])
+    old, new = tally(Source.load(file), found)
+    assert (old.kafka, old.runs, old.reproduced, old.kept) == ("0.10.2.2", 3, 2, 0)
+    assert (new.kafka, new.runs, new.reproduced, new.kept) == ("4.3.1", 1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ([REPRODUCED, KEPT], OK),
+        ([REPRODUCED, MISSED], UNKNOWN),
+        ([MISSED, STRANGE], BROKEN),
+        ([replace(REPRODUCED, status="unknown")], UNKNOWN),
+    ],
+)
+def test_the_code_says_whether_all_went_as_foretold(
+    said: list[Reconciliation], code: int, tmp_path: Path
+) -> None:
+    assert exit_code(judged(tmp_path, said)) == code
+
+
+def test_the_command_tells_each_run_and_draws_the_page(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = judged(tmp_path / "store", [REPRODUCED, KEPT])
+    asked: list[Sequence[str]] = []
+
+    def perform(_: Source, kafkas: Sequence[str], *__: object, **___: object) -> list[Judged]:
+        asked.append(kafkas)
+        return found
+
+    monkeypatch.setattr(replay, "perform", perform)
+    page = tmp_path / "page.html"
+    words = ["model", "replay", str(file), "--report", str(page)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == OK, done.output
+    assert "Kafka 0.10.2.2: reproduced in 1 of 1 runs" in done.stdout
+    assert "Kafka 4.3.1: reproduced in 0 of 1 runs, kept as predicted in 1" in done.stdout
+    assert "On real brokers" in page.read_text("utf-8")
+    done = CliRunner().invoke(app, [*words, "--kafka", "0.10.2.2,4.3.1", "--json"])
+    assert asked == [("0.10.2.2",), ("0.10.2.2", "4.3.1")]
+    shown = json.loads(done.stdout)
+    assert [one["counterexample"] for one in shown["replays"]] == ["lost.json"] * 2
+    assert [one["model"]["status"] for one in shown["runs"]] == ["as-predicted"] * 2
+    refused = CliRunner().invoke(app, [*words[:-1], "page.pdf"])
+    assert "page.pdf is no page" in str(refused.exception)

@@ -1,0 +1,67 @@
+"""An honest run is explained; one that was lied about never is, whatever the lie and the dice."""
+
+import random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkers.judge import judge
+from checkers.model.reconcile.answer import as_random
+from checkers.model.reconciliation import Reconciliation
+from tests.histories.failover import NEW, OLD, failover
+from tests.lies import LIES
+
+pytestmark = pytest.mark.spark
+
+SEEDS = range(6)
+KAFKAS = (OLD, NEW)
+HONEST = "honest"
+CASES = [(kafka, lie, seed) for kafka in KAFKAS for lie in (HONEST, *LIES) for seed in SEEDS]
+
+
+@pytest.fixture(scope="module")
+def answers(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, str, int], tuple[str, Reconciliation]]:
+    """What each lie was, and what the model says of the run: all judged in one pass."""
+    folder = tmp_path_factory.mktemp("lies")
+    told, runs = [], []
+    for kafka, lie, seed in CASES:
+        dice = random.Random(f"{kafka} {lie} {seed}")  # noqa: S311 - to be repeatable
+        run = failover(folder / f"{kafka}-{lie}-{seed}", dice, kafka=kafka)
+        told.append(LIES[lie](run, dice) if lie in LIES else "nothing was changed")
+        runs.append(run)
+    verdicts = judge(runs, spark)
+    found = [as_random(run, verdict) for run, verdict in zip(runs, verdicts, strict=True)]
+    return dict(zip(CASES, zip(told, found, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("kafka", KAFKAS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_honest_run_is_explained(
+    kafka: str,
+    seed: int,
+    answers: dict[tuple[str, str, int], tuple[str, Reconciliation]],
+) -> None:
+    _, answer = answers[kafka, HONEST, seed]
+    assert answer.status == "explained", answer.findings
+    assert {one.kind for one in answer.findings} == {"lost-write"}
+    for finding in answer.findings:
+        rules = [link.rule for link in finding.because]
+        assert rules[0] == "acks=1"
+        assert "elections" in rules
+        assert all(link.event for link in finding.because)
+
+
+@pytest.mark.parametrize("kafka", KAFKAS)
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lie_is_never_explained(
+    kafka: str,
+    lie: str,
+    seed: int,
+    answers: dict[tuple[str, str, int], tuple[str, Reconciliation]],
+) -> None:
+    told, answer = answers[kafka, lie, seed]
+    assert answer.status == "unexplained", told
+    assert answer.unexplained > 0

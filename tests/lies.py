@@ -21,6 +21,9 @@ from harness.store import Run
 
 _MAGIC_AT: Final = 16
 _EPOCH_AT: Final = 12
+_WITH_EPOCHS: Final = 2
+"""The format of records that bears leader epochs."""
+
 _RECORD: Final = re.compile(rb"p\d+-\d+\|")
 
 Lie = Callable[[Run, Random], str]
@@ -79,7 +82,7 @@ def _segments(run: Run) -> Iterator[Path]:
 def _signed(batch: bytes) -> bytes:
     """The batch with its checksum made right."""
     data = bytearray(batch)
-    if data[_MAGIC_AT] >= 2:
+    if data[_MAGIC_AT] >= _WITH_EPOCHS:
         data[17:21] = struct.pack(">I", crc32c(bytes(data[21:])))
     else:
         data[12:16] = struct.pack(">I", zlib.crc32(bytes(data[16:])))
@@ -133,16 +136,17 @@ def swap_epochs(run: Run, dice: Random) -> str:
     """Two batches of a replica have exchanged their leader epochs, which no checksum covers."""
     found = []
     for path in _segments(run):
-        epochs = [one[_EPOCH_AT : _EPOCH_AT + 4] for one in _batches(path.read_bytes())]
-        if len(set(epochs)) > 1:
+        batches = _batches(path.read_bytes())
+        epochs = [one[_EPOCH_AT : _EPOCH_AT + 4] for one in batches]
+        if len(set(epochs)) > 1 and batches[0][_MAGIC_AT] >= _WITH_EPOCHS:
             found.append((path, epochs))
     path, epochs = dice.choice(found)
     first = dice.randrange(len(epochs))
     second = dice.choice([n for n, epoch in enumerate(epochs) if epoch != epochs[first]])
-    batches = [bytearray(one) for one in _batches(path.read_bytes())]
-    batches[first][_EPOCH_AT : _EPOCH_AT + 4] = epochs[second]
-    batches[second][_EPOCH_AT : _EPOCH_AT + 4] = epochs[first]
-    path.write_bytes(b"".join(batches))
+    edited = [bytearray(one) for one in _batches(path.read_bytes())]
+    edited[first][_EPOCH_AT : _EPOCH_AT + 4] = epochs[second]
+    edited[second][_EPOCH_AT : _EPOCH_AT + 4] = epochs[first]
+    path.write_bytes(b"".join(edited))
     return f"in {path.parent.parent.name}/{path.parent.name}, batches {first} and {second}"
 
 

@@ -124,6 +124,7 @@ def _identifier(laws: Laws) -> Callable[..., int]:
 
 def _expander(laws: Laws) -> Callable[..., Expansion]:
     apply, canonical, broken = laws.apply, laws.canonical, laws.broken
+    possible = laws.possible
 
     def expand(
         source: Words, row: int, out: Words, table: Table, problem: Problem, marks: Words
@@ -137,7 +138,10 @@ def _expander(laws: Laws) -> Callable[..., Expansion]:
         room = out.shape[0] - moves.shape[0]
         while row < source.shape[0] and new <= room and (wanted or not problem.asked):
             parent = fingerprint(source[row])
+            before = source[row].view(np.int8)
             for move in range(moves.shape[0]):
+                if not possible(before, constants, moves[move, 0], moves[move, 1]):
+                    continue
                 for word in range(words):
                     work[word] = source[row, word]
                 if not apply(work_bytes, constants, moves[move, 0], moves[move, 1], moves[move, 2]):

@@ -6,10 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from checkers.model.compiled import Constants, State
+from checkers.model.compiled import Constants, State, rule
 
 Moves = np.ndarray[Any, np.dtype[np.int64]]
 """(m, 3): kind and two arguments of each move."""
+
+
+@rule
+def anything(state: State, constants: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
+    """Every move is worth a try."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -18,6 +24,8 @@ class Laws:
 
     Attributes:
         apply: does a move in place; False if it is not enabled, and the state is then undefined.
+        possible: a cheap look at a move's kind and first argument, before the state is copied;
+            false only where ``apply`` would be false too.
         canonical: writes to its second argument a state that stands for all of the same shape
             (broker names exchanged). The fewer it chooses from, the fewer states there are.
         broken: mask of the invariants that a state breaks, the same for every state of a shape.
@@ -26,6 +34,7 @@ class Laws:
     apply: Callable[[State, Constants, int, int, int], bool]
     canonical: Callable[[State, State, Constants], None]
     broken: Callable[[State, Constants], int]
+    possible: Callable[[State, Constants, int, int], bool] = anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,8 +10,15 @@ from checkers.model.compiled import Constants, State, rule
 from checkers.model.isr import confirm, lag, shrink
 from checkers.model.layout import (
     AWAITED,
+    ANSWER,
+    DISK,
+    FETCHER,
+    HW,
     KNOWN,
     LEO,
+    LIVE,
+    PROCESS,
+    Process,
     MAX_RECORDS,
     SENT,
     STATUS,
@@ -83,6 +90,7 @@ _ASK, _RECEIVE, _SHRINK = int(Move.ASK), int(Move.RECEIVE), int(Move.SHRINK)
 _CONFIRM, _CHECKPOINT = int(Move.CONFIRM), int(Move.CHECKPOINT)
 _RUN, _TELL = int(Move.RUN), int(Move.TELL)
 _ACKS_ALL = 2
+_PAUSED, _DEAD = int(Process.PAUSED), int(Process.DEAD)
 _UNKNOWN, _ACKNOWLEDGED = int(Status.UNKNOWN), int(Status.ACKNOWLEDGED)
 
 
@@ -131,6 +139,37 @@ def send(s: State, k: Constants, b: int) -> bool:
         s[STATUS + record] = _ACKNOWLEDGED
     append(s, b, epoch_of(s, b) * 8 + record + 1)
     raise_hw(s, k, b)
+    return True
+
+
+@rule
+def possible(s: State, k: Constants, kind: int, b: int) -> bool:
+    """Whether a step is worth a try: a cheap look that refuses most of those that cannot be taken.
+
+    Never false where ``apply`` would be true. The search asks it before it copies a state.
+    """
+    if kind >= _RUN:
+        return True
+    process = get(s, b, PROCESS)
+    if process >= _DEAD:
+        return kind in (_START, _EXPIRE)
+    if process == _PAUSED:
+        return kind in (_KILL, _RESUME, _EXPIRE)
+    if kind in (_START, _RESUME, _EXPIRE):
+        return False
+    known = get(s, b, KNOWN)
+    if kind == _LEARN or kind == _SKIP:
+        return known != newest(s)
+    if kind == _CHECKPOINT:
+        return get(s, b, DISK) != get(s, b, HW)
+    if kind in (_TRUNCATE, _FETCH, _ASK):
+        return get(s, b, FETCHER) != 0
+    if kind in (_SEND, _SHRINK, _CONFIRM, _LAG):
+        return get(s, b, VIEW) != 0
+    if kind == _RECEIVE:
+        return get(s, b, ANSWER) != 0
+    if kind == _REGISTER:
+        return (int(s[LIVE]) >> b) & 1 == 0
     return True
 
 

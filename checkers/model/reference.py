@@ -10,14 +10,14 @@ import numpy as np
 from checkers.model.compiled import State
 from checkers.model.invariants import INVARIANTS, broken
 from checkers.model.machine import Laws, Machine
-from checkers.model.moves import apply, moves
+from checkers.model.moves import apply, moves, possible
 from checkers.model.rules import Rules, rules_of
 from checkers.model.scope import Scope, constants, initial
 from checkers.model.symmetry import canonical, rename
 from harness.errors import UsageError
 from harness.suggest import nearest
 
-LAWS: Final = Laws(apply=apply, canonical=canonical, broken=broken)
+LAWS: Final = Laws(apply=apply, canonical=canonical, broken=broken, possible=possible)
 
 PROMISES: Final = tuple(name for name, one in INVARIANTS.items() if one.promise)
 

@@ -54,13 +54,12 @@ def demo_table(judged: "Sequence[Judged]") -> Table:
             f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}",
             str(one.verdict.counts.get("divergence", 0)),
             coloured(one.verdict.verdict),
-            "yes" if as_predicted(one.run, one.verdict) else "NO",
             modelled(one),
         ]
         for one in sorted(judged, key=lambda one: one.verdict.kafka)
     ]
     return table(
         "acks=all, min.insync.replicas=1, clean elections, one fault schedule for all",
-        ["Kafka", "story", "lost / acked", "forked offsets", "verdict", "as predicted", "model"],
+        ["Kafka", "story", "lost / acked", "forked offsets", "verdict", "model"],
         rows,
     )

@@ -62,9 +62,12 @@ def sentence(found: Reconciliation) -> str:
         return f"{_all(total)} from {rules}."
     if found.status == "unexplained":
         return f"{found.unexplained:,} of {count(total, 'finding')} cannot follow from {rules}."
+    why = " ".join(found.reasons or found.absent) or "The model was not told enough."
     if found.status == "not-reproduced" and found.predicted is not None:
-        return f"By {rules}, {_outcome(found.predicted)}. That did not happen."
-    return " ".join(found.reasons or found.absent) or "The model was not told enough."
+        missed = f"The run did not go as planned, and shows nothing: {why}"
+        absent = f"By {rules}, {_outcome(found.predicted)}. That did not happen."
+        return missed if found.reasons else absent
+    return why
 
 
 def _all(number: int) -> str:

@@ -160,6 +160,7 @@ def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
         (foretold.kept("r"), "By the rules of Kafka 4.3.1, nothing is lost and nothing forks."),
         (foretold.unexplained("r"), "2 of 3 findings cannot follow from the rules of Kafka 2.8.2."),
         (foretold.not_reproduced("r"), "That did not happen."),
+        (replace(foretold.not_reproduced("r"), reasons=("Late.",)), "shows nothing: Late."),
         (replace(foretold.unexplained("r"), status="explained", findings=()), "Nothing happened"),
         (
             replace(foretold.unexplained("r"), status="unknown", reasons=("No events.",)),

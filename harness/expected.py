@@ -1,5 +1,6 @@
 """Whether a run ended as its story, its release and its settings say that it must, and why."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from clusters.versions import release
@@ -9,7 +10,10 @@ from harness.verdict import UNKNOWN, Verdict
 from nemesis.stories import STORIES, find_story
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from checkers.model.reconciliation import Outcome, Reconciliation
+    from checkers.model.rules import Rules
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
@@ -35,31 +39,40 @@ def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
 
     Nothing about the run can make it fail; what cannot be read is an answer of its own.
     """
-    # The rules are of Numba, which takes half a second to import.
-    from checkers.model.reconcile.answer import as_random, as_scripted  # noqa: PLC0415
-
-    foretold = None if verdict.kafka == "unknown" else _foretold(run.plan())
-    answer = as_scripted(run, verdict, foretold) if foretold else as_random(run, verdict)
+    answer = _answer(run, verdict)
     run.write("analysis/model.json", answer.to_json())
     return answer
 
 
-def _foretold(plan: Plan) -> "Outcome | None":
-    """What the model makes of a plan's script; None when there is none that it can play."""
-    from checkers.model.rules import RELEASES, rules_of  # noqa: PLC0415 - as above
-    from checkers.model.schedule import Schedule  # noqa: PLC0415
-    from checkers.model.script import ScriptError, foretell  # noqa: PLC0415
+def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
+    # The rules are of Numba, which takes half a second to import.
+    from checkers.model.reconcile.answer import as_random, as_scripted  # noqa: PLC0415
+    from checkers.model.rules import RELEASES, rules_of  # noqa: PLC0415
+    from checkers.model.script import ScriptError, remedies  # noqa: PLC0415
 
-    if plan.kafka not in RELEASES:
-        return None
+    if verdict.kafka not in RELEASES:
+        return as_random(run, verdict)
+    tell, rules = _teller(run.plan()), rules_of(verdict.kafka)
+    if tell is None:
+        return as_random(run, verdict)
+    try:
+        foretold = tell(rules)
+    except ScriptError:
+        return as_random(run, verdict)
+    harms = foretold.lost or foretold.forked
+    return as_scripted(run, verdict, foretold, remedies(tell, rules) if harms else ())
+
+
+def _teller(plan: Plan) -> "Callable[[Rules], Outcome] | None":
+    """What tells how a plan's script ends under some rules; None when it has none to play."""
+    from checkers.model.schedule import Schedule  # noqa: PLC0415 - as above
+    from checkers.model.script import foretell  # noqa: PLC0415
+
     kafka = release(plan.kafka)
     if plan.story in STORIES:
-        return find_story(plan.story).foretell(kafka, plan)
+        return partial(find_story(plan.story).foretell, kafka, plan)
     if plan.schedule is None:
         return None
     schedule = Schedule.from_plain(plan.schedule)
     unclean = plan.topic.unclean_leader_election and kafka.elects_unclean
-    try:
-        return foretell(schedule, rules_of(plan.kafka), unclean=unclean) if schedule.moves else None
-    except ScriptError:
-        return None
+    return partial(foretell, schedule, unclean=unclean) if schedule.moves else None

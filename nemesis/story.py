@@ -19,6 +19,7 @@ from nemesis.window import widen
 
 if TYPE_CHECKING:
     from checkers.model.reconciliation import Outcome
+    from checkers.model.rules import Rules
 
 SESSION_MS: Final = 2500
 """Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
@@ -82,14 +83,20 @@ class Story:
         """What happens in it, one sentence."""
         return _first_line(self.play)
 
-    def foretell(self, release: Release, plan: Plan) -> "Outcome":
-        """What the model makes of the story: what is lost and forked, and the logs of A, B, C."""
+    def foretell(self, release: Release, plan: Plan, rules: "Rules | None" = None) -> "Outcome":
+        """What the model makes of the story: what is lost and forked, and the logs of A, B, C.
+
+        Args:
+            release: that it is played on.
+            plan: its settings.
+            rules: others than those of the release, to see what would be.
+        """
         # The rules are of Numba, which takes half a second to import.
         from checkers.model.rules import rules_of  # noqa: PLC0415
         from checkers.model.script import Setting, play  # noqa: PLC0415
 
         setting = Setting(
-            rules=rules_of(release.name),
+            rules=rules or rules_of(release.name),
             acks=plan.workload.acks,
             min_isr=plan.topic.min_insync_replicas,
             unclean=plan.topic.unclean_leader_election and release.elects_unclean,

@@ -13,7 +13,7 @@ A script is a few lines of text, played by the rules as plain Python:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from checkers.model.compiled import Constants, State
@@ -33,7 +33,7 @@ from checkers.model.layout import (
 )
 from checkers.model.moves import Move, apply
 from checkers.model.reconciliation import Outcome
-from checkers.model.rules import Rules
+from checkers.model.rules import SWITCHES, Rules
 from checkers.model.schedule import Schedule
 from checkers.model.scope import Acks, Scope, constants, initial
 from harness.errors import HarnessError
@@ -42,6 +42,8 @@ NAMES: Final = "ABC"
 _ALONE: Final = (Move.LEARN, Move.TRUNCATE, Move.FETCH, Move.CONFIRM)
 _MENDED: Final = (Move.RESUME, Move.REGISTER, Move.START)
 _TURNS_MAX: Final = 200
+_NO_REMEDY: Final = frozenset({"kraft"})
+"""What is no rule of replication, but decides which of them there are."""
 
 
 class ScriptError(HarnessError):
@@ -108,6 +110,26 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> Outcome:
     if not stage.heal():
         raise ScriptError("the model's replicas do not come to rest after the schedule")
     return stage.outcome()
+
+
+def remedies(tell: Callable[[Rules], Outcome], rules: Rules) -> tuple[str, ...]:
+    """The switches of which each alone, were it on, would have nothing lost and nothing forked.
+
+    Args:
+        tell: what becomes of a script under some rules.
+        rules: those of the release.
+    """
+    found = []
+    for name in SWITCHES:
+        if getattr(rules, name) or name in _NO_REMEDY:
+            continue
+        try:
+            outcome = tell(replace(rules, **{name: True}))
+        except ScriptError:
+            continue
+        if not outcome.lost and not outcome.forked:
+            found.append(name)
+    return tuple(found)
 
 
 def _lines(script: str) -> Iterator[str]:

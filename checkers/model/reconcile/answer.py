@@ -1,12 +1,12 @@
 """The model's whole answer about a run: what was predicted, observed, explained, and what not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Final
 
 import msgspec
 
-from checkers.model.reconcile.findings import Explained, explain
+from checkers.model.reconcile.findings import UNKNOWN_RULE, Explained, explain
 from checkers.model.reconcile.trace import Observed
 from checkers.model.reconciliation import (
     Because,
@@ -16,6 +16,7 @@ from checkers.model.reconciliation import (
     Reconciliation,
     Status,
 )
+from checkers.model.rules import Rules
 from harness.store import Run
 from harness.verdict import UNKNOWN, Verdict
 
@@ -37,17 +38,20 @@ def as_random(run: Run, verdict: Verdict) -> Reconciliation:
     )
 
 
-def as_scripted(run: Run, verdict: Verdict, foretold: Outcome) -> Reconciliation:
+def as_scripted(
+    run: Run, verdict: Verdict, foretold: Outcome, remedies: Sequence[str] = ()
+) -> Reconciliation:
     """The answer about a run whose script the model has played, too.
 
     Args:
         foretold: what the model made of it; ``logs`` in the order of the assignment.
+        remedies: switches of which each alone, were it on, would have the model keep everything.
     """
     found = explain(run)
     predicted = _cast(foretold, found.trace)
     observed = _with_logs(found)
     differences = tuple(_differences(predicted, observed))
-    findings = tuple(_foretold(one, predicted) for one in found.findings)
+    findings = tuple(_foretold(one, predicted, remedies) for one in found.findings)
     absent = tuple(_absent(predicted, observed))
     missed = run.status().problems
     return Reconciliation(
@@ -139,12 +143,27 @@ def _absent(predicted: Outcome, observed: Outcome) -> Iterable[str]:
         yield f"Offset {offset} was to hold different records, and did not."
 
 
-def _foretold(one: Finding, predicted: Outcome) -> Finding:
-    """A finding with the model's word on it: what it does not predict, no chain explains."""
+def _foretold(one: Finding, predicted: Outcome, remedies: Sequence[str]) -> Finding:
+    """A finding with the model's word on it: what it does not predict, no chain explains.
+
+    What it does predict, and no chain contradicts, follows from the rule without which it would
+    not.
+    """
     expected = (one.kind == "lost-write" and one.record in predicted.lost) or (
         one.kind == "divergence" and one.offset in predicted.forked
     )
-    if one.kind not in {"lost-write", "divergence"} or expected:
+    if one.kind not in {"lost-write", "divergence"}:
+        return one
+    if expected and remedies and one.because[-1].rule == UNKNOWN_RULE:
+        says = Rules.__dataclass_fields__[remedies[0]].metadata["says"]
+        because = Because(
+            rule=remedies[0],
+            says=f"The model, playing the same script, does it too, and not if this held: {says}",
+            event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
+        )
+        links = (*one.because[:-1], because)
+        return msgspec.structs.replace(one, verdict="explained", because=links)
+    if expected:
         return one
     link = Because(rule="none", says="The model, playing the same script, does not do this.")
     return msgspec.structs.replace(one, verdict="unexplained", because=(*one.because, link))

@@ -21,21 +21,33 @@ from checkers.model.reconciliation import Because
 from harness.history import OK
 
 Row = dict[str, Any]
+_ZOMBIE: Final = 2 * SECOND
+"""For so long a leader that runs may not have heard that it is one no more."""
+
 _CLIENT: Final = 6 * SECOND
 """For so long after a change a client may still send to where the leader was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Links in order; ``why_not`` is empty when they explain the anomaly."""
+    """Links in order; ``why_not`` is empty when they explain the anomaly.
+
+    ``open``: nothing contradicts it, and yet no rule that is looked for here leads to it.
+    """
 
     links: tuple[Because, ...] = ()
     why_not: str = ""
+    open: bool = False
 
 
 def refuse(why_not: str, *links: Because) -> Chain:
-    """No explanation."""
+    """No explanation, because something contradicts it."""
     return Chain(links=links, why_not=why_not)
+
+
+def unknown(why_not: str, *links: Because) -> Chain:
+    """No explanation, because no rule is known here that leads to it."""
+    return Chain(links=links, why_not=why_not, open=True)
 
 
 def lost(observed: Observed, anomaly: Row) -> Chain:
@@ -137,9 +149,16 @@ def _struck(one: Struck) -> Because:
 
 def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:
     """It stood at an offset, and somebody led from there or before without it."""
-    start = successor(trace, send)
-    if start is None:
-        return refuse("Nobody was seen to begin to lead without it.", told)
+    chains = [
+        _lost_to(observed, trace, send, start, told)
+        for start in successors(observed, trace, send, told.broker)
+    ]
+    none = unknown("Nobody was seen to begin to lead without it.", told)
+    return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
+
+
+def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Because) -> Chain:
+    """Why one who led without it could be the leader."""
     cut = _cut(trace, start.broker, send)
     led = Because(
         rule="unclean" if start.unclean else "elections",
@@ -148,34 +167,49 @@ def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chai
         broker=start.broker,
         time_ns=start.time_ns,
     )
-    acks = observed.plan.workload.acks
     if start.unclean:
         if not observed.plan.topic.unclean_leader_election:
             return refuse("It was elected from outside the ISR, which is not allowed.", told, led)
         return Chain(links=(told, led))
-    if acks != "all":
+    if observed.plan.workload.acks != "all":
         fell = _fell(observed, told.broker, send, start)
         return Chain(links=tuple(link for link in (told, fell, cut, led) if link))
     return _lost_though_committed(observed, trace, send, start, (told, cut, led))
 
 
-def successor(trace: Trace, send: Row) -> Start | None:
-    """Who first led, after the record was appended, from its offset on or from before it."""
+def successors(observed: Observed, trace: Trace, send: Row, leader: int | None) -> list[Start]:
+    """Who led, after the record was appended, from its offset or from before it; likeliest first.
+
+    Args:
+        leader: who appended it, and so does not lack it, whatever the observer saw. Unless it is
+            just elected: then whoever led before may have, and not know that it leads no more.
+    """
     offset, since_ns, until_ns = send["offset"], send["invoke_ns"], send["complete_ns"]
     epoch = (trace.leader_at(since_ns - LOOK) or trace.leaderships[0]).epoch
-    lacking = [start for start in trace.starts if 0 <= start.offset <= offset]
+    others = [start for start in trace.starts if start.told or start.broker != leader]
+    lacking = [start for start in others if 0 <= start.offset <= offset]
     later = [start for start in lacking if start.time_ns >= until_ns - LOOK and start.epoch > epoch]
     during = [start for start in lacking if start.epoch > epoch and start not in later]
     zombie = [
         start
-        for start in lacking
-        if start.epoch == epoch and start.epoch > 0 and until_ns - start.time_ns < 30 * SECOND
+        for start in trace.starts
+        if start.epoch == epoch > 0
+        and 0 <= start.offset <= offset
+        and (until_ns - start.time_ns < _ZOMBIE or _woke(observed, start, since_ns))
     ]
-    for found in (later, during, zombie):
-        for start in found:
-            if _took_its_place(trace, start, offset):
-                return start
-    return None
+    found = [*later, *during, *zombie]
+    return [start for start in found if _took_its_place(trace, start, offset)]
+
+
+def _woke(observed: Observed, start: Start, time_ns: int) -> bool:
+    """Whether somebody who had been paused before an election was woken at about that time."""
+    return any(
+        one.fault == "pause"
+        and one.broker != start.broker
+        and one.since_ns < start.time_ns
+        and abs(one.until_ns - time_ns) < _ZOMBIE
+        for one in observed.faults
+    )
 
 
 def _took_its_place(trace: Trace, start: Start, offset: int) -> bool:
@@ -252,7 +286,7 @@ def _lost_though_committed(
             return Chain(links=(told, because, led))
     if not rules.join_from_epoch_start and (joined := _joined(trace, start, send)):
         return Chain(links=(told, joined, led))
-    return refuse("A member of the ISR should have had it.", *known)
+    return unknown("A member of the ISR should have had it.", *known)
 
 
 def _was_unknown(trace: Trace, cut: Because) -> bool:
@@ -384,7 +418,7 @@ def _strayed(
         if not observed.rules.exact_epochs and not _same_epoch(trace, broker, start, offset):
             says = "where its leader's answer was"
             return Chain(links=(appended, led, _kept_link(kept, offset, "exact_epochs", says)))
-    return refuse(f"No rule lets broker {broker} keep {value} at offset {offset}.")
+    return unknown(f"No rule lets broker {broker} keep {value} at offset {offset}.")
 
 
 def _same_epoch(trace: Trace, broker: int, start: Start, offset: int) -> bool:
@@ -400,7 +434,7 @@ def _kept(trace: Trace, broker: int, start: Start, offset: int) -> Line | None:
     lines = [
         line
         for line in trace.of_kind(broker, "truncation", "fetcher")
-        if line.time_ns >= start.time_ns - SECOND
+        if line.time_ns >= start.time_ns - LOOK
     ]
     if not lines or any(line.offset <= offset for line in lines):
         return None

@@ -17,6 +17,9 @@ from harness.errors import HarnessError
 from harness.store import Run
 
 Row = dict[str, Any]
+UNKNOWN_RULE: Final = "unknown"
+"""In place of a rule: nothing contradicts the events, and yet no rule is known to lead there."""
+
 _WORDS_MAX: Final = 300
 
 
@@ -109,7 +112,8 @@ def _outside(observed: Observed, partition: int | None, wrong: Wrong, kind: str)
 
 
 def _finding(row: Row, chain: Chain) -> Finding:
-    reason = (Because(rule="none", says=chain.why_not),) if chain.why_not else ()
+    rule = UNKNOWN_RULE if chain.open else "none"
+    reason = (Because(rule=rule, says=chain.why_not),) if chain.why_not else ()
     return Finding(
         kind=row["kind"],
         topic=row["topic"],

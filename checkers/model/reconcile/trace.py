@@ -416,8 +416,7 @@ def _starts(trace: Trace) -> list[Start]:
 
 
 def _start(trace: Trace, row: Leadership, line: Line | None, outside: str | None) -> Start:
-    mark = trace.mark_at(row.leader, row.time_ns)
-    offset = line.offset if line else mark.leo if mark else -1
+    offset = line.offset if line else _leo_at(trace, row.leader, row.time_ns)
     event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
     return Start(
         time_ns=row.time_ns,
@@ -429,6 +428,15 @@ def _start(trace: Trace, row: Leadership, line: Line | None, outside: str | None
         told=line is not None,
         event=event,
     )
+
+
+def _leo_at(trace: Trace, broker: int, time_ns: int) -> int:
+    """Where a log ended by the last word on it: as it was observed, or its own line on a cut."""
+    mark = trace.mark_at(broker, time_ns)
+    cuts = [one for one in trace.of_kind(broker, "fetcher") if one.time_ns <= time_ns]
+    if cuts and (mark is None or mark.time_ns < cuts[-1].time_ns):
+        return cuts[-1].offset
+    return mark.leo if mark else -1
 
 
 def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | None:

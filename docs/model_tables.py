@@ -10,9 +10,10 @@ import msgspec
 from checkers.model.counterexample import Counterexample
 from checkers.model.invariants import INVARIANTS
 from checkers.model.rules import SWITCHES, rules_of
-from harness.modelling.rules import ORDER, alike, says, source
+from harness.modelling.rules import ORDER, alike, ranges, says, source
 from reports.lanes import whole
 from reports.page import drawing_css
+from reports.text import count
 
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE / "model-results.json"
@@ -93,8 +94,8 @@ def model() -> str:
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
         pattern = re.escape(begin) + ".*?" + re.escape(end)
         written = f"{begin}\n{block()}\n{end}"
-        text, count = re.subn(pattern, lambda _, new=written: new, text, flags=re.DOTALL)  # type: ignore[misc]
-        assert count == 1, f"docs/model.md has no block {name}"
+        text, times = re.subn(pattern, lambda _, new=written: new, text, flags=re.DOTALL)  # type: ignore[misc]
+        assert times == 1, f"docs/model.md has no block {name}"
     return text
 
 
@@ -133,19 +134,19 @@ def searches(found: Sequence[Searched]) -> str:
 def _bounds(one: Searched) -> str:
     return (
         f"**acks={one.acks}, min.insync.replicas={one.min_isr}**, clean elections; {one.brokers}"
-        f" brokers, {one.records} records, {one.moves} leadership moves, {one.late} late answers;"
-        f" a step is a {one.by}:"
+        f" brokers, {count(one.records, 'record')}, {count(one.moves, 'leadership move')},"
+        f" {count(one.late, 'late answer')}; a step is a {one.by}:"
     )
 
 
 def _merged(found: Iterable[Searched]) -> list[tuple[str, ...]]:
-    """A row a search; releases whose rules are the same, and what was found too, share one."""
-    rows: dict[tuple[object, ...], tuple[list[str], tuple[str, ...]]] = {}
+    """A row a search; releases for which the same was found, state by state, share one."""
+    rows: dict[tuple[str, ...], list[str]] = {}
     for one in sorted(found, key=lambda one: (ORDER.index(one.kafka), one.failures)):
         cells = tuple(_cell(one, name) for name in PROMISES)
         shown = (str(one.failures), *cells, f"{one.states:,}", str(one.depth))
-        rows.setdefault((rules_of(one.kafka), shown), ([], shown))[0].append(one.kafka)
-    return [(", ".join(names), *shown) for names, shown in rows.values()]
+        rows.setdefault(shown, []).append(one.kafka)
+    return [(ranges(names), *shown) for shown, names in rows.items()]
 
 
 def _cell(one: Searched, name: str) -> str:

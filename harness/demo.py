@@ -13,6 +13,8 @@ from nemesis.stories import STORIES
 from reports.model import GOOD
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from harness.api import Judged
 
 OK, BROKEN, UNKNOWN = 0, 1, 3
@@ -47,7 +49,7 @@ def exit_code(judged: "Sequence[Judged]") -> int:
 
 def demo_table(judged: "Sequence[Judged]") -> Table:
     """A row a run, in the order of releases."""
-    rows = [
+    rows: list[list[str | Text]] = [
         [
             one.verdict.kafka,
             one.run.plan().story or "",

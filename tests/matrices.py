@@ -35,12 +35,13 @@ def row(cell: Cell, **told: object) -> Row:
         "report": f"runs/{cell.run}/report.html",
         "seconds": 9.5,
         "problem": None,
+        "model": "as-predicted" if cell.story else "explained",
     }
     return msgspec.convert({**msgspec.structs.asdict(cell), **fields, **told}, Row)
 
 
 def judged(folder: Path, axes: Axes = AXES) -> MatrixFolder:
-    """A matrix folder with rows: one not as predicted, one unknown, one that the harness failed."""
+    """A matrix folder with rows: not as predicted, unknown, failed by the harness, unexplained."""
     found = MatrixFolder(folder)
     laid = lay_out(axes)
     found.write(msgspec.structs.replace(laid, seconds=1000.0))
@@ -49,6 +50,8 @@ def judged(folder: Path, axes: Axes = AXES) -> MatrixFolder:
     rows[9] = row(laid.cells[9], verdict="unknown", as_predicted=False, unseen=3)
     why = "harness failed while booting: broker 2 died"
     rows[11] = row(laid.cells[11], verdict="unknown", acknowledged=0, lost=0, problem=why)
+    rows[13] = row(laid.cells[13], model="unexplained")
+    rows[15] = row(laid.cells[15], model="not-reproduced")
     found.write_rows(rows)
     return found
 

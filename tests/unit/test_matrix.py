@@ -155,6 +155,7 @@ def test_a_matrix_that_is_none_is_a_clear_error(tmp_path: Path) -> None:
         ([{"verdict": "invalid"}], BROKEN, OK),
         ([{"verdict": "invalid", "as_predicted": False}], BROKEN, BROKEN),
         ([{"as_predicted": False}], OK, BROKEN),
+        ([{"model": "unexplained"}], OK, BROKEN),
         ([{"verdict": "invalid", "as_predicted": None}], BROKEN, BROKEN),
         ([{"verdict": "unknown", "as_predicted": False}], UNKNOWN, UNKNOWN),
         ([{"verdict": "unknown", "problem": "harness failed"}], FAILED, FAILED),
@@ -167,3 +168,26 @@ def test_the_code_says_the_worst(told: list[dict[str, object]], code: int, expec
     rows = [row(laid.cells[0], **{"verdict": "valid", **one}) for one in told]
     assert exit_code(rows, expect=False) == code
     assert exit_code(rows, expect=True) == expected
+
+
+def test_the_models_word_stands_in_each_cell_and_in_the_json(tmp_path: Path) -> None:
+    folder = judged(tmp_path)
+    html = write_matrix_page(folder).read_text("utf-8")
+    assert '<small class="odd invalid">unexplained</small>' in html
+    assert '<small class="odd unknown">not reproduced</small>' in html
+    assert '<small class="">explained</small>' in html
+    rows = folder.rows()
+    understood = sum(one.model in {"as-predicted", "explained"} for one in rows)
+    assert f"the model explains {understood} of {len(rows):,} runs" in html
+    assert pq.read_table(tmp_path / "cells.parquet")["model"].to_pylist() == [
+        one.model for one in rows
+    ]
+
+
+def test_rows_from_before_there_was_a_model_are_read(tmp_path: Path) -> None:
+    folder = judged(tmp_path)
+    text = (tmp_path / "cells.json").read_text("utf-8")
+    old = [{k: v for k, v in one.items() if k != "model"} for one in msgspec.json.decode(text)]
+    (tmp_path / "cells.json").write_bytes(msgspec.json.encode(old))
+    assert {one.model for one in folder.rows()} == {None}
+    assert "the model explains" not in write_matrix_page(folder).read_text("utf-8")

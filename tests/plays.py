@@ -1,0 +1,81 @@
+"""A play on the model, move by move: what its tests are written in.
+
+A script names one move a line, or several with a comma between: ``send A``, ``fetch B``, and of two
+brokers ``expire A B`` (B is elected; ``expire A A``: nobody). Brokers of a round run together:
+``run AB``. Every move must be possible.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from checkers.model.compiled import Constants
+from checkers.model.compiled import State as Vector
+from checkers.model.invariants import INVARIANTS, broken
+from checkers.model.moves import ROUNDS, Move, apply
+from checkers.model.rules import rules_of
+from checkers.model.scope import Scope, constants, initial
+from checkers.model.view import State, decode
+
+BROKERS = "ABC"
+PLENTY: Mapping[str, Any] = {"records": 6, "failures": 9, "moves": 9, "late": 9}
+
+
+@dataclass(slots=True, kw_only=True)
+class Play:
+    """The model under the rules of one release, and where it stands."""
+
+    scope: Scope
+    k: Constants
+    vector: Vector = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.vector = initial(self.scope)
+
+    @classmethod
+    def of(cls, kafka: str, switched: Mapping[str, bool] | None = None, **bounds: Any) -> Self:  # noqa: ANN401 - of a Scope
+        """Begin. ``switched`` are rules other than the release's; ``bounds`` are the scope's."""
+        scope = Scope(**{**PLENTY, **bounds})
+        return cls(scope=scope, k=constants(scope, replace(rules_of(kafka), **(switched or {}))))
+
+    def can(self, move: str) -> bool:
+        """Whether a move is possible now."""
+        return apply(self.vector.copy(), self.k, *row_of(move))
+
+    def do(self, script: str) -> Self:
+        """Take every move of a script."""
+        for move in script.replace(",", "\n").split("\n"):
+            if move.strip():
+                after = self.vector.copy()
+                assert apply(after, self.k, *row_of(move)), f"{move.strip()!r} is not possible"
+                self.vector = after
+        return self
+
+    @property
+    def now(self) -> State:
+        """The state, decoded."""
+        return decode(self.vector, self.k)
+
+    def log(self, broker: str) -> str:
+        """A broker's log, such as ``m1 m2``."""
+        return " ".join(entry.record for entry in self.now.replicas[BROKERS.index(broker)].log)
+
+    def hw(self, broker: str) -> int:
+        """A broker's high watermark."""
+        return self.now.replicas[BROKERS.index(broker)].hw
+
+    @property
+    def broken(self) -> set[str]:
+        """Names of the invariants that do not hold now."""
+        mask = broken(self.vector, self.k)
+        return {name for name, one in INVARIANTS.items() if mask >> one.bit & 1}
+
+
+def row_of(move: str) -> tuple[int, int, int]:
+    """A move as the rules take it."""
+    verb, *names = move.split()
+    kind = Move[verb.upper()]
+    if kind in ROUNDS:
+        return int(kind), sum(1 << BROKERS.index(one) for one in names[0]), 0
+    first, second = (*(BROKERS.index(one) for one in names), 0)[:2]
+    return int(kind), first, second

@@ -1,0 +1,106 @@
+"""A counterexample becomes a schedule that real brokers can follow, or it is said why not."""
+
+from typing import Any
+
+import pytest
+
+from checkers.model.compile import compile_for
+from checkers.model.counterexample import Counterexample, counterexample
+from checkers.model.reference import Setting
+from checkers.model.schedule import Schedule, Step
+from checkers.model.scope import Scope
+from checkers.model.walk import play
+from harness.errors import UsageError
+from tests.browser.lineage import lost
+from tests.plays import row_of
+
+TWO_MOVES = "send A, run ABC, move B, move C, run C"
+"""C hears of both moves at once: it cuts off what it did not know to be committed, and leads."""
+
+KRAFT = "send A, run AB, move C, run BC, move A, run AC, move B, run B"
+"""A never hears that C led in between, and commits by what B held before it cut its log."""
+
+
+def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexample:  # noqa: ANN401
+    """A path by rounds whose last move breaks an invariant."""
+    scope = Scope(**{"failures": 0, "moves": 3, "by": "round", **bounds})
+    setting = Setting(kafka=kafka, scope=scope)
+    machine = setting.machine()
+    rows = [row_of(move) for move in script.split(", ")]
+    leaps = play(machine, rows, machine.invariants[invariant])
+    assert leaps is not None
+    assert [leap.move for leap in leaps] == rows
+    return counterexample(setting, invariant, leaps, shortest=True)
+
+
+def brief(step: Step) -> tuple[object, ...]:
+    return step.action, step.broker, sorted(step.held)
+
+
+def test_a_counterexample_becomes_a_schedule_with_holds() -> None:
+    schedule = compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "0.10.2.2")
+    assert (schedule.kafka, schedule.replicas, schedule.acks) == ("0.10.2.2", 3, "all")
+    assert schedule.name == "acked-kept on 0.10.2.2"
+    assert [brief(step) for step in schedule.steps] == [
+        ("send", 0, [1, 2]),
+        ("run", None, []),
+        ("move", 1, [0, 1, 2]),
+        ("move", 2, [0, 1, 2]),
+        ("run", None, [0, 1]),
+    ]
+    assert [step.record for step in schedule.steps] == ["m1", None, None, None, None]
+    assert schedule.steps[1].expect.acked == frozenset({"m1"})
+    assert schedule.steps[1].expect.leo == {0: 1, 1: 1, 2: 1}
+    last = schedule.steps[-1].expect
+    assert (last.leader, last.leo, last.hw) == (2, {2: 0}, {2: 0})
+    assert Schedule.from_plain(schedule.plain()) == schedule
+
+
+def test_on_another_release_its_own_rules_say_what_to_expect() -> None:
+    schedule = compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "0.11.0.3")
+    assert schedule.kafka == "0.11.0.3"
+    assert schedule.steps[-1].expect.leo == {2: 1}
+
+
+def test_with_kraft_a_command_needs_brokers_that_hand_it_on() -> None:
+    schedule = compile_for(found(KRAFT, "acked-kept", "4.3.1", records=1), "4.3.1")
+    for step in schedule.steps:
+        if step.action == "move":
+            assert len(step.held) < 3
+    last = schedule.steps[-1].expect
+    assert (last.leader, last.leo) == (1, {1: 0})
+    assert last.acked == frozenset({"m1"})
+
+
+def test_one_that_was_found_by_messages_is_refused() -> None:
+    with pytest.raises(UsageError, match="message by message") as refused:
+        compile_for(lost(), "0.10.2.2")
+    assert "--by round" in refused.value.hint
+
+
+def test_elections_that_fit_no_order_are_refused() -> None:
+    """A is gone twice: once B is elected and once C, both of the same ISR."""
+    script = (
+        "kill A, expire A B, run BC, start A, run ABC, move A, run ABC"
+        ", send A, kill A, expire A C, run BC"
+    )
+    path = found(script, "acked-kept", "2.0.0", failures=2, acks="1")
+    with pytest.raises(UsageError, match="no order of the assignment"):
+        compile_for(path, "2.0.0")
+
+
+def test_elections_that_fit_an_order_choose_it() -> None:
+    path = found("send A, kill A, expire A C, run BC", "acked-kept", "2.0.0", failures=1, acks="1")
+    assert compile_for(path, "2.0.0").order == (0, 2, 1)
+
+
+def test_one_whose_brokers_would_run_ahead_is_refused() -> None:
+    """All run while a KRaft broker shuts down, so that B fetches what is lost here."""
+    path = found("send A, stop A B, run BC", "acked-kept", "4.3.1", acks="1")
+    with pytest.raises(UsageError, match="runs ahead"):
+        compile_for(path, "4.3.1")
+
+
+def test_an_unknown_release_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"no Kafka '9\.9\.9'"):
+        compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "9.9.9")

@@ -149,24 +149,15 @@ def _struck(one: Struck) -> Because:
 
 def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:
     """It stood at an offset, and somebody led from there or before without it."""
-    chains = [
-        _lost_to(observed, trace, send, start, told)
-        for start in successors(observed, trace, send, told.broker)
-    ]
+    chains = [_lost_to(observed, trace, send, start, told) for start in _successors(trace, send)]
+    chains += _lost_at_once(observed, trace, send, told)
     none = unknown("Nobody was seen to begin to lead without it.", told)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
 
 
 def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Because) -> Chain:
     """Why one who led without it could be the leader."""
-    cut = _cut(trace, start.broker, send)
-    led = Because(
-        rule="unclean" if start.unclean else "elections",
-        says=_led(start, send),
-        event=start.unclean or start.event,
-        broker=start.broker,
-        time_ns=start.time_ns,
-    )
+    cut, led = _cut(trace, start.broker, send), _led(start, send)
     if start.unclean:
         if not observed.plan.topic.unclean_leader_election:
             return refuse("It was elected from outside the ISR, which is not allowed.", told, led)
@@ -177,39 +168,58 @@ def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Be
     return _lost_though_committed(observed, trace, send, start, (told, cut, led))
 
 
-def successors(observed: Observed, trace: Trace, send: Row, leader: int | None) -> list[Start]:
+def _successors(trace: Trace, send: Row) -> list[Start]:
     """Who led, after the record was appended, from its offset or from before it; likeliest first.
 
-    Args:
-        leader: who appended it, and so does not lack it, whatever the observer saw. Unless it is
-            just elected: then whoever led before may have, and not know that it leads no more.
+    Whoever appended it does not lack it, whatever the observer saw of its LEO.
     """
     offset, since_ns, until_ns = send["offset"], send["invoke_ns"], send["complete_ns"]
-    epoch = (trace.leader_at(since_ns - LOOK) or trace.leaderships[0]).epoch
-    others = [start for start in trace.starts if start.told or start.broker != leader]
-    lacking = [start for start in others if 0 <= start.offset <= offset]
-    later = [start for start in lacking if start.time_ns >= until_ns - LOOK and start.epoch > epoch]
-    during = [start for start in lacking if start.epoch > epoch and start not in later]
-    zombie = [
+    before = trace.leader_at(since_ns - LOOK) or trace.leaderships[0]
+    found = [
         start
         for start in trace.starts
-        if start.epoch == epoch > 0
+        if start.epoch > before.epoch
         and 0 <= start.offset <= offset
-        and (until_ns - start.time_ns < _ZOMBIE or _woke(observed, start, since_ns))
+        and (start.told or start.broker != before.leader)
+        and _took_its_place(trace, start, offset)
     ]
-    found = [*later, *during, *zombie]
-    return [start for start in found if _took_its_place(trace, start, offset)]
+    return sorted(found, key=lambda start: start.time_ns < until_ns - LOOK)
 
 
-def _woke(observed: Observed, start: Start, time_ns: int) -> bool:
-    """Whether somebody who had been paused before an election was woken at about that time."""
-    return any(
-        one.fault == "pause"
-        and one.broker != start.broker
-        and one.since_ns < start.time_ns
-        and abs(one.until_ns - time_ns) < _ZOMBIE
-        for one in observed.faults
-    )
+def _lost_at_once(observed: Observed, trace: Trace, send: Row, told: Because) -> list[Chain]:
+    """It was appended by one who led no more, and had not heard of it: nobody else ever had it."""
+    if observed.plan.workload.acks == "all":
+        return []
+    now = trace.leader_at(send["invoke_ns"] - LOOK) or trace.leaderships[0]
+    found = []
+    for start in trace.starts:
+        deposed = _deposed(observed, trace, start, send)
+        lacks = start.epoch == now.epoch and 0 <= start.offset <= send["offset"]
+        if lacks and deposed and _took_its_place(trace, start, send["offset"]):
+            found.append(Chain(links=(_led(start, send), deposed, told)))
+    return found
+
+
+def _deposed(observed: Observed, trace: Trace, start: Start, send: Row) -> Because | None:
+    """Who led before an election, if it may have answered as the leader that it no longer was."""
+    earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]
+    if not earlier or earlier[-1].leader == start.broker:
+        return None
+    leader = earlier[-1].leader
+    says = f"Broker {leader} led before, and had not heard that it led no more."
+    for one in observed.faults:
+        slept = one.fault == "pause" and one.broker == leader and one.since_ns < start.time_ns
+        if slept and abs(one.until_ns - send["complete_ns"]) < _ZOMBIE:
+            woken = f"{one.says}; woken again {one.until_ns / SECOND:.3f} s"
+            return Because(
+                rule="zombie", says=says, event=woken, broker=leader, time_ns=one.until_ns
+            )
+    if 0 <= send["complete_ns"] - start.time_ns < _ZOMBIE:
+        event = earlier[-1].event
+        return Because(
+            rule="zombie", says=says, event=event, broker=leader, time_ns=earlier[-1].time_ns
+        )
+    return None
 
 
 def _took_its_place(trace: Trace, start: Start, offset: int) -> bool:
@@ -219,11 +229,16 @@ def _took_its_place(trace: Trace, start: Start, offset: int) -> bool:
     return epoch < 0 or epoch >= start.epoch
 
 
-def _led(start: Start, send: Row) -> str:
+def _led(start: Start, send: Row) -> Because:
+    """The beginning of a leadership without a record."""
     how = " from outside the ISR" if start.unclean else ""
-    return (
-        f"Broker {start.broker} was elected{how} in epoch {start.epoch} and led from offset"
-        f" {start.offset}, without {send['value']} at {send['offset']}."
+    return Because(
+        rule="unclean" if start.unclean else "elections",
+        says=f"Broker {start.broker} was elected{how} in epoch {start.epoch} and led from offset"
+        f" {start.offset}, without {send['value']} at {send['offset']}.",
+        event=start.unclean or start.event,
+        broker=start.broker,
+        time_ns=start.time_ns,
     )
 
 
@@ -406,13 +421,7 @@ def _strayed(
         if kept is None or (send["offset"] not in {None, offset} and not again):
             continue
         appended = _acknowledged(observed, trace, send)
-        led = Because(
-            rule="unclean" if start.unclean else "elections",
-            says=_led(start, {"value": value, "offset": offset}),
-            event=start.unclean or start.event,
-            broker=start.broker,
-            time_ns=start.time_ns,
-        )
+        led = _led(start, {"value": value, "offset": offset})
         if not observed.rules.epochs:
             return Chain(links=(appended, led, _kept_link(kept, offset, "epochs", "its own HW")))
         if not observed.rules.exact_epochs and not _same_epoch(trace, broker, start, offset):

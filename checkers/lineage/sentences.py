@@ -57,11 +57,11 @@ def _cut(subject: Subject) -> list[str]:
         return []
     brokers = sorted({cut.broker for cut in cuts})
     first = cuts[0]
-    because = ""
+    knew = ""  # what it knew; by which rule it cut is the model's to say
     if first.hw is not None and subject.offset is not None and first.hw <= subject.offset:
-        because = f" because its HW was still {first.hw}"
+        knew = f", whose HW was still {first.hw},"
     if len(brokers) == 1:
-        return [f"Then broker {first.broker} cut its log to offset {first.after}{because}."]
+        return [f"Then broker {first.broker}{knew} cut its log to offset {first.after}."]
     return [f"Then brokers {joined(map(str, brokers))} cut R off their logs."]
 
 

@@ -56,7 +56,7 @@ def row(kind: str = "lost-write", **columns: Any) -> dict[str, Any]:  # noqa: AN
 def test_sentence_of_a_loss_says_who_what_and_why(lost: Subject) -> None:
     assert sentence(row(), lost) == (
         "Let R be m3, acknowledged with acks=all at offset 3 of events-0 by broker 1 in epoch 0."
-        " Then broker 3 cut its log to offset 3 because its HW was still 3."
+        " Then broker 3, whose HW was still 3, cut its log to offset 3."
         " Then broker 3 became leader in epoch 2, without R."
         " However, R's offset was given to m4."
         " The final reader passed its offset and did not meet R: R is lost."

@@ -2,21 +2,33 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow.parquet as pq
 
 from checkers.model.reconcile.books import contradictions
-from checkers.model.reconcile.chains import EXPLAINED_BY, Chain, refuse
 from checkers.model.reconcile.cuts import Wrong, cut_count, wrong_cuts
 from checkers.model.reconcile.elections import wrong_elections
-from checkers.model.reconcile.trace import Observed, observe
+from checkers.model.reconcile.forks import fork
+from checkers.model.reconcile.links import Chain, Row, refuse
+from checkers.model.reconcile.lost import lost
+from checkers.model.reconcile.others import corrupt, duplicate, unseen
+from checkers.model.reconcile.reading import observe
+from checkers.model.reconcile.trace import Observed
 from checkers.model.reconciliation import Because, Finding, Outcome
 from harness.errors import HarnessError
 from harness.store import Run
 
-Row = dict[str, Any]
+_EXPLAIN: Final = {
+    "lost-write": lost,
+    "divergence": fork,
+    "duplicate": duplicate,
+    "unseen": unseen,
+    "corrupt": corrupt,
+}
+"""The kind of an anomaly, and who knows why."""
+
 UNKNOWN_RULE: Final = "unknown"
 """In place of a rule: nothing contradicts the events, and yet no rule is known to lead there."""
 
@@ -55,7 +67,7 @@ def explain(run: Run) -> Explained:
     except Exception as error:  # noqa: BLE001 - whatever a broken file leads to, nothing is explained
         return _unread(outcome, rows, f"the trace could not be followed: {error!r}"[:_WORDS_MAX])
     observed.suspect(_records(rows))
-    findings = [_finding(row, EXPLAINED_BY[row["kind"]](observed, row)) for row in rows]
+    findings = [_finding(row, _EXPLAIN[row["kind"]](observed, row)) for row in rows]
     return Explained(
         observed=outcome,
         findings=[*_merged(findings), *wrong],

@@ -1,0 +1,118 @@
+"""The links that a chain is made of: an observed event each, in a sentence that names the rule."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkers.model.reconcile.trace import SECOND, Line, Observed, Start, Struck, Trace
+from checkers.model.reconciliation import Because
+
+Row = dict[str, Any]
+_CLIENT: Final = 6 * SECOND
+"""For so long after a change a client may still send to where the leader was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Links in order; ``why_not`` is empty when they explain the anomaly.
+
+    ``open``: nothing contradicts it, and yet no rule that is looked for here leads to it.
+    """
+
+    links: tuple[Because, ...] = ()
+    why_not: str = ""
+    open: bool = False
+
+
+def refuse(why_not: str, *links: Because) -> Chain:
+    """No explanation, because something contradicts it."""
+    return Chain(links=links, why_not=why_not)
+
+
+def unknown(why_not: str, *links: Because) -> Chain:
+    """No explanation, because no rule is known here that leads to it."""
+    return Chain(links=links, why_not=why_not, open=True)
+
+
+def acknowledged(observed: Observed, trace: Trace, send: Row) -> Because:
+    """What a record's producer was told, and by whom as far as anybody saw."""
+    leader = trace.leader_at(send["complete_ns"] or send["invoke_ns"])
+    by = f" by broker {leader.leader}, the leader" if leader and leader.leader >= 0 else ""
+    at = "" if send["offset"] is None else f" at offset {send['offset']}"
+    acks = observed.plan.workload.acks
+    return Because(
+        rule=f"acks={acks}",
+        says=f"{send['value']} was acknowledged{at}{by}, with acks={acks}.",
+        event=f"{send['process']}: {send['outcome']}{at}",
+        broker=leader.leader if leader and leader.leader >= 0 else None,
+        time_ns=send["complete_ns"],
+    )
+
+
+def disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> Because | None:
+    """What kept a leader from answering, around a time: its fault, or a change of leader.
+
+    With acks=all it waits for everybody in the ISR, so that their faults keep it as well.
+    """
+    rows = _around(trace, since_ns, until_ns)
+    waited = observed.plan.workload.acks == "all"
+    leaders = {row.leader for row in rows} | {b for row in rows if waited for b in row.isr}
+    for one in observed.faults:
+        ends = one.until_ns + _CLIENT
+        if one.broker in leaders and one.since_ns - _CLIENT <= until_ns and since_ns <= ends:
+            return struck(one)
+    changed = [
+        row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns + _CLIENT
+    ]
+    before = trace.leader_at(since_ns - _CLIENT)
+    for row in changed:
+        if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
+            who = "nobody" if row.leader < 0 else f"broker {row.leader}"
+            return Because(
+                rule="elections",
+                says=f"Then {who} led, in epoch {row.epoch}.",
+                event=row.event,
+                broker=row.leader if row.leader >= 0 else None,
+                time_ns=row.time_ns,
+            )
+    return None
+
+
+def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
+    first = trace.leader_at(since_ns - _CLIENT)
+    rows = [row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns]
+    return [first, *rows] if first else rows
+
+
+def struck(one: Struck) -> Because:
+    """A fault."""
+    return Because(
+        rule=one.fault,
+        says=f"{one.says[:1].upper()}{one.says[1:]}.",
+        event=one.says,
+        broker=one.broker,
+        time_ns=one.since_ns,
+    )
+
+
+def led_without(start: Start, send: Row) -> Because:
+    """The beginning of a leadership without a record."""
+    how = " from outside the ISR" if start.unclean else ""
+    return Because(
+        rule="unclean" if start.unclean else "elections",
+        says=f"Broker {start.broker} was elected{how} in epoch {start.epoch} and led from offset"
+        f" {start.offset}, without {send['value']} at {send['offset']}.",
+        event=start.unclean or start.event,
+        broker=start.broker,
+        time_ns=start.time_ns,
+    )
+
+
+def cut_link(line: Line, rule: str) -> Because:
+    """A cut as a link."""
+    return Because(
+        rule=rule,
+        says=f"Broker {line.broker} cut its log to {line.offset}.",
+        event=line.text,
+        broker=line.broker,
+        time_ns=line.time_ns,
+    )

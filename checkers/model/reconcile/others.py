@@ -1,0 +1,57 @@
+"""Why a record stands twice or was not looked for; and that nothing explains a damaged disk."""
+
+from checkers.model.reconcile.links import Chain, Row, disturbed, refuse
+from checkers.model.reconcile.trace import SECOND, Observed
+from checkers.model.reconciliation import Because
+
+
+def duplicate(observed: Observed, anomaly: Row) -> Chain:
+    """Why a record stands twice: its producer heard nothing, and sent it again."""
+    send = observed.suspects.get(anomaly["value"])
+    if send is None:
+        return refuse("The history does not show that it was sent.")
+    if observed.plan.workload.idempotence:
+        return refuse("Its producer is idempotent: the broker should have known it again.")
+    trace = observed.traces.get(anomaly["partition"])
+    if trace is None:
+        return refuse("Nobody knows which partition it was sent to.")
+    until_ns = send["complete_ns"] or send["invoke_ns"] + 60 * SECOND
+    twice = Because(
+        rule="retry",
+        says=f"{send['value']} was sent again, because no answer to the first attempt came.",
+        event=f"{send['process']}: {send['outcome']} after"
+        f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
+        time_ns=send["complete_ns"],
+    )
+    unanswered = _unanswered(observed, send, until_ns)
+    link = unanswered or disturbed(observed, trace, send["invoke_ns"], until_ns)
+    if link is None:
+        return refuse("Every request of its producer had its answer.", twice)
+    return Chain(links=(link, twice))
+
+
+def _unanswered(observed: Observed, send: Row, until_ns: int) -> Because | None:
+    """What the client itself logged of a request without an answer, while this one was sent."""
+    for said in observed.clients.get(send["process"], ()):
+        if send["invoke_ns"] <= said.time_ns <= until_ns:
+            return Because(
+                rule="retry",
+                says=f"A request of {send['process']} had no answer.",
+                event=said.text,
+                time_ns=said.time_ns,
+            )
+    return None
+
+
+def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+    """Why nobody looked: the harness must have said that the final read ended early."""
+    if not observed.status.problems:
+        return refuse("The final read ended without a problem, and yet not with the fence.")
+    says = observed.status.problems[0]
+    link = Because(rule="final-read", says="The final read ended early.", event=says)
+    return Chain(links=(link,))
+
+
+def corrupt(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+    """No rule of replication damages a disk."""
+    return refuse("No rule of replication damages a disk.")

@@ -1,0 +1,272 @@
+"""Reads a run into traces, and works out from what was said who began to lead, when and where."""
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.model.reconcile.trace import (
+    NEVER,
+    SECOND,
+    Disk,
+    Leadership,
+    Line,
+    Mark,
+    Observed,
+    Said,
+    Start,
+    Struck,
+    Trace,
+)
+from checkers.model.rules import rules_of
+from checkers.segments.reader import read_segment, segments
+from harness.plan import Plan
+from harness.store import Run
+
+_DAY: Final = 86_400 * SECOND
+_UNANSWERED: Final = re.compile(
+    r"(?:\d{4}-\d\d-\d\dT)?(?P<time>\d\d:\d\d:\d\d\.\d{3})Z? (?:REQTMOUT|FAIL)"
+    r" \[(?P<client>[\w-]+)#"
+)
+"""librdkafka: a request timed out, or its connection broke."""
+
+_IGNORED: Final = frozenset({"error", "election", "kept"})
+
+
+def observe(run: Run) -> Observed:
+    """Read everything about a run that the rules can be held against.
+
+    Raises:
+        StoreError: a table is missing or broken.
+        UsageError: the model knows no such release.
+    """
+    plan = run.plan()
+    rules = rules_of(plan.kafka)
+    disks = _disks(run, plan)
+    leaderships = _leaderships(run)
+    marks, lines = _marks(run), _lines(run, plan)
+    traces = {}
+    for partition in range(plan.topic.partitions):
+        trace = Trace(
+            partition=partition,
+            leaderships=leaderships[partition],
+            marks=marks[partition],
+            lines=lines[partition],
+            disks={b: disk for (b, p), disk in disks.items() if p == partition},
+        )
+        trace.starts.extend(_starts(trace))
+        traces[partition] = trace
+    return Observed(
+        plan=plan,
+        status=run.status(),
+        rules=rules,
+        faults=_faults(run, lines[0]),
+        traces=traces,
+        ops=_plain(run.table("history/ops")),
+        clients=_clients(run),
+    )
+
+
+def _clients(run: Run) -> dict[str, list[Said]]:
+    """What the clients logged about requests without an answer; nothing, if they left no log."""
+    found: dict[str, list[Said]] = defaultdict(list)
+    path = run.logs / "clients.log"
+    if not path.exists():
+        return found
+    started_at_ns = run.environment().started_at_ns
+    midnight_ns = started_at_ns - started_at_ns % _DAY
+    with path.open(encoding="utf-8", errors="backslashreplace") as lines:
+        for line in lines:
+            if said := _UNANSWERED.match(line):
+                hours, minutes, seconds = said["time"].split(":")
+                time_ns = int((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * SECOND)
+                since_ns = (midnight_ns + time_ns - started_at_ns) % _DAY
+                found[said["client"]].append(Said(since_ns, line.strip()))
+    return found
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """A table without dictionaries."""
+    columns = [
+        pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def _leaderships(run: Run) -> dict[int, list[Leadership]]:
+    """Rows in order of epoch: a broker that is behind may still tell an older one (KRaft)."""
+    found: dict[int, list[Leadership]] = defaultdict(list)
+    for row in _rows(run, "events/partitions"):
+        now = Leadership(
+            time_ns=row["time_ns"],
+            leader=row["leader"],
+            epoch=-1 if row["leader_epoch"] is None else row["leader_epoch"],
+            isr=tuple(row["isr"]),
+        )
+        found[row["partition"]].append(now)
+    return found
+
+
+def _marks(run: Run) -> dict[int, dict[int, list[Mark]]]:
+    found: dict[int, dict[int, list[Mark]]] = defaultdict(lambda: defaultdict(list))
+    for row in _rows(run, "events/replicas"):
+        if row["leo"] is not None and row["hw"] is not None:
+            mark = Mark(time_ns=row["time_ns"], leo=row["leo"], hw=row["hw"])
+            found[row["partition"]][row["broker"]].append(mark)
+    return found
+
+
+def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[Line]]]:
+    """Lines by partition and broker; what a broker says of itself is told of each partition."""
+    found: dict[int, dict[int, list[Line]]] = defaultdict(lambda: defaultdict(list))
+    for row in _rows(run, "events/log_lines"):
+        if row["kind"] in _IGNORED:
+            continue
+        line = Line(
+            time_ns=row["time_ns"],
+            broker=row["broker"],
+            kind=row["kind"],
+            offset=-1 if row["offset"] is None else row["offset"],
+            text=row["line"],
+        )
+        own = row["partition"]
+        for partition in range(plan.topic.partitions) if own is None else (own,):
+            found[partition][row["broker"]].append(line)
+    return found
+
+
+def _rows(run: Run, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = run.table(name).to_pylist()
+    return sorted((row for row in rows if row["time_ns"] is not None), key=lambda r: r["time_ns"])
+
+
+def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
+    """Faults with their ends; what was never healed ends never.
+
+    A shutdown is recorded when it has ended, and begins when its broker says so.
+    """
+    open_: dict[int, Struck] = {}
+    found = []
+    for row in _rows(run, "events/faults"):
+        broker, time_ns = row["broker"], row["time_ns"]
+        if broker is None or row["phase"] == "note":
+            continue
+        if before := open_.pop(broker, None):
+            found.append(replace(before, until_ns=time_ns))
+        if row["phase"] == "inject":
+            since_ns = time_ns
+            if row["fault"] == "stop":
+                since_ns = _began_to_stop(lines.get(broker, []), time_ns)
+            open_[broker] = Struck(
+                fault=row["fault"],
+                broker=broker,
+                since_ns=since_ns,
+                until_ns=NEVER,
+                says=row["says"],
+            )
+    return sorted([*found, *open_.values()], key=lambda one: one.since_ns)
+
+
+def _began_to_stop(lines: list[Line], time_ns: int) -> int:
+    """When a broker that is shut down now began to be."""
+    began = None
+    for line in lines:
+        if line.time_ns <= time_ns and line.kind in {"start", "stop"}:
+            began = None if line.kind == "start" else began or line.time_ns
+    return began or time_ns
+
+
+def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], Disk]:
+    """The frozen replicas of the topic under test."""
+    found: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
+    names = ["offset", "leader_epoch", "record_id", "control"]
+    for segment in segments(Path(run.replicas)) if run.replicas.is_dir() else ():
+        if segment.topic == plan.topic.name:
+            batches = found[segment.broker, segment.partition]
+            batches.extend(batch.select(names) for batch in read_segment(segment))
+    return {key: _disk(batches) for key, batches in found.items()}
+
+
+def _disk(batches: list[pa.RecordBatch]) -> Disk:
+    if not batches:
+        empty = np.empty(0, np.int64)
+        return Disk(offsets=empty, epochs=empty, ids=[])
+    table = pa.Table.from_batches(batches)
+    table = table.filter(pc.is_valid(table["offset"]))
+    return Disk(
+        offsets=table["offset"].to_numpy(),
+        epochs=pc.fill_null(table["leader_epoch"], -1).to_numpy().astype(np.int64),
+        ids=table["record_id"].to_pylist(),
+    )
+
+
+def _starts(trace: Trace) -> list[Start]:
+    """Every beginning of a leadership: a broker's own line where it writes one, or its LEO then."""
+    own = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
+    told = {(line.broker, line.epoch): line for line in reversed(own)}
+    found: list[Start] = []
+    isr: tuple[int, ...] | None = None
+    epoch = None
+    for row in trace.leaderships:
+        if row.leader >= 0 and row.epoch != epoch:
+            outside = row.event if isr is not None and row.leader not in isr else None
+            found.append(_start(trace, row, told.pop((row.leader, row.epoch), None), outside))
+        isr, epoch = row.isr, row.epoch
+    # Who led between two looks of the observer is known by its own line alone.
+    found += [
+        Start(
+            time_ns=line.time_ns,
+            broker=line.broker,
+            epoch=line.epoch,
+            offset=line.offset,
+            isr=(),
+            unclean=_said_unclean(trace, line.broker, line.epoch, line.time_ns),
+            told=True,
+            event=line.text,
+        )
+        for line in told.values()
+    ]
+    return sorted(found, key=lambda start: (start.epoch, start.time_ns))
+
+
+def _start(trace: Trace, row: Leadership, line: Line | None, outside: str | None) -> Start:
+    offset = line.offset if line else _leo_at(trace, row.leader, row.time_ns)
+    event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
+    return Start(
+        time_ns=row.time_ns,
+        broker=row.leader,
+        epoch=row.epoch,
+        offset=offset,
+        isr=row.isr,
+        unclean=_said_unclean(trace, row.leader, row.epoch, row.time_ns) or outside,
+        told=line is not None,
+        event=event,
+    )
+
+
+def _leo_at(trace: Trace, broker: int, time_ns: int) -> int:
+    """Where a log ended by the last word on it: as it was observed, or its own line on a cut."""
+    mark = trace.mark_at(broker, time_ns)
+    cuts = [one for one in trace.of_kind(broker, "fetcher") if one.time_ns <= time_ns]
+    if cuts and (mark is None or mark.time_ns < cuts[-1].time_ns):
+        return cuts[-1].offset
+    return mark.leo if mark else -1
+
+
+def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | None:
+    """The controller's own word that it elected somebody from outside the ISR."""
+    for broker in trace.lines:
+        for line in trace.of_kind(broker, "unclean"):
+            now = (
+                f"-> {leader}," in line.text and f"leaderEpoch: {epoch - 1} -> {epoch}" in line.text
+            )
+            then = f"Elect leader {leader} " in line.text and abs(line.time_ns - time_ns) < SECOND
+            if now or then:
+                return line.text
+    return None

@@ -1,8 +1,8 @@
 """A counterexample as a schedule that real brokers can follow.
 
-Only one that was found by rounds can be: between its commands everybody who is not frozen runs until
-nothing is left to do, as real brokers do. What is expected after each step is what the rules of the
-release make of it that the schedule is played on, which need not be the one that it was found on.
+Only one that was found by rounds can be: between its commands everybody who is not frozen runs
+until nothing is left to do, as real brokers do. What is expected after each step is what the rules
+make of it of the release that it is played on, which need not be the one that it was found on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from typing import Final
 from checkers.model.compiled import Constants
 from checkers.model.compiled import State as Vector
 from checkers.model.counterexample import Counterexample
-from checkers.model.layout import LIVE, is_up, isr_of, leader_of, newest
+from checkers.model.layout import LIVE, PROCESS, Process, get, is_up, isr_of, leader_of, newest
 from checkers.model.moves import ROUNDS, Move, apply
 from checkers.model.rules import rules_of
 from checkers.model.schedule import Action, Expect, Schedule, Step
 from checkers.model.scope import K_BROKERS, constants, initial
-from checkers.model.sentences import says
+from checkers.model.sentences import NAMES, says
 from checkers.model.view import State, decode
 from harness.errors import UsageError
 
@@ -73,6 +73,8 @@ def compile_for(found: Counterexample, kafka: str) -> Schedule:
     path = [initial(found.scope)]
     for beat in beats:
         path.append(_played(beat.moves, path[-1], k))
+    killed = {beat.move[1] for beat in beats if beat.move[0] == Move.KILL}
+    revived, revival = _revived(path[-1], k, killed)
     return Schedule(
         kafka=kafka,
         name=f"{found.invariant} on {found.kafka}",
@@ -81,11 +83,14 @@ def compile_for(found: Counterexample, kafka: str) -> Schedule:
         min_isr=found.scope.min_isr,
         unclean=found.scope.unclean,
         order=_order(beats, path, found.scope.brokers),
-        steps=tuple(
-            _step(beat, before, after, k)
-            for beat, before, after in zip(beats, path, path[1:], strict=False)
+        steps=(
+            *(
+                _step(beat, before, after, k)
+                for beat, before, after in zip(beats, path, path[1:], strict=False)
+            ),
+            *revived,
         ),
-        moves=tuple(row for beat in beats for row in beat.moves),
+        moves=(*(row for beat in beats for row in beat.moves), *revival),
     )
 
 
@@ -108,7 +113,7 @@ def _arrange(found: Counterexample) -> list[Beat]:
 
 
 def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
-    """For each move who may run meanwhile, best first. KRaft needs a broker to hand a command on."""
+    """For each move who may run meanwhile, best first. On KRaft a broker hands a command on."""
     choices, before = [], 0
     for n, (kind, a, _) in enumerate(rows):
         after = next((who for later, who, _ in rows[n + 1 :] if later == Move.RUN), 0)
@@ -145,6 +150,33 @@ def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
                 state = after
                 break
     return state
+
+
+def _revived(
+    state: Vector, k: Constants, killed: set[int]
+) -> tuple[tuple[Step, ...], tuple[Row, ...]]:
+    """Steps and moves that start a broker again that ends itself, being ahead of its leader.
+
+    It is killed first: 0.10.2.2 was seen to wait for itself for ever in that shutdown.
+    """
+    everybody = (1 << int(k[K_BROKERS])) - 1
+    run = (int(Move.RUN), everybody, 0)
+    state = _played([run], state, k)
+    dead = [b for b in _members(everybody) - killed if get(state, b, PROCESS) == Process.DEAD]
+    steps: list[Step] = []
+    moves: list[Row] = [run] if dead else []
+    for b in dead:
+        expire, start = (int(Move.EXPIRE), b, b), (int(Move.START), b, 0)
+        after = _played([expire], state, k)
+        why = f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that"
+        steps += [
+            Step(action="kill", broker=b, says=why),
+            _step(Beat(move=expire, running=everybody, moves=(expire,)), state, after, k),
+            Step(action="start", broker=b, says=f"{NAMES[b]} starts again"),
+        ]
+        state = _played([start], after, k)
+        moves += [expire, start]
+    return tuple(steps), tuple(moves)
 
 
 def _step(beat: Beat, before: Vector, after: Vector, k: Constants) -> Step:

@@ -7,8 +7,10 @@ import pytest
 from checkers.model.compile import compile_for
 from checkers.model.counterexample import Counterexample, counterexample
 from checkers.model.reference import Setting
+from checkers.model.rules import rules_of
 from checkers.model.schedule import Schedule, Step
 from checkers.model.scope import Scope
+from checkers.model.script import foretell
 from checkers.model.walk import play
 from harness.errors import UsageError
 from tests.browser.lineage import lost
@@ -47,13 +49,27 @@ def test_a_counterexample_becomes_a_schedule_with_holds() -> None:
         ("move", 1, [0, 1, 2]),
         ("move", 2, [0, 1, 2]),
         ("run", None, [0, 1]),
+        ("kill", 0, []),
+        ("expire", 0, []),
+        ("start", 0, []),
     ]
-    assert [step.record for step in schedule.steps] == ["m1", None, None, None, None]
+    assert [step.record for step in schedule.steps if step.record] == ["m1"]
     assert schedule.steps[1].expect.acked == frozenset({"m1"})
     assert schedule.steps[1].expect.leo == {0: 1, 1: 1, 2: 1}
-    last = schedule.steps[-1].expect
+    last = schedule.steps[4].expect
     assert (last.leader, last.leo, last.hw) == (2, {2: 0}, {2: 0})
     assert Schedule.from_plain(schedule.plain()) == schedule
+
+
+def test_who_ends_itself_at_the_end_is_started_again() -> None:
+    """A is ahead of its leader, which up to 2.0 ends a broker, and is no failure that was found."""
+    schedule = compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "0.10.2.2")
+    kill, expire, start = schedule.steps[-3:]
+    assert "ends itself" in kill.says
+    assert (kill.broker, start.broker) == (0, 0)
+    assert (expire.expect.leader, expire.expect.isr) == (2, frozenset({1, 2}))
+    outcome = foretell(schedule, rules_of("0.10.2.2"), unclean=False)
+    assert (outcome.lost, outcome.logs) == (("m1",), {"A": (), "B": (), "C": ()})
 
 
 def test_on_another_release_its_own_rules_say_what_to_expect() -> None:

@@ -172,6 +172,15 @@ def feign_cut(run: Run, dice: Random) -> str:
     return f"broker {mark['broker']} is said to have cut {name} to {offset}"
 
 
+def hide_election(run: Run, _: Random) -> str:
+    """Nobody was seen to be elected: what followed from that has lost a link."""
+    rows = _rows(run, "events/partitions")
+    _put(run, "events/partitions", [row for row in rows if row["leader_epoch"] == 0])
+    lines = _rows(run, "events/log_lines")
+    _put(run, "events/log_lines", [row for row in lines if row["kind"] != "leader"])
+    return "every election was dropped"
+
+
 LIES: Final[dict[str, Lie]] = {
     "drop-read": drop_read,
     "drop-acknowledgement": drop_acknowledgement,

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.fates import FENCE
 from checkers.model.reconcile.cuts import Wrong
 from checkers.model.reconcile.trace import Observed, Trace
 from harness.history import FINAL, OK, READ, RUN, SEND
@@ -34,9 +35,10 @@ def contradictions(observed: Observed) -> Iterator[tuple[int | None, Wrong]]:
             found = _unsent(sent, pa.array(disk.ids, pa.string()), "on a disk")
             yield from ((partition, wrong) for wrong in found)
         yield from ((partition, wrong) for wrong in _disks(trace))
-        if observed.status.quiesced:
-            yield from ((partition, wrong) for wrong in _ends(observed, trace, sends))
-            yield from ((partition, wrong) for wrong in _final_reads(trace, here))
+        if observed.status.quiesced and not observed.status.problems:
+            fences = _fences(trace, sends)
+            yield from ((partition, wrong) for wrong in _ends(observed, trace, fences))
+            yield from ((partition, wrong) for wrong in _final_reads(trace, here, fences))
         yield from ((partition, wrong) for wrong in _jumps(trace, here))
 
 
@@ -85,21 +87,21 @@ def _disks(trace: Trace) -> Iterator[Wrong]:
                 )
 
 
-def _ends(observed: Observed, trace: Trace, sends: pa.Table) -> Iterator[Wrong]:
+def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
+    """Offset and id of the partition's last record, as far as it was acknowledged."""
+    ours = pc.and_(pc.equal(sends["process"], FENCE), pc.equal(sends["outcome"], OK))
+    here = sends.filter(pc.and_(ours, pc.equal(sends["partition"], trace.partition)))
+    rows = zip(here["offset"].to_pylist(), here["value"].to_pylist(), strict=True)
+    return [(offset, value) for offset, value in rows if offset is not None]
+
+
+def _ends(observed: Observed, trace: Trace, fences: list[tuple[int, str]]) -> Iterator[Wrong]:
     """The fence was committed, so that every member of the ISR has it."""
     last = trace.leaderships[-1] if trace.leaderships else None
-    fences = sends.filter(
-        pc.and_(
-            pc.and_(pc.equal(sends["process"], "fence"), pc.equal(sends["outcome"], OK)),
-            pc.equal(sends["partition"], trace.partition),
-        )
-    )
-    for offset, value in zip(
-        *(fences[name].to_pylist() for name in ("offset", "value")), strict=True
-    ):
+    for offset, value in fences:
         for broker in sorted(last.isr if last else ()):
             disk = trace.disks.get(broker)
-            if offset is not None and (disk is None or disk.record(offset) != value):
+            if disk is None or disk.record(offset) != value:
                 yield _wrong(
                     f"The disk of broker {broker}, a member of the ISR, lacks {value}, which all of"
                     f" the ISR of {observed.topic}-{trace.partition} acknowledged at {offset}.",
@@ -107,21 +109,21 @@ def _ends(observed: Observed, trace: Trace, sends: pa.Table) -> Iterator[Wrong]:
                 )
 
 
-def _final_reads(trace: Trace, reads: pa.Table) -> Iterator[Wrong]:
-    """The final read is what the leader's disk holds, record by record."""
+def _final_reads(trace: Trace, reads: pa.Table, fences: list[tuple[int, str]]) -> Iterator[Wrong]:
+    """The final read is what the leader's disk holds, record by record, up to the fence."""
     last = trace.leaderships[-1] if trace.leaderships else None
     disk = trace.disks.get(last.leader) if last else None
     final = reads.filter(pc.and_(pc.equal(reads["phase"], FINAL), pc.equal(reads["outcome"], OK)))
-    if disk is None or not final.num_rows:
+    if last is None or disk is None:
         return
-    offsets, values = final["offset"].to_pylist(), final["value"].to_pylist()
-    read = dict(zip(offsets, values, strict=True))
-    for offset in range(max(offsets) + 1):
+    offsets = final["offset"].to_pylist()
+    read = dict(zip(offsets, final["value"].to_pylist(), strict=True))
+    for offset in range(1 + max([*offsets, *(offset for offset, _ in fences)], default=-1)):
         held = disk.record(offset)
         if held != read.get(offset) and offset in disk.at:
             yield _wrong(
                 f"The final reader met {read.get(offset) or 'nothing'} at offset {offset}, but the"
-                f" disk of the leader, broker {last.leader if last else -1}, holds {held}.",
+                f" disk of the leader, broker {last.leader}, holds {held}.",
                 "history/ops",
             )
             return

@@ -1,7 +1,7 @@
 """One source for two ways to run: a rule is plain Python, and compiles when the search calls it."""
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numba.extending import register_jitable
@@ -18,4 +18,4 @@ R = TypeVar("R")
 
 def rule(function: Callable[P, R]) -> Callable[P, R]:
     """Mark a function as part of the model: callable as it is, and from compiled code."""
-    return cast("Callable[P, R]", register_jitable(function))
+    return register_jitable(function)

@@ -1,4 +1,4 @@
-"""What the controller decides: who leads, who is in sync, when brokers leave, come back, or move."""
+"""What the controller decides: who leads and who is in sync, as brokers leave and come back."""
 
 from checkers.model.compiled import Constants, State, rule
 from checkers.model.layout import (
@@ -42,7 +42,10 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
 
 @rule
 def eligible(s: State, k: Constants) -> int:
-    """Who may be elected now: the live ISR, else the live ELR, else anybody if unclean."""
+    """Who may be elected now: the live ISR, else the live ELR, else who led last, else anybody.
+
+    The ELR and the last known leader count from KIP-966 on; anybody in unclean elections only.
+    """
     live = int(s[LIVE])
     clean = isr_of(s, newest(s)) & live
     if not clean and k[K_ELR] and isr_of(s, newest(s)) == 0:
@@ -126,16 +129,10 @@ def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
     """A broker has a session again: it is elected if it may be and nobody leads."""
     s[LIVE] = int(s[LIVE]) | (1 << b)
     if k[K_ELR] and killed and k[K_UNCLEAN_START_LEAVES]:
-        _forget_unclean(s, b)
+        s[ELR] = int(s[ELR]) & ~(1 << b) & 7  # it may lack what it had not flushed
     if leader_of(s, newest(s)) < 0:
         candidates = eligible(s, k)
         if (candidates >> b) & 1:
             elect(s, k, b)
         elif candidates and not candidates & int(s[LIVE]):
-            elect(s, k, int(s[LAST_LEADER]) - 1)
-
-
-@rule
-def _forget_unclean(s: State, b: int) -> None:
-    """A broker that was killed may lack what it had not flushed, and leaves the ELR."""
-    s[ELR] = int(s[ELR]) & ~(1 << b) & 7
+            elect(s, k, int(s[LAST_LEADER]) - 1)  # though it is dead: KAFKA-19522

@@ -53,7 +53,7 @@ def _holds(s: State, b: int, record: int) -> bool:
 
 
 @rule
-def acked_kept(s: State, k: Constants) -> bool:  # noqa: ARG001 - all invariants are called alike
+def acked_kept(s: State, k: Constants) -> bool:
     """The leader holds every acknowledged record."""
     leader = established(s)
     if leader >= 0:
@@ -64,7 +64,7 @@ def acked_kept(s: State, k: Constants) -> bool:  # noqa: ARG001 - all invariants
 
 
 @rule
-def read_kept(s: State, k: Constants) -> bool:  # noqa: ARG001
+def read_kept(s: State, k: Constants) -> bool:
     """The leader holds every record that a consumer has read."""
     leader = established(s)
     if leader >= 0:
@@ -75,7 +75,7 @@ def read_kept(s: State, k: Constants) -> bool:  # noqa: ARG001
 
 
 @rule
-def read_once(s: State, k: Constants) -> bool:  # noqa: ARG001
+def read_once(s: State, k: Constants) -> bool:
     """No consumer reads two records at one offset."""
     return int(s[FLAGS]) & FLAG_REREAD == 0
 
@@ -127,14 +127,14 @@ def agree_at_rest(s: State, k: Constants) -> bool:
 
 
 @rule
-def leader_in_isr(s: State, k: Constants) -> bool:  # noqa: ARG001
+def leader_in_isr(s: State, k: Constants) -> bool:
     """The leader that the controller names is in the ISR that it keeps."""
     leader = leader_of(s, newest(s))
     return leader < 0 or (isr_of(s, newest(s)) >> leader) & 1 == 1
 
 
 @rule
-def leader_live(s: State, k: Constants) -> bool:  # noqa: ARG001
+def leader_live(s: State, k: Constants) -> bool:
     """The leader that the controller names has a session."""
     leader = leader_of(s, newest(s))
     return leader < 0 or is_live(s, leader)
@@ -181,7 +181,7 @@ def log_matching(s: State, k: Constants) -> bool:
 
 @rule
 def type_ok(s: State, k: Constants) -> bool:
-    """Every value is one that it can have; the search's own watchman."""
+    """Every value is one that it can have."""
     if int(s[FLAGS]) & FLAG_OVERFLOW:
         return False
     for b in range(k[K_BROKERS]):
@@ -218,7 +218,7 @@ _MEANS: Final = (leader_in_isr, weak_isr, strong_isr, log_matching, type_ok, lea
 INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
     {
         function.__name__.replace("_", "-"): Invariant(
-            bit=bit, says=(function.__doc__ or "").partition(";")[0], promise=function in _PROMISES
+            bit=bit, says=function.__doc__ or "", promise=function in _PROMISES
         )
         for bit, function in enumerate((*_PROMISES, *_MEANS))
     }

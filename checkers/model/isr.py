@@ -85,11 +85,10 @@ def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
         return False
     isr = view & ~(1 << b) & 7
     keep_eligible(s, k, view, isr)
+    set_isr(s, newest(s), isr)
     if k[K_ASYNC_ISR]:
-        set_isr(s, newest(s), isr)
-        put(s, leader, PENDING, isr)
+        put(s, leader, PENDING, isr)  # until it hears, its HW waits for ``b``
     else:
-        set_isr(s, newest(s), isr)
         put(s, leader, VIEW, isr)
         raise_hw(s, k, leader)
     return True

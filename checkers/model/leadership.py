@@ -8,6 +8,7 @@ from checkers.model.layout import (
     HW,
     KNOWN,
     LATE_JOINERS,
+    MAX_BROKERS,
     PENDING,
     REMOTE,
     VIEW,
@@ -62,7 +63,7 @@ def learn(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def skip(s: State, k: Constants, b: int) -> bool:
-    """A KRaft broker applies several decisions as one: it compares the newest image with its own."""
+    """A KRaft broker applies several decisions as one: the newest image against its own."""
     known, last = get(s, b, KNOWN), newest(s)
     if not k[K_KRAFT] or not is_up(s, b) or known < 0 or known + 1 >= last:
         return False
@@ -130,7 +131,7 @@ def _retire(s: State, b: int) -> None:
     put(s, b, VIEW, 0)
     put(s, b, PENDING, 0)
     put(s, b, AWAITED, 0)
-    for other in range(3):
+    for other in range(MAX_BROKERS):
         put(s, b, REMOTE + other, 0)
 
 

@@ -9,20 +9,20 @@ import numpy as np
 from checkers.model.compiled import Constants, State, rule
 from checkers.model.isr import confirm, lag, shrink
 from checkers.model.layout import (
-    AWAITED,
     ANSWER,
+    AWAITED,
     DISK,
     FETCHER,
     HW,
     KNOWN,
     LEO,
     LIVE,
-    PROCESS,
-    Process,
     MAX_RECORDS,
+    PROCESS,
     SENT,
     STATUS,
     VIEW,
+    Process,
     Status,
     epoch_of,
     get,
@@ -143,7 +143,7 @@ def send(s: State, k: Constants, b: int) -> bool:
 
 
 @rule
-def possible(s: State, k: Constants, kind: int, b: int) -> bool:
+def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001 - as apply
     """Whether a step is worth a try: a cheap look that refuses most of those that cannot be taken.
 
     Never false where ``apply`` would be true. The search asks it before it copies a state.
@@ -158,7 +158,7 @@ def possible(s: State, k: Constants, kind: int, b: int) -> bool:
     if kind in (_START, _RESUME, _EXPIRE):
         return False
     known = get(s, b, KNOWN)
-    if kind == _LEARN or kind == _SKIP:
+    if kind in (_LEARN, _SKIP):
         return known != newest(s)
     if kind == _CHECKPOINT:
         return get(s, b, DISK) != get(s, b, HW)
@@ -211,7 +211,7 @@ def _round(s: State, k: Constants, kind: int, running: int) -> bool:
 
 
 @rule
-def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:  # noqa: PLR0911
+def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     if kind == _LEARN:
         return learn(s, k, b)
     if kind == _SKIP:

@@ -1,4 +1,4 @@
-"""What happens to a broker's process and its session: kill, pause, stop, start, and what follows."""
+"""What happens to a broker's process and session: kill, pause, stop, start, and what follows."""
 
 from checkers.model.compiled import Constants, State, rule
 from checkers.model.controller import elect, lose, welcome

@@ -80,7 +80,7 @@ def largest_epoch_to(s: State, b: int, epoch: int) -> int:
 
 @rule
 def start_after(s: State, b: int, epoch: int) -> int:
-    """Where the replica's first epoch above ``epoch`` starts; its LEO if there is none."""
+    """Where ``epoch`` ends: where the replica's first larger one starts, or at its LEO."""
     leo = get(s, b, LEO)
     for position in range(leo):
         if get(s, b, LOG + position) >> 3 > epoch:
@@ -100,12 +100,6 @@ def told_epoch(s: State, k: Constants, b: int, asked: int) -> int:
         return UNDEFINED
     found = largest_epoch_to(s, b, asked)
     return asked if found == UNDEFINED and k[K_BELOW_FIRST_IS_EMPTY] else found
-
-
-@rule
-def end_of(s: State, b: int, asked: int) -> int:
-    """Where that epoch ends: where the first larger one starts, or at the LEO."""
-    return start_after(s, b, asked)
 
 
 @rule

@@ -31,7 +31,6 @@ from checkers.model.replica import (
     UNDEFINED,
     append,
     cut,
-    end_of,
     largest_epoch_to,
     last_epoch,
     start_after,
@@ -87,7 +86,7 @@ def truncate(s: State, k: Constants, b: int) -> bool:
         cut(s, k, b, get(s, leader, LEO) if defined else get(s, b, HW))
         put(s, b, FETCHER, _FETCHING)
     elif k[K_EXACT_EPOCHS]:
-        if cut_to_epoch(s, k, b, told_epoch(s, k, leader, asked), end_of(s, leader, asked)):
+        if cut_to_epoch(s, k, b, told_epoch(s, k, leader, asked), start_after(s, leader, asked)):
             put(s, b, FETCHER, _FETCHING)
     else:
         cut(s, k, b, _end_by_first_rule(s, leader, b, asked))
@@ -166,7 +165,7 @@ def request(s: State, k: Constants, b: int) -> bool:
     leo, end = get(s, b, LEO), get(s, leader, LEO)
     last = last_epoch(s, b)
     if k[K_CUT_ON_FETCH] and last >= 0:
-        told, told_end = told_epoch(s, k, leader, last), end_of(s, leader, last)
+        told, told_end = told_epoch(s, k, leader, last), start_after(s, leader, last)
         if told != UNDEFINED and (told < last or told_end < leo):
             if not k[K_DIVERGING_IS_NO_PROGRESS]:
                 progress(s, k, leader, b)

@@ -1,7 +1,7 @@
 """What each release of Kafka does differently: a table of switches.
 
-Every switch is one rule or the fix of one bug, on or off. Facts were read in Kafka's source at the
-release tags; each docstring cites the KIP, issue or class.
+Every switch is one rule or the fix of one bug, on or off. Each cites the KIP or issue that brought
+it, and the class of Kafka's source in which it was read, release by release.
 """
 
 from dataclasses import dataclass, field, fields
@@ -40,7 +40,7 @@ class Rules:
     below_first_is_empty: bool = _switch(
         "A leader that is asked about an epoch before its first says that it ends where that one"
         " starts; without it, that it does not know.",
-        "LeaderEpochFileCache.endOffsetFor of 2.0.1",
+        "KAFKA-7415; LeaderEpochFileCache.endOffsetFor of 2.0.1",
     )
     no_epochs_is_undefined: bool = _switch(
         "A leader without any epoch says so; without it, it tells its LEO, and nothing is cut.",
@@ -70,10 +70,10 @@ class Rules:
     cut_on_fetch: bool = _switch(
         "A fetch says what epoch the follower's log ends with, and the answer where the logs"
         " diverge.",
-        "KIP-595, KAFKA-10427; Partition.readRecords, AbstractFetcherThread",
+        "KIP-595, KAFKA-10435, KAFKA-10554; Partition.readRecords, AbstractFetcherThread",
     )
     diverging_is_no_progress: bool = _switch(
-        "A fetch that was answered with a diverging epoch does not count as the follower's progress.",
+        "A fetch that is answered with a diverging epoch is no progress of the follower's.",
         "KAFKA-13141; ReplicaManager.updateFollowerFetchState",
     )
     late_fenced: bool = _switch(
@@ -83,7 +83,7 @@ class Rules:
     late_needs_fetching: bool = _switch(
         "A late fetch answer is dropped while the follower still has to ask where to cut; without"
         " it, it is appended, and the question never asked.",
-        "AbstractFetcherThread.processFetchRequest, isReadyForFetch",
+        "KAFKA-5163; AbstractFetcherThread.processFetchRequest, isReadyForFetch",
     )
     out_of_range_cuts: bool = _switch(
         "A follower that is ahead of its leader cuts its log to the leader's LEO; without it the"
@@ -115,15 +115,15 @@ class Rules:
     )
     caught_up_stays: bool = _switch(
         "A follower whose LEO is its leader's stays in the ISR however long it is silent.",
-        "KAFKA-6361? ; Partition.getOutOfSyncReplicas",
+        "KAFKA-7152; Partition.getOutOfSyncReplicas",
     )
     elr: bool = _switch(
         "Replicas that leave an ISR smaller than min.insync.replicas stay eligible to lead.",
         "KIP-966; PartitionChangeBuilder",
     )
     unclean_start_leaves: bool = _switch(
-        "A broker that was killed leaves ISR and ELR when it registers again.",
-        "KIP-966; ReplicationControlManager.handleUncleanBrokerShutdown",
+        "A broker that was killed leaves the ELR when it registers again.",
+        "KIP-966; ClusterControlManager.registerBroker",
     )
     last_leader_alive: bool = _switch(
         "The last known leader is elected only when it is alive.",

@@ -21,6 +21,7 @@ from checkers.model.moves import Move
 _Sentence = Callable[[int, int, State, State], str]
 NAMES: Final = "ABC"
 """Brokers 0, 1 and 2, in words."""
+_ALONE: Final = (0b001, 0b010, 0b100)
 
 
 def says(kind: int, a: int, b: int, before: State, after: State) -> str:
@@ -122,8 +123,8 @@ def _run(mask: int, _: int, before: State, after: State) -> str:
             told.append(f"{NAMES[b]} {change}")
     if isr_of(before, newest(before)) != isr_of(after, newest(after)):
         told.append(_decided(after))
-    alone = "runs" if mask in (1, 2, 4) else "run"
-    return f"{_who(mask)} {alone}: {'; '.join(told) or 'nothing is left to do'}"
+    runs = "runs" if mask in _ALONE else "run"
+    return f"{_who(mask)} {runs}: {'; '.join(told) or 'nothing is left to do'}"
 
 
 def _tell(mask: int, _: int, before: State, after: State) -> str:
@@ -162,6 +163,8 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     ),
     Move.RUN: _run,
     Move.TELL: _tell,
-    Move.SAVE: lambda mask, _, __, ___: f"{_who(mask)} write their HW to disk",
+    Move.SAVE: lambda mask, _, __, ___: (
+        f"{_who(mask)} {'writes its' if mask in _ALONE else 'write their'} HW to disk"
+    ),
     Move.CHECKPOINT: lambda a, _, __, after: f"{NAMES[a]} writes HW {get(after, a, HW)} to disk",
 }

@@ -105,6 +105,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         leader: whom the controller named last; -1 is nobody.
         live: brokers with a session.
         elr: replicas that may lead although they are not in the ISR (KIP-966).
+        last_leader: whom KIP-966 remembers while nobody leads; -1 is nobody.
         acked: records that producers were told are stored.
         read: what a consumer has read, offset by offset; None where nothing was.
     """

@@ -70,6 +70,16 @@ def test_every_value_stays_one_that_it_can_have(machine: Machine, chosen: list[i
 
 @WALKS
 @given(machine=machines, chosen=choices)
+def test_no_move_is_refused_that_can_be_taken(machine: Machine, chosen: list[int]) -> None:
+    """What the search looks at before it copies a state never hides a move."""
+    for state in walk(machine, chosen):
+        for kind, a, b in machine.moves.tolist():
+            if machine.laws.apply(state.copy(), machine.constants, kind, a, b):
+                assert machine.laws.possible(state, machine.constants, kind, a)
+
+
+@WALKS
+@given(machine=machines, chosen=choices)
 def test_the_names_of_brokers_do_not_matter(machine: Machine, chosen: list[int]) -> None:
     """A state and its renamings break the same, and are one shape.
 

@@ -24,6 +24,7 @@ def test_the_loss_story_ends_as_the_release_predicts(
 ) -> None:
     result = kafka_run(story="loss", check=False)
     assert result.as_predicted
+    result.assert_explained()
     if highwater_case.release.cuts_to_hw:
         result.assert_loses("m3")
         with pytest.raises(PromiseBroken, match="lost 1 of 4 acknowledged records"):

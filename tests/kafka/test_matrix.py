@@ -68,7 +68,7 @@ def test_an_interrupted_matrix_goes_on_where_it_was_and_every_form_agrees(tmp_pa
             1,
         )
         assert row["divergent"] == (row["story"] == "divergence")
-        assert row["as_predicted"] is True
+        assert (row["as_predicted"], row["model"]) == (True, "as-predicted")
         assert (folder.path / row["report"]).is_file()
         assert 0 < row["seconds"] < 120
     assert json.loads((folder.path / "cells.json").read_bytes()) == rows

@@ -14,6 +14,7 @@ from harness.fleet import Fleet
 from harness.plan import Acks, Plan
 from harness.store import Store
 from nemesis.stories import STORIES, find_story
+from reports.model import sentence
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -60,6 +61,8 @@ def _assert_as_predicted(judged: Judged) -> None:
     plan = judged.run.plan()
     assert judged.run.status().problems == ()
     assert as_predicted(judged.run, verdict), verdict.headline
+    assert judged.model
+    assert judged.model.status == "as-predicted", sentence(judged.model)
     assert verdict.verdict == _expected_word(plan), verdict.reasons
     assert verdict.ledger.errors() == []
     assert verdict.ledger.acknowledged == verdict.ledger.sent

@@ -159,10 +159,17 @@ def tally(source: Source, judged: Sequence[Judged]) -> list[Tally]:
 
 
 def _as_foretold(one: Judged) -> bool | None:
-    """Of a run that ended as the model says whether anything was lost or forked; else None."""
-    if one.model is None or one.model.status != "as-predicted":
+    """Of a run that ended as the model says whether anything was lost or forked; else None.
+
+    That is so whether or not its trace explains it, too.
+    """
+    said = one.model
+    if said is None or said.predicted is None or said.status in {"not-reproduced", "unknown"}:
         return None
-    return bool(one.model.observed.lost or one.model.observed.forked)
+    lost, forked = said.observed.lost, said.observed.forked
+    if said.differences or (lost, forked) != (said.predicted.lost, said.predicted.forked):
+        return None
+    return bool(lost or forked)
 
 
 def exit_code(judged: Sequence[Judged]) -> int:

@@ -94,7 +94,7 @@ class _Following:
 def _to_the_leaders_answer(trace: Trace, rules: Rules, _: int, told: list[Line]) -> Iterator[Wrong]:
     """Since 0.11: to where an epoch of the leader ends, to the HW if it cannot say, or its LEO."""
     now = _Following()
-    for line in sorted(told, key=_began):
+    for line in _in_order(told):
         if line.kind in {"fetcher", "leader"}:
             now = _Following(cause=line, since_ns=now.cause.time_ns if now.cause else 0)
         elif line.kind in {"answer", "range"}:
@@ -105,9 +105,18 @@ def _to_the_leaders_answer(trace: Trace, rules: Rules, _: int, told: list[Line])
             now.asked, now.cut = None, line.offset
 
 
-def _began(line: Line) -> int:
-    """When what a line tells began: a fetcher is told of when its thread runs, and may have cut."""
-    return line.time_ns - LOOK * (line.kind == "fetcher")
+def _in_order(told: list[Line]) -> list[Line]:
+    """Lines by when what they tell began.
+
+    A fetcher is told of when its thread runs and may have cut; but it is never older than its
+    broker's last leadership.
+    """
+    began, led = [], 0
+    for line in sorted(told, key=lambda one: one.time_ns):
+        led = line.time_ns if line.kind == "leader" else led
+        early = max(line.time_ns - LOOK, led) if line.kind == "fetcher" else line.time_ns
+        began.append((early, line))
+    return [line for _, line in sorted(began, key=lambda one: one[0])]
 
 
 def _rule(rules: Rules) -> str:

@@ -48,9 +48,9 @@ def eligible(s: State, k: Constants) -> int:
     """
     live = int(s[LIVE])
     clean = isr_of(s, newest(s)) & live
-    if not clean and k[K_ELR] and isr_of(s, newest(s)) == 0:
+    if not clean and k[K_ELR]:
         clean = int(s[ELR]) & live
-        if not clean and int(s[ELR]) == 0 and s[LAST_LEADER]:
+        if not clean and isr_of(s, newest(s)) == 0 and int(s[ELR]) == 0 and s[LAST_LEADER]:
             clean = 1 << (int(s[LAST_LEADER]) - 1)
             if k[K_LAST_LEADER_ALIVE]:
                 clean &= live
@@ -76,7 +76,10 @@ def elect(s: State, k: Constants, chosen: int) -> None:
     before = isr_of(s, newest(s))
     in_sync = (before >> chosen) & 1
     isr = (before & int(s[LIVE])) | (1 << chosen) if in_sync else 1 << chosen
-    keep_eligible(s, k, before, isr)
+    if in_sync or (int(s[ELR]) >> chosen) & 1:
+        keep_eligible(s, k, before, isr)
+    else:
+        s[ELR] = 0  # the election is unclean: nobody is known to have everything
     s[LAST_LEADER] = 0
     decide(s, chosen, isr, 1)
 

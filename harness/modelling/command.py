@@ -233,11 +233,15 @@ def _on_spark(
     from checkers.model.spark import explore as explore_on_spark
     from checkers.session import spark
 
-    session = spark(master, driver_memory)
     with tempfile.TemporaryDirectory(prefix="highwater-model-") as temporary:
         folder = work or Path(temporary)
         outcome = explore_on_spark(
-            session, setting, asked, folder=folder, limits=limits, watch=watch
+            lambda: spark(master, driver_memory),
+            setting,
+            asked,
+            folder=folder,
+            limits=limits,
+            watch=watch,
         )
     return results(setting, asked, outcome)
 

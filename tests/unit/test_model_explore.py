@@ -1,5 +1,6 @@
 """The search on the model itself: the same by machine code, by plain Python and by Spark."""
 
+import functools
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,8 +27,11 @@ from harness.errors import StoreError, UsageError
 from harness.modelling.command import exit_code
 from harness.modelling.words import holdings, steps
 
+pytestmark = pytest.mark.slow  # machine code of the rules takes most of a minute, the first time
+
 PLENTY = Limits(memory=1 << 30)
 SMALL = Scope(brokers=2, records=1, failures=1, moves=0)
+SHALLOW = Setting(kafka="0.10.2.2", scope=Scope(brokers=2, records=1, failures=0, moves=0))
 TWO_MOVES = Setting(kafka="0.10.2.2", scope=Scope(records=1, failures=0, moves=2))
 
 
@@ -52,7 +56,7 @@ def interpreted(machine: Machine, name: Callable[[State], bytes]) -> set[bytes]:
 
 def compiled(machine: Machine) -> set[bytes]:
     """Every state by the kernel."""
-    first = np.frombuffer(canonical(machine, machine.initial), np.uint64)
+    first = np.frombuffer(canonical(machine, machine.initial), np.uint64).copy()
     source, seen, row = first.reshape(1, -1), {first.tobytes()}, 0
     table, marks = new_table(1 << 20), np.zeros(63, np.uint64)
     kernel = kernels(machine.laws)
@@ -244,42 +248,55 @@ def test_the_command_refuses_with_a_hint(words: str, says: str) -> None:
     assert says in str(result.exception)
 
 
-def test_spark_finds_the_same_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    setting = Setting(kafka="0.10.2.2", scope=Scope(brokers=2, records=1, failures=0, moves=0))
-    here = explore(setting.machine(), [], limits=PLENTY)
-    asked = ["type-ok"]
+def no_session() -> SparkSession:
+    pytest.fail("a session is asked for, although every level is small")
+
+
+def goes_on_where_it_was(folder: Path, session: Callable[[], SparkSession], small: int) -> None:
+    """A search that is stopped, gone on with, and asked something else is as one in memory."""
+    search_there = functools.partial(on_spark.explore, session, folder=folder, shards=2)
+    here = explore(SHALLOW.machine(), [], limits=PLENTY)
     depths: list[int] = []
-    early = on_spark.explore(
-        spark,
-        setting,
-        asked,
-        folder=tmp_path,
-        limits=Limits(memory=0, stop=lambda: len(depths) > 2),
-        watch=lambda glance: depths.append(glance.depth),
-        shards=2,
+    stop = Limits(memory=0, stop=lambda: len(depths) == here.depth)
+    early = search_there(
+        SHALLOW, ["type-ok"], limits=stop, watch=lambda glance: depths.append(glance.depth)
     )
-    assert (early.reason, early.depth, early.exhausted) == ("stopped", 2, False)
+    assert (early.reason, early.depth, early.exhausted) == ("stopped", here.depth - 1, False)
     depths.clear()
-    whole = on_spark.explore(
-        spark,
-        setting,
-        asked,
-        folder=tmp_path,
+    whole = search_there(
+        SHALLOW,
+        ["type-ok"],
         limits=PLENTY,
         watch=lambda glance: depths.append(glance.depth),
+        small=small,
     )
-    assert depths[0] == 2
+    assert depths == [here.depth - 1, here.depth]
     assert (whole.states, whole.depth, whole.exhausted) == (here.states, here.depth, True)
     with pytest.raises(UsageError, match="another search"):
-        on_spark.explore(spark, TWO_MOVES, asked, folder=tmp_path, limits=PLENTY)
+        search_there(TWO_MOVES, [], limits=PLENTY)
 
 
-def test_spark_finds_the_shortest_way(spark: SparkSession, tmp_path: Path) -> None:
-    machine = TWO_MOVES.machine()
-    here = explore(machine, ["acked-kept"], limits=PLENTY)
-    found = on_spark.explore(
-        spark, TWO_MOVES, ["acked-kept"], folder=tmp_path, limits=PLENTY, shards=2
-    )
+def test_a_folder_of_levels_goes_on_where_it_was(tmp_path: Path) -> None:
+    goes_on_where_it_was(tmp_path, no_session, 1 << 16)
+
+
+@pytest.mark.spark
+def test_spark_makes_the_levels_that_are_made_here(spark: SparkSession, tmp_path: Path) -> None:
+    """The last two levels, one of them empty, are jobs of Spark's."""
+    goes_on_where_it_was(tmp_path, lambda: spark, 0)
+
+
+def test_a_level_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
+    once = on_spark.explore(no_session, SHALLOW, [], folder=tmp_path, limits=PLENTY, shards=3)
+    (tmp_path / f"level={once.depth:05}" / "_SUCCESS").unlink()
+    (tmp_path / f"level={once.depth + 1:05}" / "_SUCCESS").unlink()
+    again = on_spark.explore(no_session, SHALLOW, [], folder=tmp_path, limits=PLENTY)
+    assert (again.states, again.depth) == (once.states, once.depth)
+
+
+def test_the_levels_hold_the_shortest_way(tmp_path: Path) -> None:
+    here = explore(TWO_MOVES.machine(), ["acked-kept"], limits=PLENTY)
+    found = on_spark.explore(no_session, TWO_MOVES, ["acked-kept"], folder=tmp_path, limits=PLENTY)
     assert len(found.paths["acked-kept"]) == len(here.paths["acked-kept"]) == found.depth
 
 

@@ -4,8 +4,13 @@ Numba's cache looks at the time of one file alone, and the laws lie in several. 
 folder carries a hash of all of them.
 """
 
+import contextlib
 import functools
 import hashlib
+import os
+import re
+import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +26,10 @@ from checkers.model.machine import Laws, Moves
 from harness.places import cache_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_KEPT: Final = 4
+_IN_USE_S: Final = 3600.0
+_IMPORT: Final = re.compile(r"^from checkers\.model(?:\.(\w+) import| import (\w+))", re.MULTILINE)
 
 _RECENT: Final = 1 << 17
 """Fingerprints of states before renaming that a call remembers: most successors have been met a
@@ -70,7 +79,7 @@ class Kernels:
 @functools.cache
 def kernels(laws: Laws) -> Kernels:
     """The kernels for these laws. They compile, or are loaded, when first called."""
-    with _cached():
+    with _cached(laws):
         return Kernels(
             expand=_expander(laws),
             identify=_identifier(laws),
@@ -85,18 +94,46 @@ def _compiled(function: F) -> F:
 
 
 @contextmanager
-def _cached() -> Iterator[None]:
+def _cached(laws: Laws) -> Iterator[None]:
     """Let what is declared here keep its machine code in a folder of exactly these sources."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in _sources(laws):
         digest.update(path.read_bytes())
+    folder = cache_directory() / "kernels" / digest.hexdigest()[:16]
+    _use(folder)
     config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_directory() / "kernels" / digest.hexdigest()[:16])
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         yield
     finally:
         config.CACHE_DIR = before
+
+
+def _sources(laws: Laws) -> list[Path]:
+    """The files that the laws and this module are made of, by what they import."""
+    here = Path(__file__)
+    rules = (laws.apply, laws.possible, laws.canonical, laws.broken)
+    waiting, found = [here, *(Path(rule.__code__.co_filename) for rule in rules)], set[Path]()
+    while waiting:
+        if (path := waiting.pop()) not in found:
+            found.add(path)
+            names = (one or other for one, other in _IMPORT.findall(path.read_text("utf-8")))
+            waiting += [here.with_name(f"{name}.py") for name in names]
+    return sorted(found)
+
+
+def _use(folder: Path) -> None:
+    """Make the folder and mark it as used now; of the others all but the latest few are removed.
+
+    One that was used within the hour stays, because another process may be compiling into it.
+    """
+    with contextlib.suppress(OSError):  # a cache that cannot be written to is Numba's to deal with
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+        used = {one: one.stat().st_mtime for one in folder.parent.iterdir()}
+        for old in sorted(used, key=lambda one: used[one])[:-_KEPT]:
+            if used[old] < time.time() - _IN_USE_S:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 @rule
@@ -122,7 +159,7 @@ def _identifier(laws: Laws) -> Callable[..., int]:
     return _compiled(identify)
 
 
-def _expander(laws: Laws) -> Callable[..., Expansion]:
+def _expander(laws: Laws) -> Callable[..., Expansion]:  # noqa: C901 - one loop, in one piece
     apply, canonical, broken = laws.apply, laws.canonical, laws.broken
     possible = laws.possible
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,8 @@ from checkers.model.paths import follow, successors
 from checkers.model.walk import play, shrink, walk
 from harness.errors import HarnessError
 from tests.unit.toys import counters, jugs, multisets
+
+pytestmark = pytest.mark.slow  # each machine is compiled, the first time
 
 PLENTY = Limits(memory=1 << 30)
 
@@ -172,3 +176,22 @@ def test_machine_code_is_kept_by_what_the_rules_are(
         assert list(folder.rglob("*.nbc"))
     finally:
         compiled.kernels.cache_clear()
+
+
+def test_old_machine_code_is_removed_but_none_that_may_be_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = tmp_path / "highwater" / "kernels"
+    hours = [0.1, 0.5, 2, 3, 4, 5]
+    for each in hours:
+        (cache / f"{each}").mkdir(parents=True)
+        os.utime(cache / f"{each}", (time.time() - each * 3600,) * 2)
+    compiled.kernels.cache_clear()
+    try:
+        compiled.kernels(jugs().laws)
+        kept = {one.name for one in cache.iterdir()}
+    finally:
+        compiled.kernels.cache_clear()
+    assert len(kept) == 4
+    assert {"0.1", "0.5", "2"} < kept

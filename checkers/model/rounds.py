@@ -13,6 +13,7 @@ from checkers.model.layout import (
     ANSWER_COUNT,
     DISK,
     HW,
+    KNOWN,
     LEO,
     REMOTE,
     VIEW,
@@ -20,6 +21,7 @@ from checkers.model.layout import (
     follows,
     get,
     is_up,
+    newest,
     put,
 )
 from checkers.model.leadership import learn, skip
@@ -52,9 +54,14 @@ def run(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def tell(s: State, k: Constants, running: int) -> bool:
-    """The parked fetches of those who run are answered, and bring the leader's HW."""
+    """The parked fetches of those who run are answered, and bring the leader's HW.
+
+    Who runs hears of a decision at once, and its parked fetch ends by that.
+    """
     changed = False
     for b in range(k[K_BROKERS]):
+        if (running >> b) & 1 and is_up(s, b) and get(s, b, KNOWN) != newest(s):
+            return False
         leader = follows(s, b)
         if leader < 0 or leader == b or not (running >> b) & (running >> leader) & 1:
             continue

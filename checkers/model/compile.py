@@ -16,7 +16,7 @@ from checkers.model.counterexample import Counterexample
 from checkers.model.layout import LIVE, PROCESS, Process, get, is_up, isr_of, leader_of, newest
 from checkers.model.moves import ROUNDS, Move, apply
 from checkers.model.rules import rules_of
-from checkers.model.schedule import Action, Expect, Schedule, Step
+from checkers.model.schedule import OLD_FORMAT, Action, Expect, Schedule, Step
 from checkers.model.scope import K_BROKERS, constants, initial
 from checkers.model.sentences import NAMES, says
 from checkers.model.view import State, decode
@@ -83,6 +83,7 @@ def compile_for(found: Counterexample, kafka: str) -> Schedule:
         min_isr=found.scope.min_isr,
         unclean=found.scope.unclean,
         order=_order(beats, path, found.scope.brokers),
+        settings=dict(OLD_FORMAT) if found.scope.old_format else {},
         steps=(
             *(
                 _step(beat, before, after, k)

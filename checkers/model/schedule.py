@@ -29,6 +29,9 @@ is ended by ``expire`` where the coordination can be made to."""
 
 _NEEDS_BROKER: Final = COMMANDED - {"send"} | {"expire", "learn"}
 
+OLD_FORMAT: Final[Mapping[str, str]] = {"log.message.format.version": "0.10.2"}
+"""The broker setting by which records are written without leader epochs, up to 2.8."""
+
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What must be seen after a step; None is "do not care".

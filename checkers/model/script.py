@@ -34,7 +34,7 @@ from checkers.model.layout import (
 from checkers.model.moves import Move, apply
 from checkers.model.reconciliation import Outcome
 from checkers.model.rules import SWITCHES, Rules
-from checkers.model.schedule import Schedule
+from checkers.model.schedule import OLD_FORMAT, Schedule
 from checkers.model.scope import Acks, Scope, constants, initial
 from harness.errors import HarnessError
 
@@ -103,6 +103,7 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> Outcome:
         acks=schedule.acks,
         min_isr=schedule.min_isr,
         unclean=unclean,
+        old_format=OLD_FORMAT.items() <= schedule.settings.items(),
         by="round",
     )
     stage = Stage(state=initial(scope), k=constants(scope, rules))

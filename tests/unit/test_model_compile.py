@@ -8,7 +8,7 @@ from checkers.model.compile import compile_for
 from checkers.model.counterexample import Counterexample, counterexample
 from checkers.model.reference import Setting
 from checkers.model.rules import rules_of
-from checkers.model.schedule import Schedule, Step
+from checkers.model.schedule import OLD_FORMAT, Schedule, Step
 from checkers.model.scope import Scope
 from checkers.model.script import foretell
 from checkers.model.walk import play
@@ -70,6 +70,17 @@ def test_who_ends_itself_at_the_end_is_started_again() -> None:
     assert (expire.expect.leader, expire.expect.isr) == (2, frozenset({1, 2}))
     outcome = foretell(schedule, rules_of("0.10.2.2"), unclean=False)
     assert (outcome.lost, outcome.logs) == (("m1",), {"A": (), "B": (), "C": ()})
+
+
+def test_the_old_format_is_a_setting_of_the_schedule_and_foretold() -> None:
+    """KAFKA-6857: a leader without epochs tells its LEO, and A keeps m1 where B has m2."""
+    script = "send A, move B, run B, send B, run ABC, tell ABC"
+    path = found(script, "agree-at-rest", "0.11.0.2", old_format=True)
+    old = compile_for(path, "0.11.0.2")
+    assert old.settings == OLD_FORMAT
+    assert foretell(old, rules_of("0.11.0.2"), unclean=False).forked == (0,)
+    fixed = compile_for(path, "0.11.0.3")
+    assert foretell(fixed, rules_of("0.11.0.3"), unclean=False).forked == ()
 
 
 def test_on_another_release_its_own_rules_say_what_to_expect() -> None:

@@ -26,9 +26,9 @@ from checkers.model.layout import (
 )
 from checkers.model.leadership import learn, skip
 from checkers.model.process import register
-from checkers.model.replica import last_epoch
+from checkers.model.replica import last_epoch, start_after, told_epoch
 from checkers.model.replication import clear_answer, fetch, request, take, truncate
-from checkers.model.scope import K_BROKERS
+from checkers.model.scope import K_BROKERS, K_CUT_ON_FETCH
 
 _LONGEST = 40
 _RECORDS = int(AnswerKind.RECORDS)
@@ -65,10 +65,23 @@ def tell(s: State, k: Constants, running: int) -> bool:
         leader = follows(s, b)
         if leader < 0 or leader == b or not (running >> b) & (running >> leader) & 1:
             continue
+        if is_up(s, b) and not _idle(s, k, b, leader):
+            return False
         before = get(s, b, HW)
         if is_up(s, b) and fetch(s, k, b) and get(s, b, HW) != before:
             changed = True
     return changed
+
+
+@rule
+def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
+    """Whether a follower has nothing to get or to cut, as far as its leader can see."""
+    leo, last = get(s, b, LEO), last_epoch(s, b)
+    if leo != get(s, leader, LEO):
+        return False
+    if not k[K_CUT_ON_FETCH] or last < 0:
+        return True
+    return told_epoch(s, k, leader, last) == last and start_after(s, leader, last) >= leo
 
 
 @rule

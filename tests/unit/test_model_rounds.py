@@ -17,3 +17,10 @@ def test_a_parked_fetch_ends_when_its_broker_hears_of_a_new_leader() -> None:
     play.do("run ABC")
     assert play.hw("C") == 0
     assert play.do("tell BC").hw("C") == 1
+
+
+def test_only_an_idle_fetch_is_parked() -> None:
+    """A's log diverges, of the same length: it would be cut, and filled again, in one go."""
+    play = Play.of("2.8.0", by="round").do("send A, move B, run A, run B, send B, run BC")
+    assert not play.can("tell ABC")
+    assert play.do("run ABC").can("tell ABC")

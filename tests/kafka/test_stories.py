@@ -61,6 +61,8 @@ def _assert_as_predicted(judged: Judged) -> None:
     plan = judged.run.plan()
     assert judged.run.status().problems == ()
     assert as_predicted(judged.run, verdict), verdict.headline
+    assert judged.model is not None
+    assert judged.model.status == "as-predicted", judged.model
     assert judged.model
     assert judged.model.status == "as-predicted", sentence(judged.model)
     assert verdict.verdict == _expected_word(plan), verdict.reasons

@@ -48,7 +48,7 @@ def observe(run: Run) -> Observed:
     plan = run.plan()
     rules = rules_of(plan.kafka)
     disks = _disks(run, plan)
-    leaderships = _leaderships(run)
+    leaderships = _leaderships(run, kraft=rules.kraft)
     marks, lines = _marks(run), _lines(run, plan)
     traces = {}
     for partition in range(plan.topic.partitions):
@@ -99,8 +99,8 @@ def _plain(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def _leaderships(run: Run) -> dict[int, list[Leadership]]:
-    """Rows in order of epoch: a broker that is behind may still tell an older one (KRaft)."""
+def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[Leadership]]:
+    """Rows in order of time. With KRaft a broker tells them, and one that is behind an older one."""
     found: dict[int, list[Leadership]] = defaultdict(list)
     for row in _rows(run, "events/partitions"):
         now = Leadership(
@@ -109,7 +109,9 @@ def _leaderships(run: Run) -> dict[int, list[Leadership]]:
             epoch=-1 if row["leader_epoch"] is None else row["leader_epoch"],
             isr=tuple(row["isr"]),
         )
-        found[row["partition"]].append(now)
+        rows = found[row["partition"]]
+        if not (kraft and rows and now.epoch < rows[-1].epoch):
+            rows.append(now)
     return found
 
 

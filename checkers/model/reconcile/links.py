@@ -116,3 +116,16 @@ def cut_link(line: Line, rule: str) -> Because:
         broker=line.broker,
         time_ns=line.time_ns,
     )
+
+
+def unanswered(observed: Observed, send: Row, until_ns: int) -> Because | None:
+    """What the client itself logged of a request without an answer, while this one was sent."""
+    for said in observed.clients.get(send["process"], ()):
+        if send["invoke_ns"] <= said.time_ns <= until_ns:
+            return Because(
+                rule="retry",
+                says=f"A request of {send['process']} had no answer.",
+                event=said.text,
+                time_ns=said.time_ns,
+            )
+    return None

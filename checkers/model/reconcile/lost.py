@@ -11,6 +11,7 @@ from checkers.model.reconcile.links import (
     led_without,
     refuse,
     struck,
+    unanswered,
     unknown,
 )
 from checkers.model.reconcile.trace import LOOK, SECOND, Observed, Start, Trace
@@ -53,7 +54,10 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
 def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:
     """acks=0: nobody said that it was written. Something must have been in its way all the same."""
     since_ns = send["invoke_ns"]
-    link = disturbed(observed, trace, since_ns, send["complete_ns"] or since_ns)
+    until_ns = send["complete_ns"] or since_ns
+    # A broker that refuses one record of acks=0 hangs up, and what was under way with it is gone.
+    link = disturbed(observed, trace, since_ns, until_ns)
+    link = link or unanswered(observed, send, until_ns + SECOND)
     if link is None:
         return refuse("Its leader ran undisturbed when it was sent.", told)
     return Chain(links=(told, link))

@@ -1,6 +1,6 @@
 """Why a record stands twice or was not looked for; and that nothing explains a damaged disk."""
 
-from checkers.model.reconcile.links import Chain, Row, disturbed, refuse
+from checkers.model.reconcile.links import Chain, Row, disturbed, refuse, unanswered
 from checkers.model.reconcile.trace import SECOND, Observed
 from checkers.model.reconciliation import Because
 
@@ -23,24 +23,11 @@ def duplicate(observed: Observed, anomaly: Row) -> Chain:
         f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
         time_ns=send["complete_ns"],
     )
-    unanswered = _unanswered(observed, send, until_ns)
+    unanswered = unanswered(observed, send, until_ns)
     link = unanswered or disturbed(observed, trace, send["invoke_ns"], until_ns)
     if link is None:
         return refuse("Every request of its producer had its answer.", twice)
     return Chain(links=(link, twice))
-
-
-def _unanswered(observed: Observed, send: Row, until_ns: int) -> Because | None:
-    """What the client itself logged of a request without an answer, while this one was sent."""
-    for said in observed.clients.get(send["process"], ()):
-        if send["invoke_ns"] <= said.time_ns <= until_ns:
-            return Because(
-                rule="retry",
-                says=f"A request of {send['process']} had no answer.",
-                event=said.text,
-                time_ns=said.time_ns,
-            )
-    return None
 
 
 def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike

@@ -100,7 +100,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[Leadership]]:
-    """Rows in order of time. With KRaft brokers tell them, and some are behind the others."""
+    """Rows in order of time. On KRaft brokers tell them, and some lag behind others."""
     found: dict[int, list[Leadership]] = defaultdict(list)
     for row in _rows(run, "events/partitions"):
         now = Leadership(

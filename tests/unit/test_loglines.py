@@ -36,7 +36,8 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             (
                 "INFO [ReplicaFetcherThread-0-1]: Based on follower's leader epoch, leader"
                 " replied with an"
-                " offset 4 >= the follower's log end offset 3 in events-0. No truncation needed. (k)"
+                " offset 4 >= the follower's log end offset 3 in events-0. No"
+                " truncation needed. (k)"
             ),
             "answer",
             0,
@@ -69,7 +70,8 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
         ),
         (
             (
-                "WARN [ReplicaFetcherThread-0-1], Replica 3 for partition [events,0] reset its fetch"
+                "WARN [ReplicaFetcherThread-0-1], Replica 3 for partition [events,0]"
+                " reset its fetch"
                 " offset from 0 to current leader 1's latest offset 17 (k)"
             ),
             "range",
@@ -84,7 +86,8 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
         ),
         (
             (
-                "INFO [Broker id=3] Leader events-0 with topic id Some(x) starts at leader epoch 2 from"
+                "INFO [Broker id=3] Leader events-0 with topic id Some(x) starts at"
+                " leader epoch 2 from"
                 " offset 5 with partition epoch 3 (s)"
             ),
             "leader",
@@ -93,7 +96,8 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
         ),
         (
             (
-                "INFO Partition [events,0] on broker 1: events-0 starts at Leader Epoch 1 from offset"
+                "INFO Partition [events,0] on broker 1: events-0 starts at Leader"
+                " Epoch 1 from offset"
                 " 6. Previous Leader Epoch was: 0 (k)"
             ),
             "leader",
@@ -102,7 +106,8 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
         ),
         (
             (
-                "INFO [Partition events-0 broker=2] Log loaded for partition events-0 with initial high"
+                "INFO [Partition events-0 broker=2] Log loaded for partition events-0"
+                " with initial high"
                 " watermark 4 (k)"
             ),
             "loaded",

@@ -1,0 +1,217 @@
+"""Searches the model of every release, and of every rule switched alone: docs/model-results.json.
+
+``python -m docs.survey`` takes about an hour on one core; a search whose result is there already is
+not repeated. Releases with the same rules are searched once.
+"""
+
+import functools
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from checkers.model.explore import Limits, half_of_free_memory
+from checkers.model.reference import PROMISES, Setting, invariants
+from checkers.model.result import Result, search
+from checkers.model.rules import RELEASES, SWITCHES, Rules, rules_of
+from checkers.model.scope import Scope
+from docs.model_tables import RESULTS
+
+_LIMIT_S: Final = 900.0
+
+SCOPES: Final = (
+    Scope(records=2, failures=0, moves=3),
+    Scope(records=2, failures=1, moves=1),
+    Scope(records=1, failures=0, moves=1),
+    Scope(records=1, failures=1, moves=1),
+    Scope(records=1, failures=2, moves=1),
+    Scope(records=2, failures=0, moves=2, late=1),
+)
+"""What every release is searched for: acks=all, min.insync.replicas=1, clean elections."""
+
+Base = tuple[str, Mapping[str, bool]]
+"""A release, and the rules in which it is mended so that a switched rule can be seen alone."""
+
+_ZOOKEEPER: Final[Base] = ("3.9.2-zk", {})
+_KRAFT: Final[Base] = ("4.3.1", {"elected_again_is_new": True})
+_ASKING: Final[Base] = ("2.4.1", {"fenced_fetches": True})
+_PASSING: Final[Base] = ("2.0.1", {"fenced_fetches": True, "fenced_questions": True})
+
+_BASES: Final[Mapping[str, Base]] = {
+    "exact_epochs": _ASKING,
+    "epoch_on_election": _ASKING,
+    "below_first_is_empty": _ASKING,
+    "no_epochs_is_undefined": _ASKING,
+    "cut_on_missed_epoch": _PASSING,
+    "cut_on_new_epoch": _ASKING,
+    "join_from_epoch_start": _ASKING,
+    "fenced_questions": _ASKING,
+    "fenced_fetches": _ASKING,
+    "late_needs_fetching": _ASKING,
+    "out_of_range_cuts": _ASKING,
+    "elr": _KRAFT,
+    "unclean_start_leaves": _KRAFT,
+    "last_leader_alive": _KRAFT,
+    "live_joins_only": _KRAFT,
+    "elected_again_is_new": _KRAFT,
+}
+"""Where a rule is switched, if not in the newest release on ZooKeeper, of which nothing breaks."""
+
+_MUTATED: Final = (
+    Scope(records=2, failures=0, moves=2),
+    Scope(records=2, failures=1, moves=1),
+    Scope(records=2, failures=0, moves=2, late=1),
+    Scope(records=1, failures=2, moves=1),
+)
+"""What is searched for a rule that was switched, until something breaks that holds with it."""
+
+_OLD_FORMAT: Final = Scope(records=2, failures=1, moves=1, old_format=True)
+_TWO_IN_SYNC: Final = Scope(brokers=2, records=2, failures=4, moves=0, min_isr=2)
+_THREE_MOVES: Final = Scope(records=1, failures=0, moves=3)
+_ALSO: Final = {
+    "no_epochs_is_undefined": _OLD_FORMAT,
+    "strict_min_isr": _TWO_IN_SYNC,
+    "elr": _TWO_IN_SYNC,
+    "unclean_start_leaves": _TWO_IN_SYNC,
+    "last_leader_alive": _TWO_IN_SYNC,
+    "elected_again_is_new": _THREE_MOVES,
+    "late_fenced": Scope(records=2, failures=0, moves=3, late=1),
+}
+"""Where a rule matters that none of those can show."""
+
+
+Rows = list[dict[str, Any]]
+
+
+def main() -> None:
+    """Do what is missing, and write the file after each search."""
+    for scope in SCOPES:
+        for names in _alike(scope):
+            if not _there("scopes", {"kafka": names[0], **_bounds(scope)}):
+                _add("scopes", _searched(names, scope))
+    for switch in SWITCHES:
+        if switch != "kraft" and not _there("mutations", {"switch": switch}):
+            _add("mutations", [_mutated(switch, *_BASES.get(switch, _ZOOKEEPER))])
+
+
+def _there(key: str, wanted: Mapping[str, Any]) -> bool:
+    rows: Rows = json.loads(RESULTS.read_text("utf-8"))[key]
+    return any(wanted.items() <= row.items() for row in rows)
+
+
+def _add(key: str, rows: Rows) -> None:
+    found = json.loads(RESULTS.read_text("utf-8"))
+    found[key] += rows
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    sys.stderr.write(f"{key}: {rows[0]}\n")
+
+
+def _alike(scope: Scope) -> Iterable[list[str]]:
+    """Releases whose rules are the same, as far as a scope goes."""
+    groups: dict[Rules, list[str]] = {}
+    for name in RELEASES:
+        rules = rules_of(name)
+        if not scope.late:
+            rules = replace(rules, late_fenced=False, late_needs_fetching=False)
+        if not scope.old_format:
+            rules = replace(rules, no_epochs_is_undefined=False)
+        groups.setdefault(rules, []).append(name)
+    return groups.values()
+
+
+def _bounds(scope: Scope) -> dict[str, Any]:
+    names = ("acks", "min_isr", "brokers", "records", "failures", "moves", "late", "by")
+    return {name: getattr(scope, name) for name in names}
+
+
+def _searched(names: list[str], scope: Scope) -> Rows:
+    setting = Setting(kafka=names[0], scope=scope)
+    results = _search(setting, PROMISES)
+    first = results[0]
+    row = _bounds(scope)
+    row |= {
+        "states": first.states,
+        "depth": first.depth,
+        "seconds": round(first.seconds, 1),
+        "exhausted": any(one.holds for one in results),
+        "invariants": {one.invariant: _broken(one) for one in results},
+    }
+    return [{"kafka": name, **row} for name in names]
+
+
+def _broken(one: Result) -> Mapping[str, Any] | None:
+    if one.counterexample is None:
+        return None
+    return {"depth": len(one.counterexample.steps)}
+
+
+@functools.cache
+def _searches(
+    kafka: str, scope: Scope, switched: frozenset[tuple[str, bool]], names: tuple[str, ...]
+) -> tuple[Result, ...]:
+    setting = Setting(kafka=kafka, scope=scope, switched=dict(switched))
+    limits = Limits(memory=half_of_free_memory(), seconds=_LIMIT_S)
+    return search(setting, invariants(names), limits=limits)
+
+
+def _search(setting: Setting, names: tuple[str, ...]) -> tuple[Result, ...]:
+    """Search; what was asked before is remembered."""
+    return _searches(setting.kafka, setting.scope, frozenset(setting.switched.items()), names)
+
+
+def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any]:
+    """The first scope in which a rule that is switched alone breaks what holds with it."""
+    usual = base.get(switch, getattr(rules_of(kafka), switch))
+    name = ", ".join((kafka, *(f"{one} on" for one in base)))
+    states = 0
+    for scope in (*_MUTATED, *([_ALSO[switch]] if switch in _ALSO else [])):
+        asked = ("promises", "leader-live") if scope == _TWO_IN_SYNC else PROMISES
+        results = _search(Setting(kafka=kafka, scope=scope, switched=dict(base)), asked)
+        holds = tuple(one.invariant for one in results if one.counterexample is None)
+        if not holds:
+            continue
+        switched = {**base, switch: not usual}
+        results = _search(Setting(kafka=kafka, scope=scope, switched=switched), holds)
+        states += results[0].states
+        breaks = [one for one in results if one.counterexample is not None]
+        if breaks:
+            first = min(breaks, key=_steps)
+            return _mutation(name, switch, first.invariant, _steps(first), results[0].states, scope)
+    return _mutation(name, switch, None, None, states, None)
+
+
+def _steps(one: Result) -> int:
+    return len(one.counterexample.steps) if one.counterexample else 0
+
+
+def _mutation(
+    kafka: str,
+    switch: str,
+    invariant: str | None,
+    depth: int | None,
+    states: int,
+    scope: Scope | None,
+) -> dict[str, Any]:
+    return {
+        "switch": switch,
+        "kafka": kafka,
+        "invariant": invariant,
+        "depth": depth,
+        "states": states,
+        "scope": "all of them" if scope is None else _brief(scope),
+    }
+
+
+def _brief(scope: Scope) -> str:
+    """The bounds that are other than the default."""
+    usual = asdict(replace(Scope(), records=2, failures=0, moves=2))
+    return ", ".join(
+        f"{name} {value}"
+        for name, value in asdict(scope).items()
+        if value != usual[name] or name in ("records", "failures", "moves")
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -23,8 +23,8 @@ def duplicate(observed: Observed, anomaly: Row) -> Chain:
         f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
         time_ns=send["complete_ns"],
     )
-    unanswered = unanswered(observed, send, until_ns)
-    link = unanswered or disturbed(observed, trace, send["invoke_ns"], until_ns)
+    heard = unanswered(observed, send, until_ns)
+    link = heard or disturbed(observed, trace, send["invoke_ns"], until_ns)
     if link is None:
         return refuse("Every request of its producer had its answer.", twice)
     return Chain(links=(link, twice))

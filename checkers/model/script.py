@@ -14,6 +14,7 @@ A script is a few lines of text, played by the rules as plain Python:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final
 
 from checkers.model.compiled import Constants, State
@@ -113,24 +114,32 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> Outcome:
     return stage.outcome()
 
 
-def remedies(tell: Callable[[Rules], Outcome], rules: Rules) -> tuple[str, ...]:
-    """The switches of which each alone, were it on, would have nothing lost and nothing forked.
+def remedies(tell: Callable[[Rules], Outcome], rules: Rules) -> tuple[tuple[str, ...], ...]:
+    """The fewest switches which, were they on, would have nothing lost and nothing forked.
 
     Args:
         tell: what becomes of a script under some rules.
         rules: those of the release.
+
+    Returns:
+        Every single switch that suffices; if none does, every two that do together.
     """
-    found = []
-    for name in SWITCHES:
-        if getattr(rules, name) or name in _NO_REMEDY:
-            continue
-        try:
-            outcome = tell(replace(rules, **{name: True}))
-        except ScriptError:
-            continue
-        if not outcome.lost and not outcome.forked:
-            found.append(name)
-    return tuple(found)
+    off = [name for name in SWITCHES if not getattr(rules, name) and name not in _NO_REMEDY]
+    for count in (1, 2):
+        sets = combinations(off, count)
+        found = tuple(names for names in sets if _mends(tell, rules, names))
+        if found:
+            return found
+    return ()
+
+
+def _mends(tell: Callable[[Rules], Outcome], rules: Rules, names: tuple[str, ...]) -> bool:
+    """Whether nothing is lost or forked with these switches on."""
+    try:
+        outcome = tell(replace(rules, **dict.fromkeys(names, True)))
+    except ScriptError:
+        return False
+    return not outcome.lost and not outcome.forked
 
 
 def _lines(script: str) -> Iterator[str]:

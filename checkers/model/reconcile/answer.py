@@ -39,13 +39,13 @@ def as_random(run: Run, verdict: Verdict) -> Reconciliation:
 
 
 def as_scripted(
-    run: Run, verdict: Verdict, foretold: Outcome, remedies: Sequence[str] = ()
+    run: Run, verdict: Verdict, foretold: Outcome, remedies: Sequence[tuple[str, ...]] = ()
 ) -> Reconciliation:
     """The answer about a run whose script the model has played, too.
 
     Args:
         foretold: what the model made of it; ``logs`` in the order of the assignment.
-        remedies: switches of which each alone, were it on, would have the model keep everything.
+        remedies: sets of switches of which each, were it on, would have the model keep everything.
     """
     found = explain(run)
     predicted = _cast(foretold, found.trace)
@@ -143,7 +143,7 @@ def _absent(predicted: Outcome, observed: Outcome) -> Iterable[str]:
         yield f"Offset {offset} was to hold different records, and did not."
 
 
-def _foretold(one: Finding, predicted: Outcome, remedies: Sequence[str]) -> Finding:
+def _foretold(one: Finding, predicted: Outcome, remedies: Sequence[tuple[str, ...]]) -> Finding:
     """A finding with the model's word on it: what it does not predict, no chain explains.
 
     What it does predict, and no chain contradicts, follows from the rule without which it would
@@ -155,10 +155,11 @@ def _foretold(one: Finding, predicted: Outcome, remedies: Sequence[str]) -> Find
     if one.kind not in {"lost-write", "divergence"}:
         return one
     if expected and remedies and one.because[-1].rule == UNKNOWN_RULE:
-        says = Rules.__dataclass_fields__[remedies[0]].metadata["says"]
+        switches = remedies[0]
+        held = " ".join(Rules.__dataclass_fields__[name].metadata["says"] for name in switches)
         because = Because(
-            rule=remedies[0],
-            says=f"The model, playing the same script, does it too, and not if this held: {says}",
+            rule=switches[0],
+            says=f"The model, playing the same script, does it too, and not if this held: {held}",
             event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
         )
         links = (*one.because[:-1], because)

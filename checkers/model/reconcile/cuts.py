@@ -139,6 +139,8 @@ def _why_not(trace: Trace, rules: Rules, line: Line, now: _Following) -> str:
     if _had_fetched(trace, line, cause):
         return "it had fetched from its leader already"
     ends = _ends(trace, now.since_ns, line.time_ns)
+    if rules.exact_epochs:  # to where its own next epoch began, too, if the leader has not that one
+        ends |= {one.offset for one in trace.starts if one.broker == line.broker and one.epoch > 0}
     known = line.offset in ends or _is_leo_of(trace, cause.leader, line)
     return "" if known else "no epoch of its leader ends there"
 

@@ -11,7 +11,7 @@ from checkers.model.reconciliation import Reconciliation
 from tests.histories.failover import NEW, OLD, failover
 from tests.lies import LIES, hide_election
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SEEDS = range(6)
 KAFKAS = (OLD, NEW)

@@ -66,7 +66,7 @@ _MUTATED: Final = (
 )
 """What is searched for a rule that was switched, until something breaks that holds with it."""
 
-_OLD_FORMAT: Final = Scope(records=2, failures=0, moves=2, old_format=True)
+_OLD_FORMAT: Final = Scope(records=2, failures=0, moves=2, old_format=True, by="round", stops=False)
 _TWO_IN_SYNC: Final = Scope(brokers=2, records=2, failures=4, moves=0, min_isr=2)
 _ALSO: Final[Mapping[str, Scope]] = {
     "epoch_on_election": Scope(records=2, failures=0, moves=3),

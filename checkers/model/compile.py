@@ -14,7 +14,7 @@ from checkers.model.compiled import Constants
 from checkers.model.compiled import State as Vector
 from checkers.model.counterexample import Counterexample
 from checkers.model.layout import LIVE, PROCESS, Process, get, is_up, isr_of, leader_of, newest
-from checkers.model.moves import ROUNDS, Move, apply
+from checkers.model.moves import ROUNDS, Move, attempt
 from checkers.model.rules import rules_of
 from checkers.model.schedule import OLD_FORMAT, Action, Expect, Schedule, Step
 from checkers.model.scope import K_BROKERS, constants, initial
@@ -139,17 +139,10 @@ def _beat(row: Row, running: int) -> Beat:
 
 
 def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
-    """The state after some moves; one that these rules do not have changes nothing.
-
-    Whom an election chooses is the rules' own affair: where the one named cannot be chosen, another
-    is.
-    """
-    for kind, a, b in rows:
-        for successor in (b, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (b,):
-            after = state.copy()
-            if apply(after, k, kind, a, successor):
-                state = after
-                break
+    """The state after some moves; one that these rules do not have changes nothing."""
+    for row in rows:
+        after = attempt(state, k, row)
+        state = state if after is None else after
     return state
 
 

@@ -229,3 +229,16 @@ def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     if kind == _CONFIRM:
         return confirm(s, k, b)
     return checkpoint(s, b)
+
+
+def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
+    """The state after a step that was found under other rules, maybe; None if these lack it.
+
+    Whom an election chooses is the rules' own affair: where the one named cannot be, another is.
+    """
+    kind, b, other = row
+    for successor in (other, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (other,):
+        after = s.copy()
+        if apply(after, k, kind, b, successor):
+            return after
+    return None

@@ -32,7 +32,7 @@ from checkers.model.layout import (
     leader_of,
     newest,
 )
-from checkers.model.moves import Move, apply
+from checkers.model.moves import Move, apply, attempt
 from checkers.model.reconciliation import Outcome
 from checkers.model.rules import SWITCHES, Rules
 from checkers.model.schedule import OLD_FORMAT, Schedule
@@ -181,10 +181,13 @@ class Stage:
         after = self.state.copy()
         if not apply(after, self.k, int(kind), b, other):
             return False
+        self._keep(after)
+        return True
+
+    def _keep(self, after: State) -> None:
         if after[FLAGS] & FLAG_OVERFLOW:
             raise ScriptError(f"the model can keep no more than {after[DECISIONS]} decisions")
         self.state = after
-        return True
 
     def send(self, name: str, b: int) -> bool:
         """Send a record."""
@@ -230,16 +233,14 @@ class Stage:
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
         """Take moves that were found under other rules, maybe; what these do not have is left out.
 
-        Whom an election chooses is the rules' own affair: where the one named cannot be, another
-        is. A record is called after the order of its sending, from m1 on.
+        A record is called after the order of its sending, from m1 on.
         """
-        for kind, b, other in moves:
-            two = kind in (Move.STOP, Move.EXPIRE)
-            for successor in (other, *range(3)) if two else (other,):
-                if self.take(Move(kind), b, successor):
-                    if kind == Move.SEND:
-                        self.names.append(f"m{len(self.names) + 1}")
-                    break
+        for row in moves:
+            after = attempt(self.state, self.k, row)
+            if after is not None:
+                self._keep(after)
+                if row[0] == Move.SEND:
+                    self.names.append(f"m{len(self.names) + 1}")
 
     def log(self, b: int) -> tuple[str, ...]:
         """The records of a replica."""

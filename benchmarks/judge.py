@@ -170,6 +170,8 @@ def _operations(offsets: np.ndarray, *, kind: str, phase: str, acks: str | None)
         "acks": acks,
         "value": values,
         "error": None,
+        "op": numbers,
+        "isolation": None,
     }
     arrays = []
     for column in OPERATIONS:

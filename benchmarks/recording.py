@@ -55,9 +55,9 @@ class NullTape:
         """One callback for all."""
         return self.answered
 
-    def refused(self, value: bytes, partition: int, error: KafkaError) -> None:
+    def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
         """Forget it."""
-        del value, partition, error
+        del sequence, value, partition, error
 
     def turn(self) -> None:
         """Do nothing."""

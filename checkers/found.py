@@ -12,34 +12,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from checkers.lineage.evidence import Row
-from checkers.registry import ANOMALY
+from checkers.registry import SCHEMA
 
 LISTED_MAX: Final = 100
 """Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""
-
-_COPY: Final = pa.struct(
-    [
-        ("broker", pa.int32()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("leader_epoch", pa.int32()),
-        ("value", pa.string()),
-        ("note", pa.string()),
-    ]
-)
-SCHEMA: Final = pa.schema(
-    [
-        ("run", pa.string()),
-        ("kind", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("value", pa.string()),
-        ("acks", pa.string()),
-        ("copies", pa.list_(_COPY)),
-    ]
-)
-"""``registry.ANOMALY`` in Arrow: the columns of ``analysis/anomalies.parquet``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +31,7 @@ def write(frames: Sequence[DataFrame], folder: Path) -> None:
     found = frames[0]
     for frame in frames[1:]:
         found = found.unionByName(frame)
-    order = [field.name for field in ANOMALY if field.name not in ("acks", "copies")]
+    order = ["run", "kind", "topic", "partition", "offset", "value"]
     found.repartition("run").sortWithinPartitions(*order).write.partitionBy("run").parquet(
         str(folder), mode="append"
     )

@@ -5,38 +5,64 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 
 if TYPE_CHECKING:
     from checkers.tables import Tables
 
-COPY: Final = T.StructType(
+_COPY: Final = pa.struct(
     [
-        T.StructField("broker", T.IntegerType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("leader_epoch", T.IntegerType()),
-        T.StructField("value", T.StringType()),
-        T.StructField("note", T.StringType()),
+        ("broker", pa.int32()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("value", pa.string()),
+        ("note", pa.string()),
     ]
 )
-"""A place where a record stands: on a broker's disk, or (no broker) where the final read met it."""
 
-ANOMALY: Final = T.StructType(
+_STEP: Final = pa.struct(
     [
-        T.StructField("run", T.StringType()),
-        T.StructField("kind", T.StringType()),
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("value", T.StringType()),
-        T.StructField("acks", T.StringType()),  # what its producer waited for, where that matters
-        T.StructField("copies", T.ArrayType(COPY)),
+        ("process", pa.string()),
+        ("op", pa.int64()),
+        ("kind", pa.string()),
+        ("outcome", pa.string()),
+        ("invoke_ns", pa.int64()),
+        ("complete_ns", pa.int64()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.string()),
     ]
 )
-"""One row an anomaly."""
+
+SCHEMA: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.string()),
+        ("acks", pa.string()),  # what its producer waited for, where that matters
+        ("copies", pa.list_(_COPY)),
+        ("steps", pa.list_(_STEP)),
+        ("delta", pa.int64()),  # places in the log's order from one step to the next; 1 is right
+        ("cause", pa.string()),  # what other finding this one follows from; null: it stands alone
+    ]
+)
+"""One row an anomaly: the columns of ``analysis/anomalies.parquet``.
+
+``copies`` are the places where a record stands: on a broker's disk, or (no broker) where the final
+read met it. ``steps`` are what clients did, in columns of ``harness.history.OPERATIONS``: the least
+of them that shows the anomaly, in the order that makes it one.
+"""
+
+ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
+"""``SCHEMA`` as Spark has it."""
 
 Find = Callable[["Tables"], DataFrame]
 

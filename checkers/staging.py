@@ -11,7 +11,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.history import TABLES, read_stream
+from harness.history import ADDED, TABLES, read_stream
 from harness.plan import Plan
 from harness.store import Run, Status
 
@@ -88,12 +88,18 @@ def _stage_table(run: Path, name: str, part: Path) -> str | None:
 
 
 def _missing_columns(found: pa.Schema, wanted: pa.Schema) -> str:
-    """The columns that are not there or of another type; dictionaries count as what they hold."""
+    """The columns that are not there or of another type; dictionaries count as what they hold.
+
+    A column that later releases added is null in an older run, which Spark reads as that.
+    """
     return ", ".join(
         column.name
         for column in wanted
-        if column.name not in found.names
-        or plain(found.field(column.name).type) != plain(column.type)
+        if (
+            column.name not in ADDED
+            if column.name not in found.names
+            else plain(found.field(column.name).type) != plain(column.type)
+        )
     )
 
 

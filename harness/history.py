@@ -25,6 +25,18 @@ INFO: Final = "info"
 
 SEND: Final = "send"
 READ: Final = "read"
+ASSIGN: Final = "assign"
+SUBSCRIBE: Final = "subscribe"
+SEEK: Final = "seek"
+REBALANCE: Final = "rebalance"
+"""Kinds. ``send`` and ``read`` are one record each. The others are what moves a reader, one row for
+each partition concerned (none: one row without a partition): from now on it reads exactly these
+(``assign``) or may be given these (``subscribe``), goes on from ``offset`` (``seek``; null: from
+wherever), or had its partitions changed within ``op`` (``rebalance``)."""
+
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+"""``isolation`` of a read (KIP-98); null counts as committed, which is librdkafka's default."""
 
 RUN: Final = "run"
 FINAL: Final = "final"
@@ -37,7 +49,7 @@ _WORD = pa.dictionary(pa.int32(), pa.string())
 OPERATIONS: Final = pa.schema(
     [
         pa.field("process", _WORD, nullable=False),  # producer-0, consumer-1, fence, reader
-        pa.field("kind", _WORD, nullable=False),  # send, read
+        pa.field("kind", _WORD, nullable=False),  # send, read, assign, subscribe, seek, rebalance
         pa.field("phase", _WORD, nullable=False),  # run, final
         pa.field("outcome", _WORD, nullable=False),  # ok, fail, info
         pa.field("invoke_ns", pa.int64(), nullable=False),
@@ -49,8 +61,17 @@ OPERATIONS: Final = pa.schema(
         pa.field("acks", _WORD),  # 0, 1, all; null for reads
         pa.field("value", pa.string(), nullable=False),  # the record's id, see record_id()
         pa.field("error", _WORD),  # the client's error name; null when ok
+        pa.field("op", pa.int64()),  # counts the process's operations; null: in order of rows
+        pa.field("isolation", _WORD),  # read_committed, read_uncommitted; null for sends
     ]
 )
+"""One row for each record sent or read.
+
+What one poll returned, or one transaction did, is one operation of its process: its rows share
+``op``, and stand in the order in which the client gave or got them. ``op`` grows in the order in
+which the process began its operations. In a transaction a send's outcome is the transaction's:
+``ok`` when its commit was, ``fail`` when it was aborted, ``info`` when nobody knows.
+"""
 
 PARTITIONS: Final = pa.schema(
     [
@@ -100,6 +121,9 @@ LOG_LINES: Final = pa.schema(
         pa.field("line", pa.string(), nullable=False),
     ]
 )
+
+ADDED: Final = frozenset(("op", "isolation"))
+"""Columns that runs recorded before them lack; all may be null."""
 
 TABLES: Final = {
     "history/ops": OPERATIONS,

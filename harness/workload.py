@@ -128,15 +128,15 @@ class ProducerLoop:
                     self._tape.turn()
                     answered = self._tape.burst()
                 except KafkaException as error:
-                    self._refused(value, partition, error.args[0])
+                    self._refused(self.sent, value, partition, error.args[0])
                     break
                 else:
                     break
             self.sent += 1
 
-    def _refused(self, value: bytes, partition: int, error: KafkaError) -> None:
+    def _refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
         """Record a local refusal; a client that refuses for ever (a fatal error) is replaced."""
-        self._tape.refused(value, partition, error)
+        self._tape.refused(sequence, value, partition, error)
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
             self._drain(0.0)
             self._client = Producer(self._settings)

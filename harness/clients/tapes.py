@@ -26,7 +26,7 @@ class Tape(Protocol):
     def burst(self) -> Answered:
         """The callback for the delivery reports of records that are sent from now on."""
 
-    def refused(self, value: bytes, partition: int, error: KafkaError) -> None:
+    def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
         """Note that the client would not even queue a record."""
 
     def turn(self) -> None:
@@ -74,16 +74,16 @@ class SendTape:
                 offset = message.offset()
                 self._answers.extend((invoke_ns, sequence, _NOT_TOLD if offset is None else offset))
             else:
-                self._lost(invoke_ns, error, message)
+                self._lost(invoke_ns, sequence, error, message)
 
         return answered
 
-    def refused(self, value: bytes, partition: int, error: KafkaError) -> None:
+    def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
         """Note that the client would not even queue a record."""
         now = self._clock()
         self._recorder.operation(
             **self._row, outcome=REFUSED_LOCALLY, invoke_ns=now, complete_ns=now,
-            partition=partition, value=record_id(value), error=error.name(),
+            partition=partition, value=record_id(value), error=error.name(), op=sequence,
         )  # fmt: skip
 
     def turn(self) -> None:
@@ -105,13 +105,13 @@ class SendTape:
         self._answers, self._polls = [], []
         self._recorder.operations(self._columns(answers, polls))
 
-    def _lost(self, invoke_ns: int, error: KafkaError, message: Message) -> None:
+    def _lost(self, invoke_ns: int, sequence: int, error: KafkaError, message: Message) -> None:
         """Record an error; one that only says that we gave up waiting is no answer."""
         code = error.code()
         self._recorder.operation(
             **self._row, outcome=delivered(code, retries=True), invoke_ns=invoke_ns,
             complete_ns=None if code in PURGED else self._clock(), partition=message.partition(),
-            value=record_id(message.value() or b""), error=error.name(),
+            value=record_id(message.value() or b""), error=error.name(), op=sequence,
         )  # fmt: skip
 
     def _columns(self, answers: list[int], polls: list[tuple[int, int]]) -> Columns:
@@ -127,6 +127,7 @@ class SendTape:
             "partition": (sequence % self._partitions).astype(np.int32),
             "offset": pa.array(np.ascontiguousarray(offset), mask=offset < 0),
             "value": pc.binary_join_element_wise(self._prefix, numbers, "-"),
+            "op": np.ascontiguousarray(sequence),
         }
 
 
@@ -138,6 +139,7 @@ class ReadTape:
         self._row = {
             "process": process, "kind": READ, "phase": phase, "topic": topic, "outcome": OK
         }  # fmt: skip
+        self._polls = 0
 
     def read(self, messages: list[Message], invoke_ns: int) -> None:
         """Record that one poll, invoked then and ended now, returned these records."""
@@ -146,6 +148,7 @@ class ReadTape:
         size = len(messages)
         if not size:
             return
+        self._polls += 1
         self._recorder.operations(
             {
                 **self._row,
@@ -155,6 +158,7 @@ class ReadTape:
                 "offset": pa.array([message.offset() for message in messages], pa.int64()),
                 "leader_epoch": [message.leader_epoch() for message in messages],
                 "value": _identities([message.value() for message in messages]),
+                "op": np.full(size, self._polls),
             }
         )
 

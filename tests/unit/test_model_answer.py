@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.found import SCHEMA
 from checkers.model.reconcile.answer import as_random, as_scripted
 from checkers.model.reconciliation import FORMAT, Outcome, Reconciliation
 from checkers.model.rules import rules_of
 from checkers.model.script import Setting, play
+from checkers.registry import SCHEMA
 from harness.errors import StoreError
 from harness.expected import reconcile
 from harness.store import Run

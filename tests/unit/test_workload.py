@@ -95,14 +95,16 @@ def test_an_acknowledgement_becomes_a_row(tmp_path: Path) -> None:
         tape.close()
     common = {
         "process": "producer-0", "kind": "send", "phase": "run", "outcome": "ok",
-        "topic": "events", "acks": "1", "leader_epoch": None, "error": None,
+        "topic": "events", "acks": "1", "leader_epoch": None, "error": None, "isolation": None,
     }  # fmt: skip
     assert rows(run) == [
         common | {
             "invoke_ns": 7, "complete_ns": 9, "partition": 1, "offset": 41, "value": "p0-1",
+            "op": 1,
         },
         common | {
             "invoke_ns": 5, "complete_ns": 11, "partition": 0, "offset": None, "value": "p0-0",
+            "op": 0,
         },
     ]  # fmt: skip
 
@@ -115,7 +117,7 @@ def test_what_was_never_answered_has_no_completion(tmp_path: Path) -> None:
         clock.now_ns = 3
         answered(0, KafkaError(KafkaError._MSG_TIMED_OUT), message("p0-0"))
         answered(1, KafkaError(KafkaError._PURGE_INFLIGHT), message("p0-1"))
-        tape.refused(b"p0-2|..", 1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        tape.refused(2, b"p0-2|..", 1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         tape.close()
     found = [(r["value"], r["outcome"], r["complete_ns"], r["error"]) for r in rows(run)]
     assert found == [
@@ -133,8 +135,8 @@ def test_reads_are_recorded_as_the_client_returned_them(tmp_path: Path) -> None:
         tape.read([], 0)
         alien = Message(topic="events", partition=0, offset=2, value=b"\xff\xfe|")
         tape.read([alien], 0)
-    assert [(r["value"], r["offset"], r["acks"]) for r in rows(run)] == [
-        ("p0-0", 0, None), ("p1-0", 1, None), ("\\xff\\xfe", 2, None)
+    assert [(r["value"], r["offset"], r["acks"], r["op"]) for r in rows(run)] == [
+        ("p0-0", 0, None, 1), ("p1-0", 1, None, 1), ("\\xff\\xfe", 2, None, 2)
     ]  # fmt: skip
 
 

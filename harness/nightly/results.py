@@ -105,6 +105,8 @@ def _judge(row: Row, canary: str | None) -> tuple[State, str]:
         return "unknown", row.problem or "could not be judged"
     if canary and not row.lost:
         return "bad", "must lose records, and lost none"
+    if row.model == "unexplained":
+        return "bad", "the model cannot explain what was found"
     if row.as_predicted is not None:
         return ("good", "as predicted") if row.as_predicted else ("bad", "not as predicted")
     if row.verdict == "valid":

@@ -95,6 +95,16 @@ def test_a_release_without_leader_epochs_may_lose_at_random(tonight: Tonight) ->
     assert tonight.summarize().exit_code == 0
 
 
+def test_what_the_model_cannot_explain_makes_the_night_red_though_it_may_lose(
+    tonight: Tonight,
+) -> None:
+    cell = first(tonight, kafka="0.10.2.2", story=None)
+    tonight.run(only(cell, verdict="invalid", lost=3, model="unexplained"))
+    done = tonight.summarize()
+    assert done.exit_code == 1
+    assert "the model cannot explain" in done.stdout
+
+
 def test_even_that_release_may_not_break_other_promises(tonight: Tonight) -> None:
     tonight.run(only(first(tonight, kafka="0.10.2.2", story=None), verdict="invalid", lost=0))
     assert tonight.summarize().exit_code == 1

@@ -109,6 +109,11 @@ def _judge(row: Row, canary: str | None) -> tuple[State, str]:
         return "bad", "the model cannot explain what was found"
     if row.as_predicted is not None:
         return ("good", "as predicted") if row.as_predicted else ("bad", "not as predicted")
+    return _judge_random(row)
+
+
+def _judge_random(row: Row) -> tuple[State, str]:
+    """The same for a schedule of which nobody foretold the outcome."""
     if row.verdict == "valid":
         return "good", "no promise broken"
     if (row.lost or row.divergent) and _may_break(row.kafka):

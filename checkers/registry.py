@@ -105,7 +105,7 @@ def registered() -> tuple[Checker, ...]:
     return tuple(_registry.values())
 
 
-def anomalies(found: DataFrame, kind: str, **columns: Column) -> DataFrame:
+def anomalies(found: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:
     """Rows as anomalies of one kind: ``columns`` by name, then ``found``'s own, then null."""
     given = {"kind": F.lit(kind), **columns}
     return found.select(

@@ -81,13 +81,15 @@ class View:
         ``run, topic, partition, process, kind, outcome, isolation, offset, value, invoke_ns,
         complete_ns, acks`` as recorded; ``at``; ``op``, the row's own number where it stands alone;
         ``client, slot, key`` and ``deed``, hashes of (run, process), (run, topic, partition),
-        (run, topic, partition, value) and of the operation (run, process, op); and ``fact``.
+        (run, topic, partition, value) and of the operation (run, process, op), ``history`` that of
+        the run; and ``fact``.
         """
         op = F.coalesce("op", "at")
         return self.operations.select(
             *("run", "topic", "partition", "process", "kind", "outcome", "isolation", "offset"),
             *("value", "invoke_ns", "complete_ns", "acks", "at"),
             op.alias("op"),
+            F.xxhash64("run").alias("history"),
             F.xxhash64("run", "process").alias("client"),
             F.xxhash64("run", "topic", "partition").alias("slot"),
             F.xxhash64("run", "topic", "partition", "value").alias("key"),
@@ -97,11 +99,13 @@ class View:
 
     @cached_property
     def records(self) -> DataFrame:
-        """One row a record: ``key, slot, facts, first, last, writer, readers``. Kept.
+        """One row a record. Kept.
 
-        ``first`` and ``last`` are the least and greatest offset that anybody named for it, failed
-        sends apart. ``writer`` is the ``deed`` that sent it. ``readers`` has bit ``deed % 64`` for
-        every deed that read it: no bit, no reader.
+        ``key, slot, history, facts, first, last, writer, begun, ended, readers``. ``first`` and
+        ``last`` are the least and greatest offset that anybody named for it, failed sends apart.
+        ``writer`` is the ``deed`` that sent it, between ``begun`` and ``ended`` (null: it is not
+        known to have succeeded). ``readers`` has bit ``deed % 64`` for every deed that read it: no
+        bit, no reader.
         """
         sent, seen = has("fact", SENT), has("fact", SEEN)
         place = F.when(F.col("fact") != SENT_FAIL, F.col("offset"))
@@ -111,10 +115,13 @@ class View:
             "records",
             grouped.agg(
                 F.max("slot").alias("slot"),
+                F.max("history").alias("history"),
                 F.bit_or("fact").alias("facts"),
                 F.min(place).alias("first"),
                 F.max(place).alias("last"),
                 F.max(F.when(sent, F.col("deed"))).alias("writer"),
+                F.min(F.when(sent, F.col("invoke_ns"))).alias("begun"),
+                F.max(F.when(has("fact", SENT_OK), F.col("complete_ns"))).alias("ended"),
                 F.coalesce(F.bit_or(F.when(seen, bit)), F.lit(0)).alias("readers"),
             ),
         )

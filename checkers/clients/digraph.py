@@ -1,0 +1,328 @@
+"""Short cycles in a graph of operations, with NumPy and SciPy: what Elle does, for arrays.
+
+Which cycles are looked for, and which of them say more than others, is ``elle.txn``'s
+(``cycle-anomaly-specs``) and ``elle.consistency-model``'s (``implied-anomalies``).
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NEVER: Final = np.iinfo(np.int64).max
+"""The end of an operation that nobody saw succeed: no operation is known to come after it."""
+
+WW: Final = "ww"
+WR: Final = "wr"
+PROCESS: Final = "process"
+REALTIME: Final = "realtime"
+
+_STEP: Final = float(1 << 32)  # what a step costs, beside which a hop along a time line is nothing
+_TRIES: Final = 4  # cycles looked for in each component, of which the shortest is kept
+
+
+class _Sort(NamedTuple):
+    """A sort of cycle: the edges that it may have, beside ww."""
+
+    name: str
+    wr: bool
+    order: str | None
+
+    def implies(self, other: "_Sort") -> bool:
+        """Whether a cycle of this sort makes one of the other no news."""
+        strengths = (None, PROCESS, REALTIME)
+        return self.wr <= other.wr and strengths.index(self.order) <= strengths.index(other.order)
+
+
+SORTS: Final = (
+    _Sort("G0", wr=False, order=None),
+    _Sort("G1c", wr=True, order=None),
+    _Sort("G0-process", wr=False, order=PROCESS),
+    _Sort("G1c-process", wr=True, order=PROCESS),
+    _Sort("G0-realtime", wr=False, order=REALTIME),
+    _Sort("G1c-realtime", wr=True, order=REALTIME),
+)
+"""From the weakest set of edges to the strongest, as Elle tries them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """Vertices: of each operation its history and process, numbered, and when it began and ended.
+
+    Attributes:
+        end: when it is known to have succeeded, or ``NEVER``.
+    """
+
+    history: Ints
+    process: Ints
+    begin: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """Edges by what was sent and read: ``source`` and ``target`` are places in ``Operations``."""
+
+    source: Ints
+    target: Ints
+    wr: Bools
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """A step of a cycle, from one operation to the next.
+
+    Attributes:
+        edge: its place in ``Dependencies``; -1 where it is by time alone.
+        why: ``ww``, ``wr``, ``process`` or ``realtime``.
+    """
+
+    source: int
+    target: int
+    edge: int
+    why: str
+
+    def told(self, operations: Ints, edges: Ints) -> "Leg":
+        """The same in terms of what these operations and edges were chosen from."""
+        return Leg(
+            source=int(operations[self.source]),
+            target=int(operations[self.target]),
+            edge=int(edges[self.edge]) if self.edge >= 0 else -1,
+            why=self.why,
+        )
+
+
+Cycle = tuple[str, list[Leg]]
+"""A cycle's name, such as ``G1c-realtime``, and its steps."""
+
+
+class _Graph(NamedTuple):
+    """Weighted edges among ``size`` vertices: the operations, then the points of time lines."""
+
+    size: int
+    source: Ints
+    target: Ints
+    weight: NDArray[np.float64]
+
+    def matrix(self, chosen: Bools | None = None) -> sparse.csr_array:
+        some = slice(None) if chosen is None else chosen
+        # A pair that is linked more than once is linked by the cheapest of its edges.
+        order = np.lexsort((self.weight[some], self.target[some], self.source[some]))
+        source, target = self.source[some][order], self.target[some][order]
+        first = np.ones(len(order), bool)
+        first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
+        weight = self.weight[some][order][first]
+        return sparse.csr_array(
+            (weight, (source[first], target[first])), shape=(self.size, self.size)
+        )
+
+    def components(self) -> Ints:
+        """Of each vertex its strongly connected component; -1 where that is itself alone."""
+        found = csgraph.connected_components(self.matrix(), connection="strong")[1]
+        labels: Ints = np.asarray(found, np.int64)
+        return np.where(np.bincount(labels)[labels] > 1, labels, -1)
+
+
+def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
+    """The cycles of a graph, each named by the weakest set of edges that closes one.
+
+    As Elle does: of each strongly connected component of the graph with all its edges, one short
+    cycle of each sort, except of sorts that are implied by one that was found. What remains of a
+    component without the implied sorts cannot have a cycle that lacks the edges which its sort is
+    named after, so none needs to be asked for.
+
+    The order of time is that of Elle's ``realtime-graph``: what is known to have succeeded comes
+    before what began later. It is not drawn between each two operations but along a line of time,
+    so that it has as many edges as there are operations. ``process`` is the same within a process;
+    operations of one process that overlap, as those of a producer do, are not ordered.
+    """
+    whole = _graph(operations, dependencies, SORTS[-1]).components()
+    kept = np.flatnonzero(whole[: len(operations)] >= 0)
+    if not len(kept):
+        return []
+    edges = np.flatnonzero(
+        (whole[dependencies.source] >= 0)
+        & (whole[dependencies.source] == whole[dependencies.target])
+    )
+    place = np.zeros(len(operations), np.int64)
+    place[kept] = np.arange(len(kept))
+    found = _search(
+        Operations(
+            history=operations.history[kept],
+            process=operations.process[kept],
+            begin=operations.begin[kept],
+            end=operations.end[kept],
+        ),
+        Dependencies(
+            source=place[dependencies.source[edges]],
+            target=place[dependencies.target[edges]],
+            wr=dependencies.wr[edges],
+        ),
+        whole[kept],
+    )
+    return [(name, [leg.told(kept, edges) for leg in legs]) for name, legs in found]
+
+
+def _search(operations: Operations, dependencies: Dependencies, whole: Ints) -> list[Cycle]:
+    """The cycles of components; ``whole`` says of each operation in which of them it is."""
+    found: list[Cycle] = []
+    said: list[tuple[_Sort, Ints]] = []
+    for sort in SORTS:
+        implied = [holders for other, holders in said if other.implies(sort)]
+        graph = _graph(operations, dependencies, sort)
+        part = graph.components()
+        inside = part[: len(operations)]
+        news = inside >= 0
+        if implied:
+            news &= ~np.isin(whole, np.concatenate(implied))
+        if not news.any():
+            continue
+        chosen = _smallest(inside, whole, news)
+        said.append((sort, np.unique(whole[np.isin(inside, chosen)])))
+        part[~np.isin(part, chosen)] = -1
+        paths = _shortest(graph, part, operations, dependencies, sort)
+        found += [(sort.name, legs) for legs in _legs(paths, operations, dependencies, sort)]
+    return found
+
+
+def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort) -> _Graph:
+    """The edges that a sort may have."""
+    chosen = slice(None) if sort.wr else ~dependencies.wr
+    source, target = dependencies.source[chosen], dependencies.target[chosen]
+    weight = np.full(len(source), _STEP)
+    size = len(operations)
+    if sort.order:
+        line = operations.history if sort.order == REALTIME else operations.process
+        points, *timed = _time_line(operations, line)
+        size += points
+        source, target, weight = (
+            np.concatenate(both) for both in zip((source, target, weight), timed, strict=True)
+        )
+    return _Graph(size, source, target, weight)
+
+
+def _time_line(operations: Operations, line: Ints) -> tuple[int, Ints, Ints, NDArray[np.float64]]:
+    """The points of each line of time, and edges from operations to them, on, and back.
+
+    A point stands where an operation ended. An operation leads to its own, each point to the next
+    on its line, and the last before an operation's begin leads to that operation.
+    """
+    count = len(operations)
+    ended = np.flatnonzero(operations.end < NEVER)
+    ended = ended[np.lexsort((operations.end[ended], line[ended]))]
+    times = np.unique(np.concatenate([operations.end[ended], operations.begin]))
+    width = len(times) + 1
+    ends = line[ended] * width + np.searchsorted(times, operations.end[ended])
+    begins = line * width + np.searchsorted(times, operations.begin)
+    before = np.searchsorted(ends, begins) - 1
+    follows = (before >= 0) & (line[ended[before]] == line) if len(ended) else before >= 0
+    points = np.arange(count, count + len(ended))
+    on = np.flatnonzero(np.diff(line[ended]) == 0)
+    source = np.concatenate([ended, points[on], count + before[follows]])
+    target = np.concatenate([points, points[on + 1], np.flatnonzero(follows)])
+    weight = np.ones(len(source))
+    weight[: len(ended)] = _STEP
+    return len(ended), source, target, weight
+
+
+def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
+    """Of each whole component the smallest of its parts, among those with news."""
+    parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
+    owners = whole[news][first]
+    order = np.lexsort((first, counts, owners))
+    keep = np.ones(len(order), bool)
+    keep[1:] = np.diff(owners[order]) != 0
+    return parts[order][keep]
+
+
+def _shortest(
+    graph: _Graph, part: Ints, operations: Operations, dependencies: Dependencies, sort: _Sort
+) -> list[list[int]]:
+    """A short cycle of each component, as its operations in order.
+
+    The shortest through the edges that lead furthest back in time: where one edge is wrong, as
+    most often, that is it.
+    """
+    inside = part[graph.source] == part[graph.target]
+    matrix = graph.matrix(inside & (part[graph.source] >= 0))
+    usable = np.flatnonzero(
+        (part[dependencies.source] == part[dependencies.target])
+        & (part[dependencies.source] >= 0)
+        & (~dependencies.wr | sort.wr)
+    )
+    back = operations.begin[dependencies.source] - operations.begin[dependencies.target]
+    usable = usable[np.lexsort((usable, -back[usable], part[dependencies.source[usable]]))]
+    owners = part[dependencies.source[usable]]
+    nth = np.arange(len(usable)) - np.searchsorted(owners, owners)
+    best: dict[int, tuple[float, list[int]]] = {}
+    for attempt in range(_TRIES):
+        edges = usable[nth == attempt]
+        if not len(edges):
+            break
+        for edge, length, path in _closing(matrix, dependencies, edges, len(operations)):
+            owner = int(part[dependencies.source[edge]])
+            if owner not in best or length < best[owner][0]:
+                best[owner] = length, path
+    return [best[owner][1] for owner in sorted(best)]
+
+
+def _closing(
+    matrix: sparse.csr_array, dependencies: Dependencies, edges: Ints, count: int
+) -> list[tuple[int, float, list[int]]]:
+    """For edges of different components, the shortest way back from each one's end to its source.
+
+    Returns:
+        Of each edge: its place, the length of the way, the operations from its source on.
+    """
+    starts, goals = dependencies.target[edges], dependencies.source[edges]
+    distance, before, _ = csgraph.dijkstra(
+        matrix, indices=starts, return_predecessors=True, min_only=True
+    )
+    found = []
+    for edge, start, goal in zip(edges.tolist(), starts.tolist(), goals.tolist(), strict=True):
+        path, at = [goal], goal
+        while at != start:
+            at = int(before[at])
+            if at < count:
+                path.append(at)
+        # The way was walked backwards, from the source; the edge itself leads to its end.
+        found.append((edge, float(distance[goal]), [goal, *path[:0:-1]]))
+    return found
+
+
+def _legs(
+    paths: list[list[int]], operations: Operations, dependencies: Dependencies, sort: _Sort
+) -> list[list[Leg]]:
+    """Each cycle's steps: by what was sent where that will do, then what was read, then time."""
+    count = len(operations)
+    usable = np.flatnonzero(~dependencies.wr | sort.wr)
+    pairs = dependencies.source[usable] * count + dependencies.target[usable]
+    order = np.lexsort((usable, dependencies.wr[usable], pairs))
+    usable, pairs = usable[order], pairs[order]
+    found = []
+    for path in paths:
+        # From the operation that began first, so that a cycle is told in one way only.
+        turn = min(range(len(path)), key=lambda at: (operations.begin[path[at]], path[at]))
+        round_trip = [*path[turn:], *path[:turn], path[turn]]
+        legs = []
+        for source, target in pairwise(round_trip):
+            at = int(np.searchsorted(pairs, source * count + target))
+            known = at < len(pairs) and pairs[at] == source * count + target
+            edge = int(usable[at]) if known else -1
+            why = (WR if dependencies.wr[edge] else WW) if known else str(sort.order)
+            legs.append(Leg(source=source, target=target, edge=edge, why=why))
+        found.append(legs)
+    return found

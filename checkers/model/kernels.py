@@ -1,18 +1,8 @@
-"""The inner loops of the search, compiled for a machine's laws, and kept on disk once compiled.
+"""The inner loops of the search, compiled for a machine's laws, and kept on disk once compiled."""
 
-Numba's cache looks at the time of one file alone, and the laws lie in several. So the cache's
-folder carries a hash of all of them.
-"""
-
-import contextlib
 import functools
-import hashlib
-import os
 import re
-import shutil
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -20,15 +10,13 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numba
 import numpy as np
 
+from checkers.machine_code import kept
 from checkers.model.compiled import Constants, rule
 from checkers.model.fingerprints import Table, Words, copy_all, fingerprint, insert
 from checkers.model.machine import Laws, Moves
-from harness.places import cache_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_KEPT: Final = 4
-_IN_USE_S: Final = 3600.0
 _IMPORT: Final = re.compile(r"^from checkers\.model(?:\.(\w+) import| import (\w+))", re.MULTILINE)
 
 _RECENT: Final = 1 << 17
@@ -79,7 +67,7 @@ class Kernels:
 @functools.cache
 def kernels(laws: Laws) -> Kernels:
     """The kernels for these laws. They compile, or are loaded, when first called."""
-    with _cached(laws):
+    with kept("kernels", _sources(laws)):
         return Kernels(
             expand=_expander(laws),
             identify=_identifier(laws),
@@ -93,22 +81,6 @@ def _compiled(function: F) -> F:
     return cast("F", numba.njit(nogil=True, cache=True)(function))
 
 
-@contextmanager
-def _cached(laws: Laws) -> Iterator[None]:
-    """Let what is declared here keep its machine code in a folder of exactly these sources."""
-    digest = hashlib.sha256()
-    for path in _sources(laws):
-        digest.update(path.read_bytes())
-    folder = cache_directory() / "kernels" / digest.hexdigest()[:16]
-    _use(folder)
-    config: Any = numba.config
-    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-    try:
-        yield
-    finally:
-        config.CACHE_DIR = before
-
-
 def _sources(laws: Laws) -> list[Path]:
     """The files that the laws and this module are made of, by what they import."""
     here = Path(__file__)
@@ -120,20 +92,6 @@ def _sources(laws: Laws) -> list[Path]:
             names = (one or other for one, other in _IMPORT.findall(path.read_text("utf-8")))
             waiting += [here.with_name(f"{name}.py") for name in names]
     return sorted(found)
-
-
-def _use(folder: Path) -> None:
-    """Make the folder and mark it as used now; of the others all but the latest few are removed.
-
-    One that was used within the hour stays, because another process may be compiling into it.
-    """
-    with contextlib.suppress(OSError):  # a cache that cannot be written to is Numba's to deal with
-        folder.mkdir(parents=True, exist_ok=True)
-        os.utime(folder)
-        used = {one: one.stat().st_mtime for one in folder.parent.iterdir()}
-        for old in sorted(used, key=lambda one: used[one])[:-_KEPT]:
-            if used[old] < time.time() - _IN_USE_S:
-                shutil.rmtree(old, ignore_errors=True)
 
 
 @rule

@@ -1,0 +1,186 @@
+"""Where the forms of an EDN text begin and end: plain functions over bytes, which Numba compiles.
+
+A history is ``[:send 3 [17 641]]`` a million times over, and an object for each of its forms takes
+minutes (Python's EDN library reads 700 operations a second). Here a form is no more than the byte
+where it begins and the byte behind it. Uncompiled, the functions are the quicker for a small file.
+
+Metadata (``^``) and discarded forms (``#_``), which Jepsen's printer never writes, are refused.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numba.extending import register_jitable as rule
+
+Bytes: TypeAlias = Any
+"""``bytes`` for Python, an array of uint8 when compiled: both give numbers."""
+
+CUT: Final = -1
+"""Where a form would end that the file does not."""
+
+NONE: Final = -(2**63)
+"""No number."""
+
+NO_EDN, NO_OPERATION, NO_TYPE, NO_MICRO_OP, REFUSED = range(5)
+COMPLAINTS: Final = (
+    "is no EDN: a bracket closes what was not opened",
+    "is no operation: a map with :type, :f and :process was expected",
+    "is no operation: its :type is none of :invoke, :ok, :fail and :info",
+    "is no micro-operation of jepsen.tests.kafka, which has [:send key value] and [:poll …]",
+    "is nothing that Jepsen writes: metadata, or a discarded form",
+)
+
+_SPACE, _COMMA, _SEMICOLON, _NEWLINE, _QUOTE, _BACKSLASH = b' ,;\n"\\'
+_HASH, _CARET, _UNDERSCORE, _MINUS, _ZERO, _NINE = b"#^_-09"
+_LIST, _VECTOR, _MAP, _LIST_END, _VECTOR_END, _MAP_END = b"([{)]}"
+_TAB, _RETURN = b"\t\r"
+
+
+_BETWEEN, _OPENS, _CLOSES, _WITHIN = range(4)
+
+
+def _classes() -> Any:  # noqa: ANN401
+    classes = np.full(256, _WITHIN, np.uint8)
+    classes[:33] = _BETWEEN
+    for byte in b',;"':
+        classes[byte] = _BETWEEN
+    for byte in b"[{(":
+        classes[byte] = _OPENS
+    for byte in b"]})":
+        classes[byte] = _CLOSES
+    return classes
+
+
+_CLASS: Final = _classes()
+"""What each byte is to an atom: it goes on ``_WITHIN`` alone."""
+
+
+_ASIDE: Final = 2**40
+_DIGITS_MAX: Final = 18  # of a number that fits into 64 bits
+
+
+def _depths() -> Any:  # noqa: ANN401
+    depths = np.where(_CLASS == _OPENS, 1, np.where(_CLASS == _CLOSES, -1, 0))
+    for byte in b'"\\;':
+        depths[byte] = _ASIDE
+    return depths
+
+
+_DEPTH: Final = _depths()
+"""How much deeper the next byte is; ``_ASIDE`` where brackets may follow that are none."""
+
+
+class MalformedError(Exception):
+    """Not what Jepsen writes. Arguments: the byte, and which of ``COMPLAINTS``."""
+
+
+@rule
+def blank(text: Bytes, at: int) -> int:
+    """The next byte that is neither white space (commas are) nor in a comment."""
+    while at < len(text):
+        byte = text[at]
+        if byte in (_COMMA, _SPACE) or _TAB <= byte <= _RETURN:
+            at += 1
+        elif byte == _SEMICOLON:
+            while at < len(text) and text[at] != _NEWLINE:
+                at += 1
+        else:
+            break
+    return at
+
+
+@rule
+def opens(byte: int) -> bool:
+    """Whether a vector, list, map or set begins."""
+    return bool(_CLASS[byte] == _OPENS)
+
+
+@rule
+def closes(byte: int) -> bool:
+    """Whether one of them ends."""
+    return bool(_CLASS[byte] == _CLOSES)
+
+
+@rule
+def atom_end(text: Bytes, at: int) -> int:
+    """Past the string, number, keyword, symbol, character or tag that begins at ``at``; or CUT."""
+    if text[at] == _QUOTE:
+        at += 1
+        while at < len(text) and text[at] != _QUOTE:
+            at += 2 if text[at] == _BACKSLASH else 1
+        return at + 1 if at < len(text) else CUT
+    if text[at] == _CARET:
+        raise MalformedError(at, REFUSED)
+    at += 2 if text[at] == _BACKSLASH else 1  # a character may be a bracket
+    while at < len(text) and _CLASS[text[at]] == _WITHIN:
+        at += 1
+    return min(at, len(text))
+
+
+@rule
+def untagged(text: Bytes, at: int) -> int:
+    """Where the form itself begins: behind ``#jepsen.history.Op``, or at the ``{`` of ``#{``."""
+    while at < len(text) and text[at] == _HASH:
+        behind = text[at + 1] if at + 1 < len(text) else 0
+        if behind == _UNDERSCORE:
+            raise MalformedError(at, REFUSED)
+        if behind == _HASH:  # ##Inf is a number
+            break
+        at = at + 1 if behind == _MAP else blank(text, atom_end(text, at))
+    return at
+
+
+@rule
+def _collection_end(text: Bytes, at: int) -> int:
+    depth = 0
+    while at < len(text):
+        depth += _DEPTH[text[at]]
+        if depth == 0:
+            return at + 1
+        if depth >= _ASIDE:  # a string, a character or a comment, which may hold brackets
+            depth -= _ASIDE
+            at = blank(text, at) if text[at] == _SEMICOLON else atom_end(text, at)
+            if at == CUT:
+                return CUT
+        else:
+            at += 1
+    return CUT
+
+
+@rule
+def form_end(text: Bytes, at: int) -> int:
+    """Past the form that begins at ``at``, or CUT."""
+    at = untagged(text, blank(text, at))
+    if at >= len(text):
+        return CUT
+    if opens(text[at]):
+        return _collection_end(text, at)
+    if closes(text[at]):
+        raise MalformedError(at, NO_EDN)
+    return atom_end(text, at)
+
+
+@rule
+def is_word(text: Bytes, at: int, end: int, word: Bytes) -> bool:
+    """Whether exactly ``word`` stands there."""
+    if end - at != len(word):
+        return False
+    for place in range(len(word)):
+        if text[at + place] != word[place]:
+            return False
+    return True
+
+
+@rule
+def number(text: Bytes, at: int, end: int) -> int:
+    """The integer that stands there, or NONE."""
+    negative = text[at] == _MINUS
+    first = at + 1 if negative else at
+    if end - first < 1 or end - first > _DIGITS_MAX:
+        return NONE
+    total = 0
+    for place in range(first, end):
+        if not _ZERO <= text[place] <= _NINE:
+            return NONE
+        total = total * 10 + (text[place] - _ZERO)
+    return -total if negative else total

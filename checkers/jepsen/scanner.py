@@ -1,0 +1,322 @@
+"""Reads the operations of ``jepsen.tests.kafka`` into rows of numbers, one pass over the bytes."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numba.extending import register_jitable as rule
+
+from checkers.jepsen.forms import (
+    CUT,
+    NO_MICRO_OP,
+    NO_OPERATION,
+    NO_TYPE,
+    NONE,
+    Bytes,
+    MalformedError,
+    blank,
+    closes,
+    form_end,
+    is_word,
+    number,
+    opens,
+    untagged,
+)
+
+Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+# Columns of an operation, and of a micro-operation (OP: the operation's place in its batch). What
+# lies at a place of the file is named by the byte where it begins (…_AT) and the byte after it.
+START, STOP, TYPE, F, PROCESS, TIME, INDEX, SEEKS, VALUE_AT, LOG_AT, OP_COLUMNS = range(11)
+OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
+
+INVOKE, OK, FAIL, INFO = range(4)
+SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, TXN, OTHER = range(8)
+
+_VECTOR, _MAP, _MAP_END = b"[{}"
+_ASSIGN = np.frombuffer(b":assign", np.uint8)
+_F = np.frombuffer(b":f", np.uint8)
+_FAIL = np.frombuffer(b":fail", np.uint8)
+_INDEX = np.frombuffer(b":index", np.uint8)
+_INFO = np.frombuffer(b":info", np.uint8)
+_INVOKE = np.frombuffer(b":invoke", np.uint8)
+_KEYS = np.frombuffer(b":keys", np.uint8)
+_OK = np.frombuffer(b":ok", np.uint8)
+_POLL = np.frombuffer(b":poll", np.uint8)
+_PROCESS = np.frombuffer(b":process", np.uint8)
+_REBALANCE_LOG = np.frombuffer(b":rebalance-log", np.uint8)
+_SEEK_TO_BEGINNING = np.frombuffer(b":seek-to-beginning?", np.uint8)
+_SEND = np.frombuffer(b":send", np.uint8)
+_SUBSCRIBE = np.frombuffer(b":subscribe", np.uint8)
+_TIME = np.frombuffer(b":time", np.uint8)
+_TXN = np.frombuffer(b":txn", np.uint8)
+_TYPE = np.frombuffer(b":type", np.uint8)
+_VALUE = np.frombuffer(b":value", np.uint8)
+_TRUE = np.frombuffer(b"true", np.uint8)
+
+
+@rule
+def type_of(text: Bytes, at: int, end: int) -> int:
+    """INVOKE, OK, FAIL or INFO."""
+    if is_word(text, at, end, _INVOKE):
+        return INVOKE
+    if is_word(text, at, end, _OK):
+        return OK
+    if is_word(text, at, end, _FAIL):
+        return FAIL
+    if is_word(text, at, end, _INFO):
+        return INFO
+    raise MalformedError(at, NO_TYPE)
+
+
+@rule
+def function_of(text: Bytes, at: int, end: int) -> int:
+    """SEND, READ, TXN, ASSIGN, SUBSCRIBE, or OTHER."""
+    if is_word(text, at, end, _SEND):
+        return SEND
+    if is_word(text, at, end, _POLL):
+        return READ
+    if is_word(text, at, end, _TXN):
+        return TXN
+    if is_word(text, at, end, _ASSIGN):
+        return ASSIGN
+    if is_word(text, at, end, _SUBSCRIBE):
+        return SUBSCRIBE
+    return OTHER
+
+
+@rule
+def field(text: Bytes, name: int, name_end: int, at: int, end: int, op: Rows) -> None:
+    """Note one entry of an operation's map."""
+    if is_word(text, name, name_end, _TYPE):
+        op[TYPE] = type_of(text, at, end)
+    elif is_word(text, name, name_end, _F):
+        op[F] = function_of(text, at, end)
+    elif is_word(text, name, name_end, _PROCESS):
+        op[PROCESS] = number(text, at, end)
+    elif is_word(text, name, name_end, _TIME):
+        op[TIME] = number(text, at, end)
+    elif is_word(text, name, name_end, _INDEX):
+        op[INDEX] = number(text, at, end)
+    elif is_word(text, name, name_end, _VALUE):
+        op[VALUE_AT] = at
+    elif is_word(text, name, name_end, _REBALANCE_LOG):
+        op[LOG_AT] = at
+    elif is_word(text, name, name_end, _SEEK_TO_BEGINNING):
+        op[SEEKS] = is_word(text, at, end, _TRUE)
+
+
+@rule
+def operation(text: Bytes, at: int, op: Rows) -> int:
+    """Read the map of an operation into the row ``op``; returns where it ends, or CUT."""
+    clear(op)
+    op[START] = at
+    at = untagged(text, at)
+    if at >= len(text):
+        return CUT
+    if text[at] != _MAP:
+        raise MalformedError(at, NO_OPERATION)
+    at = blank(text, at + 1)
+    while at < len(text) and text[at] != _MAP_END:
+        name_end = form_end(text, at)
+        value = len(text) if name_end == CUT else untagged(text, blank(text, name_end))
+        if value < len(text) and closes(text[value]):
+            raise MalformedError(op[START], NO_OPERATION)
+        end = form_end(text, value)
+        if end in (CUT, len(text)):
+            return CUT
+        field(text, at, name_end, value, end, op)
+        at = blank(text, end)
+    if at >= len(text):
+        return CUT
+    if op[TYPE] == NONE or op[F] == NONE:
+        raise MalformedError(op[START], NO_OPERATION)
+    op[STOP] = at + 1
+    return at + 1
+
+
+@rule
+def clear(row: Rows) -> None:
+    """Set all to NONE, without a slice: Numba takes four seconds longer to compile those."""
+    for column in range(len(row)):
+        row[column] = NONE
+
+
+@rule
+def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
+    """Begin the row ``used``; returns ``rows``, or twice as many."""
+    if used == len(rows):
+        grown = np.empty((2 * len(rows), COLUMNS), np.int64)
+        for row in range(used):
+            for column in range(COLUMNS):
+                grown[row, column] = rows[row, column]
+        rows = grown
+    clear(rows[used])
+    rows[used, OP] = op
+    rows[used, KIND] = kind
+    return rows
+
+
+@rule
+def within(text: Bytes, at: int) -> int:
+    """The next form inside a micro-operation, which must be there."""
+    at = blank(text, at)
+    if closes(text[at]):
+        raise MalformedError(at, NO_MICRO_OP)
+    return at
+
+
+@rule
+def put_key(text: Bytes, at: int, row: Rows) -> int:
+    """Note the key that comes next; returns where it ends."""
+    at = within(text, at)
+    end = form_end(text, at)
+    row[KEY_AT] = at
+    row[KEY_END] = end
+    row[KEY] = number(text, at, end)
+    return end
+
+
+@rule
+def put_record(text: Bytes, at: int, row: Rows) -> int:
+    """Note ``[offset value]``, or a value alone, that comes next; returns where it ends."""
+    at = within(text, at)
+    end = form_end(text, at)
+    if text[at] == _VECTOR:
+        at = within(text, at + 1)
+        offset_end = form_end(text, at)
+        row[OFFSET] = number(text, at, offset_end)
+        at = within(text, offset_end)
+    row[RECORD_AT] = at
+    row[RECORD_END] = form_end(text, at)
+    return end
+
+
+@rule
+def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) -> tuple[Rows, int]:
+    """A row for each key of the vector that stands at ``at``."""
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        rows = put(rows, used, op, kind)
+        at = blank(text, put_key(text, at, rows[used]))
+        used += 1
+    return rows, used
+
+
+@rule
+def put_polled(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """A row for each record of ``{key [[offset value] …] …}``."""
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        key = at
+        at = blank(text, form_end(text, at))
+        end = form_end(text, at)
+        at = blank(text, at + 1)
+        while at < end - 1:
+            rows = put(rows, used, op, READ)
+            put_key(text, key, rows[used])
+            at = blank(text, put_record(text, at, rows[used]))
+            used += 1
+        at = blank(text, end)
+    return rows, used
+
+
+@rule
+def put_micro_ops(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """A row for each record that a ``:send``, ``:poll`` or ``:txn`` sent or polled."""
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        end = form_end(text, at)
+        if not opens(text[at]):
+            raise MalformedError(at, NO_MICRO_OP)
+        name = within(text, at + 1)
+        name_end = form_end(text, name)
+        first = blank(text, name_end)
+        if is_word(text, name, name_end, _SEND):
+            rows = put(rows, used, op, SEND)
+            put_record(text, put_key(text, name_end, rows[used]), rows[used])
+            used += 1
+        elif not is_word(text, name, name_end, _POLL):
+            raise MalformedError(at, NO_MICRO_OP)
+        elif text[first] == _MAP:
+            rows, used = put_polled(text, first, rows, used, op)
+        at = blank(text, end)
+    return rows, used
+
+
+@rule
+def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """A row for each key under a ``:keys`` anywhere in a ``:rebalance-log``."""
+    end = form_end(text, at)
+    while at < end:
+        if opens(text[at]) or closes(text[at]):
+            at = blank(text, at + 1)
+            continue
+        word_end = form_end(text, at)
+        named = is_word(text, at, word_end, _KEYS)
+        at = blank(text, word_end)
+        if named and at < end and opens(text[at]):
+            rows, used = put_keys(text, at, rows, used, op, REBALANCE)
+            at = blank(text, form_end(text, at))
+    return rows, used
+
+
+@rule
+def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """Rows of an ``:assign`` or ``:subscribe``: of none, one without a key; then where to seek."""
+    first = used
+    rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
+    if used == first:
+        rows = put(rows, used, op, entry[F])
+        used += 1
+    if entry[SEEKS] == 1:
+        rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, SEEK)
+    return rows, used
+
+
+@rule
+def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """All rows of one operation of a client; its moves come before what it then read."""
+    at = entry[VALUE_AT]
+    if entry[F] == OTHER or at == NONE or not opens(text[at]):
+        return rows, used
+    if entry[F] in (ASSIGN, SUBSCRIBE):
+        return put_moves(text, entry, rows, used, op)
+    if entry[LOG_AT] != NONE:
+        rows, used = put_rebalanced(text, entry[LOG_AT], rows, used, op)
+    return put_micro_ops(text, at, rows, used, op)
+
+
+@rule
+def scan(
+    text: Bytes, at: int, ops: Rows, rows: Rows, invocations: bool
+) -> tuple[int, int, int, Rows, int]:
+    """Read operations until ``ops`` is full, or the file or its vector ends.
+
+    Args:
+        text: the file.
+        at: where to begin, between two operations.
+        ops: is filled, a row an operation in ``OP_COLUMNS``.
+        rows: is filled, a row a micro-operation in ``COLUMNS``, and replaced when it is too small.
+        invocations: read rows from these too, whose values tell what was asked for.
+
+    Returns:
+        Where it stopped, how many operations, how many rows, the rows, and 0, or ``CUT`` when the
+        operation at which it stopped does not end.
+
+    Raises:
+        MalformedError: not what Jepsen writes.
+    """
+    count = used = 0
+    while count < len(ops):
+        at = blank(text, at)
+        if at >= len(text) or closes(text[at]):
+            break
+        entry = ops[count]
+        end = operation(text, at, entry)
+        if end == CUT:
+            return at, count, used, rows, CUT
+        if entry[PROCESS] != NONE and (invocations or entry[TYPE] != INVOKE):
+            rows, used = put_operation(text, entry, rows, used, count)
+        count += 1
+        at = end
+    return at, count, used, rows, 0

@@ -38,7 +38,8 @@ from checkers.clients.digraph import (
     Operations,
     cycles,
 )
-from checkers.clients.view import READ_OK, READ_OTHER, SENT, SENT_INFO, SENT_OK, View, has
+from checkers.clients.facts import READ_OK, READ_OTHER, SEEN, SENT, SENT_INFO, SENT_OK, has
+from checkers.clients.view import View
 from checkers.registry import SCHEMA, anomalies
 from harness.history import OK, SEND
 
@@ -250,7 +251,7 @@ def _log_edges(members: DataFrame) -> DataFrame:
 def _deeds(view: View, members: DataFrame) -> DataFrame:
     """Whose each member is, and when: ``segment, deed, client, begun, ended``."""
     good = F.col("outcome") == OK
-    times = view.rows.where(F.col("fact") != 0).join(
+    times = view.rows.where(has("fact", SENT | SEEN)).join(
         members.select("segment", "deed").distinct(), "deed"
     )
     return times.groupBy("segment", "deed").agg(
@@ -345,7 +346,7 @@ class _Shown:
 def _told(view: View, found: DataFrame) -> DataFrame:
     """The cycles as anomalies, with what was recorded of each step."""
     sends = (F.col("kind") == SEND).alias("sends")
-    recorded = view.rows.where(F.col("fact") != 0).join(
+    recorded = view.rows.where(has("fact", SENT | SEEN)).join(
         found.select("deed", "key").distinct(), ["deed", "key"], "left_semi"
     )
     fields = SCHEMA.field("steps").type.value_type.names

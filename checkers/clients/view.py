@@ -11,33 +11,35 @@ partition in a run, ``client`` a process in a run, ``key`` a record (a slot and 
 own name before it is reported, so that this never makes an anomaly.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from harness.history import FAIL, INFO, OK, READ, READ_UNCOMMITTED, SEND
+from checkers.clients.facts import (
+    ADRIFT,
+    BLIND,
+    MOVES,
+    PEEK,
+    READ_BY_ANY,
+    READ_OK,
+    SEEN,
+    SEEN_OK,
+    SENT,
+    SENT_FAIL,
+    SENT_INFO,
+    SENT_OK,
+    STRAY,
+    fact,
+    has,
+)
+from checkers.clients.strides import COLUMNS, INPUT, KNOWN, READS, shortened
 
 Keep = Callable[[str, DataFrame], DataFrame]
 """Computes a frame once, under a name, and gives it back to be read often."""
-
-SENT_OK: Final = 1
-SENT_INFO: Final = 2
-SENT_FAIL: Final = 4
-READ_OK: Final = 8
-READ_OTHER: Final = 16
-PEEK_OK: Final = 32
-PEEK_OTHER: Final = 64
-"""``fact``: what a row says of its record, one bit each, so that a record's are their sum. A peek
-is a read under ``read_uncommitted``, which proves nothing about what is committed; the others of
-OTHER were made in operations that failed or whose end nobody knows."""
-
-SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
-SEEN_OK: Final = READ_OK | PEEK_OK
-SEEN: Final = READ_OK | READ_OTHER | PEEK_OK | PEEK_OTHER
 
 
 def keeper(spark: SparkSession, folder: Path) -> Keep:
@@ -56,10 +58,10 @@ def in_order(operations: DataFrame) -> DataFrame:
     return operations.withColumn("at", F.col("_metadata.row_index"))
 
 
-def has(facts: str | Column, bits: int) -> Column:
-    """Whether any of these bits is among a record's facts."""
-    column = F.col(facts) if isinstance(facts, str) else facts
-    return column.bitwiseAND(F.lit(bits)) != 0
+def in_a_place() -> Column:
+    """Whether a row of ``View.rows`` says for itself where its record stands, or stood."""
+    told = has("fact", SENT_OK | SEEN) & ~has("fact", BLIND | ADRIFT)
+    return told & F.col("offset").isNotNull()
 
 
 class View:
@@ -72,7 +74,14 @@ class View:
 
     def __init__(self, operations: DataFrame, keep: Keep) -> None:
         self.operations = operations
-        self.keep = keep
+        self._keep = keep
+        self._kept: dict[str, DataFrame] = {}
+
+    def keep(self, name: str, frame: DataFrame) -> DataFrame:
+        """Compute a frame, the first time that its name is asked for; the same again later."""
+        if name not in self._kept:
+            self._kept[name] = self._keep(name, frame)
+        return self._kept[name]
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -94,7 +103,7 @@ class View:
             F.xxhash64("run", "topic", "partition").alias("slot"),
             F.xxhash64("run", "topic", "partition", "value").alias("key"),
             F.xxhash64("run", "process", op).alias("deed"),
-            _fact().alias("fact"),
+            fact().alias("fact"),
         )
 
     @cached_property
@@ -108,7 +117,7 @@ class View:
         bit, no reader.
         """
         sent, seen = has("fact", SENT), has("fact", SEEN)
-        place = F.when(F.col("fact") != SENT_FAIL, F.col("offset"))
+        place = F.when(~has("fact", SENT_FAIL), F.col("offset"))
         bit = F.expr("shiftleft(1L, int(pmod(deed, 64)))")
         grouped = self.rows.where(sent | seen).groupBy("key")
         return self.keep(
@@ -127,6 +136,61 @@ class View:
         )
 
     @cached_property
+    def slots(self) -> DataFrame:
+        """One row a slot: its records counted by what may be wrong with them. Kept.
+
+        ``bound`` is the greatest offset that readers are known to have come to. The others count
+        the records of which each of ``doubts`` is true.
+        """
+        return self.keep(
+            "slots",
+            self.records.groupBy("slot").agg(
+                F.max(F.when(has("facts", SEEN_OK), F.col("first"))).alias("bound"),
+                *(F.count_if(wrong).alias(name) for name, wrong in doubts().items()),
+            ),
+        )
+
+    @cached_property
+    def suspects(self) -> dict[str, int]:
+        """The counts of ``slots``, of all of them together: mostly, nothing is to be looked at."""
+        names = [name for name in self.slots.columns if name not in ("slot", "bound")]
+        row = self.slots.agg(*(F.sum(name).alias(name) for name in names)).first()
+        return {name: int((row and row[name]) or 0) for name in names}
+
+    @cached_property
+    def strides(self) -> DataFrame:
+        """All rows in their order, shortened; see ``checkers.clients.strides``. Kept."""
+        rows = self.rows.where(in_a_place() | has("fact", MOVES)).select(*INPUT)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+            found = rows.mapInArrow(shortened, COLUMNS)
+        return self.keep("strides", found)
+
+    @cached_property
+    def extents(self) -> DataFrame:
+        """The version order in short: ``slot, low, high, base``, one row a stretch. Kept.
+
+        Every offset from ``low`` to ``high`` is known; ``base`` counts those before. Stretches of a
+        slot do not overlap, and may touch.
+        """
+        known = (F.col("what") == KNOWN) | ((F.col("what") == READS) & F.col("sure"))
+        place = (F.col("place").alias("low"), F.col("last_place").alias("high"))
+        found = self.strides.where(known).select("slot", *place)
+        if self._late:
+            late, at = self._placed_late(self.rows), F.col("offset")
+            found = found.unionByName(late.select("slot", at.alias("low"), at.alias("high")))
+        in_order = Window.partitionBy("slot").orderBy("low", "high")
+        before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+        fresh = F.greatest(F.col("low"), F.max("high").over(before) + 1)
+        size = F.col("high") - F.col("low") + 1
+        return self.keep(
+            "extents",
+            found.withColumn("low", fresh)
+            .where(F.col("low") <= F.col("high"))
+            .withColumn("base", F.sum(size).over(in_order) - size),
+        )
+
+    @cached_property
     def proven(self) -> DataFrame:
         """The deeds, in a column ``deed``, of which nobody knows the end, and which committed.
 
@@ -139,8 +203,8 @@ class View:
     @cached_property
     def committed(self) -> DataFrame:
         """``rows`` of sends that took effect: acknowledged ones, and those of ``proven`` deeds."""
-        info = self.rows.where(F.col("fact") == SENT_INFO).join(self.proven, "deed", "left_semi")
-        return self.rows.where(F.col("fact") == SENT_OK).unionByName(info)
+        info = self.rows.where(has("fact", SENT_INFO)).join(self.proven, "deed", "left_semi")
+        return self.rows.where(has("fact", SENT_OK)).unionByName(info)
 
     @cached_property
     def placed(self) -> DataFrame:
@@ -150,17 +214,26 @@ class View:
         because a poll never gives what is not committed (Jepsen's ``version-orders``). Under
         ``read_uncommitted`` it does: such a read tells a place only if the send took effect.
         """
-        told = self.rows.where(F.col("offset").isNotNull())
-        sure = told.where(has("fact", SENT_OK | READ_OK | READ_OTHER))
-        info = told.where(F.col("fact") == SENT_INFO).join(self.proven, "deed", "left_semi")
-        landed = self.records.where(has("facts", SENT_OK)).select("key")
-        landed = landed.unionByName(
-            self.records.join(self.proven, F.col("writer") == F.col("deed"), "left_semi")
-            .where(has("facts", SENT_INFO))
-            .select("key")
-        )
-        peeks = told.where(has("fact", PEEK_OK | PEEK_OTHER)).join(landed, "key", "left_semi")
-        return sure.unionByName(info).unionByName(peeks)
+        return self.placed_among(self.rows)
+
+    def placed_among(self, rows: DataFrame) -> DataFrame:
+        """``placed``, of some rows only."""
+        told = rows.where(F.col("offset").isNotNull())
+        sure = told.where(has("fact", SENT_OK | READ_BY_ANY))
+        return sure.unionByName(self._placed_late(rows)) if self._late else sure
+
+    @property
+    def _late(self) -> bool:
+        """Whether there may be rows of ``placed`` that do not say for themselves that they are."""
+        return bool(self.suspects["stray"] or self.suspects["peeked"])
+
+    def _placed_late(self, rows: DataFrame) -> DataFrame:
+        told = rows.where(F.col("offset").isNotNull())
+        info = told.where(has("fact", SENT_INFO)).join(self.proven, "deed", "left_semi")
+        took_effect = self.records.join(self.proven, F.col("writer") == F.col("deed"), "left_semi")
+        landed = took_effect.unionByName(self.records.where(has("facts", SENT_OK)))
+        peeks = told.where(has("fact", PEEK)).join(landed, "key", "left_semi")
+        return info.unionByName(peeks)
 
     @cached_property
     def order(self) -> DataFrame:
@@ -183,13 +256,20 @@ class View:
         )
 
 
-def _fact() -> Column:
-    """What a row says of its record: one of the bits above, or 0."""
-    kind, outcome = F.col("kind"), F.col("outcome")
-    good = outcome == OK
-    peek = F.col("isolation").eqNullSafe(READ_UNCOMMITTED)
-    sent = F.when(good, SENT_OK).when(outcome == INFO, SENT_INFO).when(outcome == FAIL, SENT_FAIL)
-    read = F.when(peek, F.when(good, PEEK_OK).otherwise(PEEK_OTHER)).otherwise(
-        F.when(good, READ_OK).otherwise(READ_OTHER)
-    )
-    return F.when(kind == SEND, sent).when(kind == READ, read).otherwise(0)
+def doubts() -> dict[str, Column]:
+    """What may be wrong with a row of ``records``, or makes it hard to judge."""
+    told, own = F.col("first").isNotNull(), F.expr("getbit(readers, int(pmod(writer, 64))) = 1")
+    sure = has("facts", SENT_OK | READ_BY_ANY)
+    maybe, refused = has("facts", SENT_OK | SENT_INFO), has("facts", SENT_FAIL)
+    return {
+        "known": sure & told,
+        "maybe": ~sure & has("facts", SENT_INFO) & told,
+        "twice": F.col("first") != F.col("last"),
+        "aborted": refused & ~maybe & has("facts", READ_OK),
+        "phantom": ~has("facts", SENT),
+        "own": has("facts", SENT) & has("facts", READ_BY_ANY) & own,
+        "unread": maybe & ~has("facts", SEEN_OK),
+        "stray": has("facts", STRAY),
+        "adrift": has("facts", ADRIFT),
+        "peeked": has("facts", PEEK) & ~has("facts", READ_BY_ANY),
+    }

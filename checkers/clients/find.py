@@ -1,0 +1,31 @@
+"""Every anomaly of the clients' view, of all histories in one pass.
+
+First it is asked, by a few sums over all rows, what may be wrong at all; then only those rows are
+looked at again. A history in which nothing is wrong costs the sums alone.
+"""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from checkers.clients.contents import CONTENTS, contents
+from checkers.clients.sequence import steps
+from checkers.clients.skips import STEPS, VANISHED, vanished, wrong_steps
+from checkers.clients.view import View
+from checkers.clients.witness import none, witnessed
+
+KINDS: Final = CONTENTS | STEPS | {VANISHED}
+"""All kinds but the cycles."""
+
+
+def find(view: View, kinds: frozenset[str] = KINDS) -> DataFrame:
+    """The anomalies of these kinds, in columns of ``checkers.registry.ANOMALY``."""
+    found = contents(view, kinds)
+    asked = kinds & STEPS
+    if asked or VANISHED in kinds:
+        wrong = view.keep("wrong-steps", steps(view))
+        if not wrong.isEmpty():
+            found += wrong_steps(view, wrong, asked) if asked else []
+        if VANISHED in kinds:
+            found.append(vanished(view, wrong))
+    return witnessed(view, found) if found else none(view)

@@ -1,0 +1,187 @@
+"""Whether clients went through logs in order: poll-skip, nonmonotonic-poll, and their kin.
+
+A *step* leads from one row of a client to its next in the same slot. Inside an operation
+(``inner``) that is the row before. Between operations it is the last row of the last operation that
+ended well and touched the slot: what failed, or ended nobody knows how, leaves a reader where it
+was (KIP-98: its positions are committed with its transaction). A row's place is its offset; a send
+that was told none stands where its record was read.
+
+Right is a step to the next known offset, ``delta`` 1: gaps in which nobody ever saw a record, such
+as control markers, are none. Jepsen looks a row's place up by its value, which is any of its places
+if it has two; we take the row's own. A send whose place is unknown is left out, where Jepsen begins
+anew after it.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from checkers.clients.facts import (
+    EVERYWHERE,
+    MOVES,
+    READ_BY_ANY,
+    SEEN_OK,
+    SENT,
+    SENT_FAIL,
+    SENT_INFO,
+    SENT_OK,
+    SOUGHT,
+    STRAY,
+    has,
+)
+from checkers.clients.moves import unexcused
+from checkers.clients.places import before
+from checkers.clients.strides import READS, SENDS
+from checkers.clients.view import View, in_a_place
+
+_COLUMNS: Final = (
+    *("client", "slot", "sent", "ok", "sought"),
+    *("op", "at", "place", "last_op", "last_at", "last_place"),
+)
+_FEW: Final = 100_000  # records that may be sent to every task
+
+POLL_SKIP: Final = "poll-skip"
+NONMONOTONIC_POLL: Final = "nonmonotonic-poll"
+NONMONOTONIC_SEND: Final = "nonmonotonic-send"
+INT_POLL_SKIP: Final = "int-poll-skip"
+INT_NONMONOTONIC_POLL: Final = "int-nonmonotonic-poll"
+INT_SEND_SKIP: Final = "int-send-skip"
+INT_NONMONOTONIC_SEND: Final = "int-nonmonotonic-send"
+
+
+def steps(view: View) -> DataFrame:
+    """Every step that is not right and that nothing excuses.
+
+    ``client, slot, sent, inner, sought, from_op, from_at, from_place, op, at, place``, and
+    ``delta``, its length in known offsets: 2 and more skip some, 0 and less go back. ``sought``
+    steps begin where a reader sought to go on from, and tell only what it did not find.
+    """
+    found = view.keep("steps", _suspicious(view))
+    known = view.extents
+    ranked = before(before(found, "from_place", known), "place", known)
+    length = F.col("place_index") - F.col("from_place_index")
+    skips = length + 1 - F.col("from_place_known").cast("long")
+    forward = F.col("place") > F.col("from_place")
+    delta = F.when(forward, skips).otherwise(length)
+    wrong = ranked.withColumn("delta", delta).where(F.col("delta") != 1)
+    moves = view.strides.where(has("what", MOVES))
+    if moves.isEmpty():
+        return wrong.select(*found.columns, "delta")
+    named = moves.select("client", "slot", "op", "at", F.col("what").alias("fact"))
+    return unexcused(wrong.select(*found.columns, "delta"), named)
+
+
+def kind() -> Column:
+    """What a step that is not right is called; null for one that begins at a place sought."""
+    back, inner, sent = F.col("delta") < 1, F.col("inner"), F.col("sent")
+    return (
+        F.when(F.col("sought"), F.lit(None).cast("string"))
+        .when(sent & inner & back, INT_NONMONOTONIC_SEND)
+        .when(sent & inner, INT_SEND_SKIP)
+        .when(sent, NONMONOTONIC_SEND)
+        .when(inner & back, INT_NONMONOTONIC_POLL)
+        .when(inner, INT_POLL_SKIP)
+        .when(back, NONMONOTONIC_POLL)
+        .otherwise(POLL_SKIP)
+    )
+
+
+def _suspicious(view: View) -> DataFrame:
+    """Steps that are not to the next offset. Where strides overlap, row by row."""
+    singles = _singles(view)
+    ours = _of_strides(view).unionByName(singles)
+    pairs = ["client", "slot", "sent"]
+    linked = view.keep("linked", _linked(ours).where(F.col("overlaps") | _odd()))
+    tangled = linked.where("overlaps").select(*pairs).distinct()
+    plain = linked.join(tangled, pairs, "left_anti")
+    if not tangled.isEmpty():
+        rows = _of_rows(view).unionByName(singles).join(tangled, pairs, "left_semi")
+        plain = plain.unionByName(_linked(rows).where(_odd()))
+    began = [F.col(f"begin.last_{name}").alias(f"from_{name}") for name in ("op", "at", "place")]
+    return plain.select(
+        *("client", "slot", "sent", "inner"),
+        F.col("begin.sought").alias("sought"),
+        *began,
+        *("op", "at", "place"),
+    )
+
+
+def _linked(strides: DataFrame) -> DataFrame:
+    """Strides with where the step to each begins, and whether it overlaps one before."""
+    order = Window.partitionBy("client", "slot", "sent").orderBy("op", "at")
+    past = order.rowsBetween(Window.unboundedPreceding, -1)
+    end = F.struct("last_op", "last_at", "last_place", "sought")
+    previous = F.lag(end).over(order)
+    inner = F.coalesce(previous["last_op"] == F.col("op"), F.lit(False))
+    good = F.last(F.when(F.col("ok"), end), ignorenulls=True).over(past)
+    reach = F.max(F.struct("last_op", "last_at")).over(past)
+    return strides.withColumns(
+        {
+            "inner": inner,
+            "begin": F.when(inner, previous).otherwise(good),
+            "overlaps": F.coalesce(reach > F.struct("op", "at"), F.lit(False)),
+        }
+    )
+
+
+def _odd() -> Column:
+    """Whether a step may be wrong. Between operations of producers others may write."""
+    begin, place = F.col("begin.last_place"), F.col("place")
+    between = F.col("sent") & ~F.col("inner")
+    far = F.when(between, F.col("ok") & (place <= begin)).otherwise(place != begin + 1)
+    pointless = F.col("sought") | (F.col("begin.sought") & (F.col("inner") | (place <= begin)))
+    return F.coalesce(far & ~pointless, F.lit(False))
+
+
+def _of_strides(view: View) -> DataFrame:
+    both = view.strides.where(F.col("what").isin(READS, SENDS))
+    return both.select(*_columns(sent=F.col("what") == SENDS, sought=F.lit(False)))
+
+
+def _of_rows(view: View) -> DataFrame:
+    """Every row as a stride of its own."""
+    return view.rows.where(in_a_place()).select(
+        *_row_columns(sent=has("fact", SENT), ok=_ended_well())
+    )
+
+
+def _singles(view: View) -> DataFrame:
+    """Sends whose place others tell, and where readers sought to go on, as strides of a row."""
+    sought = has("what", SOUGHT) & ~has("what", EVERYWHERE)
+    start = F.col("place") - 1
+    seeks = view.strides.where(sought & F.col("place").isNotNull())
+    here = {"last_op": F.col("op"), "last_at": F.col("at"), "place": start, "last_place": start}
+    yes, no = F.lit(True), F.lit(False)
+    found = seeks.withColumns(here).select(*_columns(sent=no, sought=yes, ok=yes))
+    return found.unionByName(_strays(view)) if view.suspects["stray"] else found
+
+
+def _strays(view: View) -> DataFrame:
+    """Sends that were not acknowledged with an offset, where their record stands all the same."""
+    strays = view.rows.where(has("fact", STRAY))
+    if view.suspects["stray"] <= _FEW:
+        strays = F.broadcast(strays)
+    told = view.records.where(has("facts", STRAY) & F.col("first").isNotNull())
+    both = strays.join(told.select("key", "facts", "first"), "key")
+    proven = view.proven.withColumn("proven", F.lit(True))
+    met = has("facts", READ_BY_ANY | SEEN_OK)
+    own = F.col("proven") & has("fact", SENT_INFO)
+    place = F.when(met, F.col("first")).when(own, F.col("offset"))
+    found = both.join(proven, "deed", "left").withColumn("offset", place)
+    sure = ~has("fact", SENT_FAIL)
+    return found.where(F.col("offset").isNotNull()).select(*_row_columns(sent=F.lit(True), ok=sure))
+
+
+def _ended_well() -> Column:
+    return has("fact", SENT_OK | SEEN_OK)
+
+
+def _row_columns(**columns: Column) -> list[Column]:
+    here = {"last_op": F.col("op"), "last_at": F.col("at"), "sought": F.lit(False)}
+    place = {"place": F.col("offset"), "last_place": F.col("offset")}
+    return _columns(**here, **place, **columns)
+
+
+def _columns(**columns: Column) -> list[Column]:
+    return [columns.get(name, F.col(name)).alias(name) for name in _COLUMNS]

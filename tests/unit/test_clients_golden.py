@@ -1,0 +1,37 @@
+"""Tiny hand-written histories, and every anomaly of the clients' view in them with its witness."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from checkers.clients.find import find
+from checkers.clients.view import View, keeper
+from harness.history import OPERATIONS
+from tests.histories.clients import Case, by_run, rows
+from tests.histories.clients_cases import CASES
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def found(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[str, ...]]:
+    """The anomalies of all cases, found in one pass."""
+    folder = tmp_path_factory.mktemp("clients")
+    schema = OPERATIONS.append(pa.field("run", pa.string())).append(pa.field("at", pa.int64()))
+    all_rows = [{**row, "run": case.name} for case in CASES for row in rows(case.history)]
+    pq.write_table(pa.Table.from_pylist(all_rows, schema=schema), folder / "ops.parquet")
+    operations = spark.read.parquet(str(folder / "ops.parquet"))
+    view = View(operations, keeper(spark, folder / "kept"))
+    return by_run(row.asDict(recursive=True) for row in find(view).collect())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_anomalies_are_as_written(case: Case, found: dict[str, tuple[str, ...]]) -> None:
+    assert found.get(case.name, ()) == tuple(sorted(case.found))
+
+
+def test_names_are_unique() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)

@@ -21,8 +21,8 @@ SOURCE: Final = (
 """The columns of ``kafka-log`` that ``records`` reads."""
 
 TORN: Final = "torn"
-ORDINARY: Final = ("torn", "zeros")
-"""Damage that a kill leaves at a log's end, and preallocation: no evidence of anything."""
+ORDINARY: Final = ("torn", "zeros", "empty")
+"""What a kill leaves at a log's end, preallocation, compaction: no evidence of anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from checkers.segments.reader import SCHEMA, Segment, read_segment, segments
+from checkers.segments.files import FILE_BYTES_MAX, Segment, segments
+from checkers.segments.reader import SCHEMA, read_segment
 from harness.errors import UsageError
 
 NAME: Final = "kafka-log"
@@ -43,6 +45,7 @@ class KafkaLog(DataSource):
 
     Options:
         path: a run, or its folder ``replicas``; ``load`` takes a list of them as well.
+        segments: instead, a file that lists segments wherever they lie; see ``read_segments``.
     """
 
     @classmethod
@@ -65,6 +68,8 @@ class KafkaLog(DataSource):
         paths = json.loads(self.options.get("paths", "[]"))
         if "path" in self.options:
             paths.append(self.options["path"])
+        if "segments" in self.options:
+            return Reader([], schema.names, Path(self.options["segments"]))
         if not paths:
             raise UsageError(
                 "kafka-log was told no path", hint='Say .load("store/latest"), or a list of runs.'
@@ -81,15 +86,20 @@ class Task(InputPartition):
 
 
 class Reader(DataSourceReader):
-    """Splits the segments of some runs into tasks of about equal size, and reads them."""
+    """Splits the segments of some runs, or of a list, into tasks of about equal size."""
 
-    def __init__(self, paths: Sequence[Path], columns: Sequence[str]) -> None:
+    def __init__(
+        self, paths: Sequence[Path], columns: Sequence[str], listed: Path | None = None
+    ) -> None:
         self.paths = paths
         self.columns = list(columns)
+        self.listed = listed
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task a core, unless they would be very small or very large; at least one."""
         found = [segment for path in self.paths for segment in segments(replicas_of(path))]
+        if self.listed is not None:
+            found = msgspec.json.decode(self.listed.read_bytes(), type=list[Segment])
         return [Task(stretches) for stretches in plan(found, cores=os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -133,7 +143,7 @@ def plan(found: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
 
 def _size(segment: Segment) -> int:
     try:
-        return Path(segment.path).stat().st_size
+        return min(Path(segment.path).stat().st_size, FILE_BYTES_MAX)
     except OSError:  # read_segment will say so
         return 0
 
@@ -182,3 +192,22 @@ def read_log(
     if not names:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).format(NAME).load(names)
+
+
+def read_segments(
+    spark: SparkSession, found: Sequence[Segment], listed: Path, columns: Iterable[str]
+) -> DataFrame:
+    """The records of segments that lie anywhere; ``run`` and ``broker`` are as each one says.
+
+    Args:
+        spark: the session, which must know the source, see ``register``.
+        found: the segments; their paths must be good wherever Spark's tasks run.
+        listed: a file to list them in; it must outlive the use of the frame.
+        columns: what is read of each record.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    listed.write_bytes(msgspec.json.encode(list(found)))
+    source = spark.read.schema(schema_of(columns)).format(NAME)
+    return source.option("segments", str(listed)).load()

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from checkers.judge import judge
 from checkers.model.reconciliation import Reconciliation
-from checkers.segments.reader import SCHEMA, read_segment, segments
+from checkers.segments.files import segments
+from checkers.segments.reader import SCHEMA, read_segment
 from checkers.session import SparkStarter
 from harness.expected import reconcile
 from harness.feasible import check_plan

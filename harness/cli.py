@@ -13,6 +13,7 @@ import typer
 
 from harness import console, options
 from harness.errors import UsageError
+from harness.inspecting.command import inspect
 from harness.matrix import command as matrix
 from harness.matrix.cells import MatrixFolder
 from harness.modelling.command import app as model_app
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 
 app.command()(matrix.matrix)
+app.command()(inspect)
 app.add_typer(model_app)
 app.add_typer(nightly_app)
 

@@ -12,14 +12,19 @@ import numpy as np
 import pyarrow as pa
 from aiokafka.record._crecords import crc32c_cython as crc32c
 
-from checkers.segments.codecs import CodecError, decompress
+from checkers.segments.codecs import CodecError, SwollenError, decompress
 from checkers.segments.columns import (
+    ARENA_BYTES_MAX,
+    ArenaFullError,
     Bytes,
     Checksum,
     Chunk,
     Damage,
     Decoded,
+    Flaw,
+    Flaws,
     Ints,
+    claimed_end,
     fields,
     in_order,
     join,
@@ -55,6 +60,7 @@ _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _ONE_BYTE: Final = 0x80
 _RUN: Final = 256
+_RECORDS_MAX: Final = 1 << 22  # of a batch: a producer's, of 16 KB, has a few thousand
 _SEQUENCES: Final = 1 << 31
 
 
@@ -77,47 +83,48 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
     """
     raw = np.frombuffer(data, dtype=np.uint8)
     header = fields(raw, chunk.positions, HEADER)
-    errors: dict[int, str] = {}
-    mismatched = mismatches(data, chunk, header["crc"], _CHECKSUM, errors)
-    _check_order(header, floor, chunk.following, errors)
-    arena, bounds = _unpack(data, chunk, header, errors)
-    records = _walk(arena, bounds, header["count"].tolist(), errors)
-    decoded = _columns(arena, header, records, chunk, errors)
+    flaws: Flaws = {}
+    mismatched = mismatches(data, chunk, header["crc"], _CHECKSUM, flaws)
+    _check_order(header, floor, chunk.following, flaws)
+    arena, bounds = _unpack(data, chunk, header, flaws)
+    records = _walk(arena, bounds, header["count"].tolist(), flaws)
+    decoded = _columns(arena, header, records, chunk, flaws)
     if decoded is None:  # a sound checksum over fields that make no sense: leave those batches out
-        records = _walk(arena, bounds, header["count"].tolist(), errors)
-        decoded = _columns(arena, header, records, chunk, errors)
+        records = _walk(arena, bounds, header["count"].tolist(), flaws)
+        decoded = _columns(arena, header, records, chunk, flaws)
         assert decoded is not None
-    decoded.damage.extend(_damage(chunk, header, errors, mismatched))
+    decoded.damage.extend(_damage(chunk, header, flaws, mismatched))
     return decoded
 
 
-def _check_order(
-    header: np.ndarray, floor: int, following: int | None, errors: dict[int, str]
-) -> None:
-    sound = np.array([index for index in range(len(header)) if index not in errors], dtype=np.intp)
+def _check_order(header: np.ndarray, floor: int, following: int | None, flaws: Flaws) -> None:
+    sound = np.array([index for index in range(len(header)) if index not in flaws], dtype=np.intp)
     first = header["base_offset"][sound].astype(np.int64)
     last = first + header["last_offset_delta"][sound]
     for index in sound[~in_order(first, last, floor=floor, following=following)].tolist():
-        errors[index] = "its offsets do not fit between its neighbours'"
+        flaws[index] = Flaw("its offsets do not fit between its neighbours'")
 
 
 def _unpack(
-    data: memoryview, chunk: Chunk, header: np.ndarray, errors: dict[int, str]
+    data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
     """Join the decompressed records of good batches; and (index, start, end) of each in there."""
     parts, bounds, at = [], [], 0
     codecs = (header["attributes"] & _CODEC).tolist()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), codecs, strict=True)
     for index, (position, size, codec) in enumerate(spans):
-        if index in errors:
+        if index in flaws:
             continue
         part = data[position + HEADER.itemsize : position + size]
         if codec:
             try:
                 part = decompress(codec, part, magic=2)
             except CodecError as error:
-                errors[index] = str(error)
+                swollen = isinstance(error, SwollenError)
+                flaws[index] = Flaw(str(error), "unreadable" if swollen else "corrupt")
                 continue
+        if parts and at + len(part) > ARENA_BYTES_MAX:
+            raise ArenaFullError
         parts.append(part)
         bounds.append((index, at, at + len(part)))
         at += len(part)
@@ -125,19 +132,23 @@ def _unpack(
 
 
 def _walk(
-    arena: bytes, bounds: list[tuple[int, int, int]], counts: list[int], errors: dict[int, str]
+    arena: bytes, bounds: list[tuple[int, int, int]], counts: list[int], flaws: Flaws
 ) -> _Records:
     """Step from record to record by their lengths."""
     starts: list[int] = []
     owners, sizes, ends = [], [], []
     for index, at, end in bounds:
-        if index in errors:
+        if counts[index] > _RECORDS_MAX:
+            flaws[index] = Flaw(
+                f"it has {counts[index]} records, too many to be read", "unreadable"
+            )
+        if index in flaws:
             continue
         before = len(starts)
         stopped = _step(arena, at, end, counts[index], starts)
         if stopped != end:
             del starts[before:]
-            errors[index] = f"its {counts[index]} records do not fill it"
+            flaws[index] = Flaw(f"its {counts[index]} records do not fill it")
         elif len(starts) > before:
             owners.append(index)
             sizes.append(len(starts) - before)
@@ -193,9 +204,9 @@ def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
 
 
 def _columns(
-    arena: bytes, header: np.ndarray, records: _Records, chunk: Chunk, errors: dict[int, str]
+    arena: bytes, header: np.ndarray, records: _Records, chunk: Chunk, flaws: Flaws
 ) -> Decoded | None:
-    """Every field of every record; None if some make no sense: their batches go to ``errors``."""
+    """Every field of every record; None if some make no sense: their batches go to ``flaws``."""
     data: Bytes = np.frombuffer(arena, dtype=np.uint8)
     length, at = varints(data, records.starts)
     body = at
@@ -217,14 +228,14 @@ def _columns(
     sound[1:] &= (offset_delta[1:] > offset_delta[:-1]) | (owner[1:] != owner[:-1])
     if not sound.all():
         for index in np.unique(owner[~sound]).tolist():
-            errors[index] = "its checksum is sound but a record in it makes no sense"
+            flaws[index] = Flaw("its checksum is sound but a record in it makes no sense")
         return None
     buffer = pa.py_buffer(arena)
     sequence = header["base_sequence"][owner].astype(np.int64)
     append_time = (header["attributes"] & _LOG_APPEND_TIME) != 0
     created = header["base_timestamp"].astype(np.int64)[owner] + time_delta
     appended = header["max_timestamp"].astype(np.int64)[owner]
-    kept = np.array([i for i in range(len(header)) if i not in errors], dtype=np.intp)
+    kept = np.array([i for i in range(len(header)) if i not in flaws], dtype=np.intp)
     last = header["base_offset"][kept].astype(np.int64) + header["last_offset_delta"][kept]
     return Decoded(
         batches=_batch_columns(header, chunk, append_time),
@@ -260,19 +271,22 @@ def _batch_columns(
     }
 
 
-def _damage(
-    chunk: Chunk, header: np.ndarray, errors: dict[int, str], mismatched: set[int]
-) -> list[Damage]:
+def _damage(chunk: Chunk, header: np.ndarray, flaws: Flaws, mismatched: set[int]) -> list[Damage]:
+    """What was left out, and batches in which there is nothing."""
+    empty = np.flatnonzero(header["count"] == 0).tolist()
+    found = dict.fromkeys(empty, Flaw("compaction left none of its records", "empty")) | flaws
     return [
         Damage(
-            kind="corrupt",
+            kind=found[index].kind,
             position=int(chunk.positions[index]),
-            error=errors[index],
+            error=found[index].says,
             base_offset=int(header["base_offset"][index]),
-            last_offset=int(header["base_offset"][index]) + int(header["last_offset_delta"][index]),
+            last_offset=claimed_end(
+                int(header["base_offset"][index]), int(header["last_offset_delta"][index])
+            ),
             magic=2,
             crc=int(header["crc"][index]),
             crc_ok=index not in mismatched,
         )
-        for index in sorted(errors)
+        for index in sorted(found)
     ]

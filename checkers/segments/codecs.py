@@ -5,12 +5,22 @@ buffer that is joined into an arena without another copy.
 """
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 import cramjam
+import numpy as np
 
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by the codec number in the lowest three bits of the attributes; 5 to 7 mean nothing."""
+
+SWOLLEN_BYTES_MAX: Final = 128 << 20
+"""What a batch may decompress to, of 4 KB at the least. Kafka has no such limit, but producers end
+a batch at batch.size before it is compressed; one of this size was made to be a bomb."""
+
+_SWELLS: Final = 16  # times its size that room is made for at first, and no less than:
+_ROOM_BYTES: Final = 1 << 16
+_NO_ROOM: Final = "whole buffer"  # cramjam's words where the room does not suffice
 
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
@@ -20,6 +30,10 @@ _WORD: Final = 0xFFFFFFFF
 
 class CodecError(Exception):
     """The bytes do not decompress; the caller makes a finding of it."""
+
+
+class SwollenError(CodecError):
+    """They may be sound, but there are more than ``SWOLLEN_BYTES_MAX`` in them."""
 
 
 def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
@@ -32,37 +46,66 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
 
     Raises:
         CodecError: an unknown codec, or bytes that it does not accept.
+        SwollenError: too much comes out.
     """
     try:
         match codec:
             case 1:
-                return memoryview(cramjam.gzip.decompress(data))
+                return _into(cramjam.gzip.decompress_into, data)
             case 2:
                 return _snappy(data)
             case 3:
                 frame = _mend_lz4(data) if magic < 2 else data  # noqa: PLR2004
-                return memoryview(cramjam.lz4.decompress(frame))
+                return _into(cramjam.lz4.decompress_into, frame)
             case 4 if magic == 2:  # noqa: PLR2004
-                return memoryview(cramjam.zstd.decompress(data))
+                return _into(cramjam.zstd.decompress_into, data)
     except (cramjam.DecompressionError, ValueError, struct.error, IndexError) as error:
         raise CodecError(f"{NAMES[codec]} data cannot be decompressed: {error}") from error
     raise CodecError(f"compression codec {codec} is not known to format v{magic}")
 
 
+def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memoryview:
+    """Decompress into room of a bounded size; a larger one when the first does not suffice."""
+    room = min(max(_SWELLS * len(data), _ROOM_BYTES), SWOLLEN_BYTES_MAX)
+    while True:
+        out = np.empty(room, dtype=np.uint8)
+        try:
+            return memoryview(out)[: decompress_into(data, out)]
+        except cramjam.DecompressionError as error:
+            if _NO_ROOM not in str(error):
+                raise
+            if room == SWOLLEN_BYTES_MAX:
+                raise _swollen() from error
+        room = SWOLLEN_BYTES_MAX
+
+
+def _swollen() -> SwollenError:
+    return SwollenError(f"it decompresses to more than {SWOLLEN_BYTES_MAX >> 20} MiB")
+
+
 def _snappy(data: memoryview) -> memoryview:
     """Xerial's stream of raw blocks, each after its size; or one raw block, as some write."""
     if bytes(data[: len(_XERIAL)]) != _XERIAL:
-        return memoryview(cramjam.snappy.decompress_raw(data))
+        return memoryview(_raw_snappy(data, SWOLLEN_BYTES_MAX))
     blocks = []
+    room = SWOLLEN_BYTES_MAX
     at = _XERIAL_HEADER_BYTES
     while at < len(data):
         (size,) = struct.unpack_from(">i", data, at)
         at += 4
         if not 0 < size <= len(data) - at:
             raise ValueError(f"a snappy block of {size} bytes where {len(data) - at} are left")
-        blocks.append(cramjam.snappy.decompress_raw(data[at : at + size]))
+        blocks.append(_raw_snappy(data[at : at + size], room))
+        room -= len(blocks[-1])
         at += size
     return memoryview(b"".join(blocks))
+
+
+def _raw_snappy(block: memoryview, room: int) -> memoryview:
+    """One block, which says itself how long it is."""
+    if cramjam.snappy.decompress_raw_len(block) > room:
+        raise _swollen()
+    return memoryview(cramjam.snappy.decompress_raw(block))
 
 
 def _mend_lz4(data: memoryview) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
-DamageKind = Literal["torn", "zeros", "corrupt", "unreadable"]
+DamageKind = Literal["torn", "zeros", "empty", "corrupt", "unreadable"]
 
 PADDING: Final = bytes(32)
 """Follows every arena, so that a field decoded past the end reads zeros instead of raising."""
@@ -28,8 +28,9 @@ class Damage:
     """A stretch of a segment that holds no sound record.
 
     Attributes:
-        kind: ``torn`` (the file ends inside its last batch: the writer was killed) and ``zeros`` (a
-            preallocated tail) are ordinary; ``corrupt`` and ``unreadable`` are not.
+        kind: ``torn`` (the file ends inside its last batch: the writer was killed), ``zeros`` (a
+            preallocated tail) and ``empty`` (compaction took every record of a batch, but left the
+            batch) are ordinary; ``corrupt`` and ``unreadable`` are not.
         position: byte in the file where it begins.
         error: what is wrong, for a person.
         base_offset: as the batch claims; its first and last offset may be what is damaged.
@@ -46,6 +47,27 @@ class Damage:
     crc_ok: bool | None = None
 
 
+class Flaw(NamedTuple):
+    """Why a batch is left out."""
+
+    says: str
+    kind: DamageKind = "corrupt"
+
+
+Flaws = dict[int, Flaw]
+"""By the index of the batch in its chunk."""
+
+BATCH_BYTES_MAX: Final = 128 << 20
+"""What is decoded at once at the least is a batch: a larger one is left out, as ``unreadable``."""
+
+ARENA_BYTES_MAX: Final = 64 << 20
+"""Decompressed batches of a chunk; of more than that, its halves are decoded one by one."""
+
+
+class ArenaFullError(Exception):
+    """A chunk of several batches decompresses to more than ``ARENA_BYTES_MAX``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """Neighbouring batches of one family of formats, framed but not decoded.
@@ -53,13 +75,16 @@ class Chunk:
     Attributes:
         positions: where each begins in the file, bytes.
         sizes: whole size of each, bytes, its offset and length fields included.
-        following: the first offset that the batch after the last one claims; None at the end.
+        following: the first offset that may come behind, as the next batch or segment claims.
+        context: whether it lies before what is to be read, and only tells which offset that may
+            begin with.
     """
 
     legacy: bool
     positions: Ints
     sizes: Ints
-    following: int | None
+    following: int
+    context: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,22 +191,25 @@ class Checksum:
 
 
 def mismatches(
-    data: memoryview, chunk: Chunk, stored: Ints, checksum: Checksum, errors: dict[int, str]
+    data: memoryview, chunk: Chunk, stored: Ints, checksum: Checksum, flaws: Flaws
 ) -> set[int]:
-    """Name in ``errors``, and return, every batch or message whose checksum does not match."""
+    """Every batch or message whose checksum does not match; ``flaws`` gets these, and huge ones."""
     wrong = set()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
     for index, (position, size, said) in enumerate(spans):
+        if size > BATCH_BYTES_MAX:
+            flaws[index] = Flaw(f"it has {size} bytes, too many to be read", "unreadable")
+            continue
         computed = checksum.compute(data[position + checksum.covers_from : position + size])
         if computed != said:
             wrong.add(index)
-            errors[index] = (
+            flaws[index] = Flaw(
                 f"{checksum.name} is {computed:#010x}, the {checksum.owner} says {said:#010x}"
             )
     return wrong
 
 
-def in_order(first: Ints, last: Ints, *, floor: int, following: int | None) -> Mask:
+def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
     """Which batches stand where offsets only grow: the one check on offsets, as no CRC covers them.
 
     Args:
@@ -191,7 +219,7 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int | None) -> M
         following: the first offset claimed behind the last batch.
     """
     sound = np.ones(len(first), dtype=np.bool_)
-    follows = np.append(first[1:], np.iinfo(np.int64).max if following is None else following)
+    follows = np.append(first[1:], following)
     before = np.insert(last[:-1], 0, floor - 1)
     if np.all((first > before) & (last >= first) & (follows > last)):
         return sound
@@ -203,6 +231,15 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int | None) -> M
         if sound[index]:
             least = ends + 1
     return sound
+
+
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+def claimed_end(base_offset: int, delta: int) -> int | None:
+    """The last offset that a damaged batch claims; None when there is no such number."""
+    end = base_offset + delta
+    return end if -OFFSET_MAX <= end <= OFFSET_MAX else None
 
 
 def record_ids(values: pa.BinaryArray) -> pa.StringArray:

@@ -13,13 +13,17 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.segments.codecs import CodecError, decompress
+from checkers.segments.codecs import CodecError, SwollenError, decompress
 from checkers.segments.columns import (
+    ARENA_BYTES_MAX,
+    ArenaFullError,
     Bytes,
     Checksum,
     Chunk,
     Damage,
     Decoded,
+    Flaw,
+    Flaws,
     Ints,
     fields,
     in_order,
@@ -76,22 +80,20 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
         floor: the least offset that may come.
     """
     header = fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)
-    errors: dict[int, str] = {}
-    mismatched = mismatches(data, chunk, header["crc"], _CHECKSUM, errors)
+    flaws: Flaws = {}
+    mismatched = mismatches(data, chunk, header["crc"], _CHECKSUM, flaws)
     decoded = None
     while decoded is None:  # again without the messages whose fields or offsets make no sense
-        messages = _unpack(data, chunk, header, errors)
-        decoded = _columns(messages, header, chunk, errors, floor)
-    decoded.damage.extend(_damage(chunk, header, errors, mismatched))
+        messages = _unpack(data, chunk, header, flaws)
+        decoded = _columns(messages, header, chunk, flaws, floor)
+    decoded.damage.extend(_damage(chunk, header, flaws, mismatched))
     return decoded
 
 
-def _unpack(
-    data: memoryview, chunk: Chunk, header: np.ndarray, errors: dict[int, str]
-) -> _Messages:
+def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) -> _Messages:
     """Put every good message into one arena, a wrapper replaced by what it holds."""
     codecs = header["attributes"] & _CODEC
-    if not (codecs.any() or errors):  # as they lie in the file
+    if not (codecs.any() or flaws):  # as they lie in the file
         first, end = int(chunk.positions[0]), int(chunk.positions[-1] + chunk.sizes[-1])
         starts = chunk.positions - first
         owner = np.arange(len(starts))
@@ -106,7 +108,7 @@ def _unpack(
         strict=True,
     )
     for index, (position, length, codec, magic, offset) in enumerate(rows):
-        if index in errors:
+        if index in flaws:
             continue
         part = data[position : position + length]
         inner, shift = [0, length], 0
@@ -115,8 +117,11 @@ def _unpack(
                 part = decompress(codec, _wrapped(part, magic), magic=magic)
                 inner, shift = _inner(part, magic, offset)
             except (CodecError, _MessageError) as error:
-                errors[index] = str(error)
+                swollen = isinstance(error, SwollenError)
+                flaws[index] = Flaw(str(error), "unreadable" if swollen else "corrupt")
                 continue
+        if parts and size + len(part) > ARENA_BYTES_MAX:
+            raise ArenaFullError
         parts.append(part)
         bounds.append(np.array(inner) + size)
         owners.append(np.full(len(inner) - 1, index))
@@ -170,9 +175,9 @@ def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int
 
 
 def _columns(
-    messages: _Messages, header: np.ndarray, chunk: Chunk, errors: dict[int, str], floor: int
+    messages: _Messages, header: np.ndarray, chunk: Chunk, flaws: Flaws, floor: int
 ) -> Decoded | None:
-    """Every field of every message; None if some make no sense: ``errors`` names them then."""
+    """Every field of every message; None if some make no sense: ``flaws`` names them then."""
     data: Bytes = np.frombuffer(messages.arena, dtype=np.uint8)
     starts, owner = messages.starts, messages.owner
     message = fields(data, starts, HEADER)
@@ -190,10 +195,10 @@ def _columns(
     sound[1:] &= (offset[1:] > offset[:-1]) | (owner[1:] != owner[:-1])
     if not sound.all():
         for index in np.unique(owner[~sound]).tolist():
-            errors[index] = "its checksum is sound but its fields make no sense"
+            flaws[index] = Flaw("its checksum is sound but its fields make no sense")
         return None
     batches = _batch_columns(header, chunk, owner, offset)
-    if not _ordered(batches, chunk, errors, floor):
+    if not _ordered(batches, chunk, flaws, floor):
         return None
     append_time = batches["log_append_time"]
     wrapped = append_time[owner] & ((header["attributes"][owner] & _CODEC) != 0)
@@ -213,15 +218,13 @@ def _columns(
     )
 
 
-def _ordered(
-    batches: dict[str, np.ndarray], chunk: Chunk, errors: dict[int, str], floor: int
-) -> bool:
-    """Whether offsets only grow; if not, ``errors`` names the messages that break the order."""
-    good = np.array([i for i in range(len(chunk.sizes)) if i not in errors], dtype=np.intp)
+def _ordered(batches: dict[str, np.ndarray], chunk: Chunk, flaws: Flaws, floor: int) -> bool:
+    """Whether offsets only grow; if not, ``flaws`` names the messages that break the order."""
+    good = np.array([i for i in range(len(chunk.sizes)) if i not in flaws], dtype=np.intp)
     first, last = batches["base_offset"][good], batches["last_offset"][good]
     ordered = in_order(first, last, floor=floor, following=chunk.following)
     for index in good[~ordered].tolist():
-        errors[index] = "its offsets do not fit between its neighbours'"
+        flaws[index] = Flaw("its offsets do not fit between its neighbours'")
     return bool(ordered.all())
 
 
@@ -248,19 +251,17 @@ def _batch_columns(
     }
 
 
-def _damage(
-    chunk: Chunk, header: np.ndarray, errors: dict[int, str], mismatched: set[int]
-) -> list[Damage]:
+def _damage(chunk: Chunk, header: np.ndarray, flaws: Flaws, mismatched: set[int]) -> list[Damage]:
     return [
         Damage(
-            kind="corrupt",
+            kind=flaws[index].kind,
             position=int(chunk.positions[index]),
-            error=errors[index],
+            error=flaws[index].says,
             base_offset=int(header["offset"][index]),
             last_offset=int(header["offset"][index]),
             magic=int(header["magic"][index]),
             crc=int(header["crc"][index]),
             crc_ok=index not in mismatched,
         )
-        for index in sorted(errors)
+        for index in sorted(flaws)
     ]

@@ -5,21 +5,18 @@ not yields one row with a null ``offset``, its ``damage`` and an ``error``.
 """
 
 import mmap
-import re
-import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.segments import batches, messages
 from checkers.segments.codecs import NAMES
-from checkers.segments.columns import Chunk, Damage, Decoded, Mask, column, record_ids, texts
-from harness.errors import UsageError
+from checkers.segments.columns import Damage, Decoded, Mask, column, record_ids, texts
+from checkers.segments.files import FILE_BYTES_MAX, SEGMENT, Segment, limited
+from checkers.segments.framing import decode, frames, tail
 
 SCHEMA: Final = pa.schema(
     [
@@ -48,22 +45,11 @@ SCHEMA: Final = pa.schema(
         pa.field("record_id", pa.string()),  # harness.history.record_id; null for markers
         pa.field("crc", pa.int64()),  # as stored: of the message before v2, of the batch in v2
         pa.field("crc_ok", pa.bool_()),  # null: there was no checksum to check
-        pa.field("damage", pa.string()),  # torn, zeros (both ordinary), corrupt, unreadable
+        pa.field("damage", pa.string()),  # torn, zeros, empty (all ordinary), corrupt, unreadable
         pa.field("error", pa.string()),  # what the damage is, for a person
     ]
 )
 
-CHUNK_BYTES: Final = 1 << 21
-"""Batches are decoded together until they fill this many bytes of the file, a quarter of it where
-they are compressed: an arena of tens of megabytes falls out of the processor's caches."""
-
-_PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
-_SEGMENT: Final = re.compile(r"\d{20}\.log")
-_FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
-_OFFSET_AND_LENGTH: Final = 12
-_LEAST: Final = (26, 34, 61)  # whole bytes of the smallest batch of each format
-_CODEC_AT: Final = (17, 17, 22)  # the byte of each format's batch that names its codec
-_CODEC: Final = 0x07
 _MINUS_ONE_IS_NULL: Final = frozenset(
     ("leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms")
 )
@@ -71,70 +57,11 @@ _NAMES: Final = texts(NAMES)
 _CONTROL_TYPES: Final = {b"\0\0": "abort", b"\0\1": "commit"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """One ``.log`` file, and what its place says of it."""
-
-    path: str
-    run: str
-    broker: int
-    topic: str
-    partition: int
-    base_offset: int
-
-    @classmethod
-    def at(cls, path: Path) -> Self:
-        """The segment at ``<run>/replicas/<broker id>/<topic>-<partition>/<base offset>.log``.
-
-        Raises:
-            UsageError: the path does not end like that.
-        """
-        home = _PARTITION.fullmatch(path.parent.name)
-        broker = path.parent.parent.name
-        if not (home and broker.isdecimal() and _SEGMENT.fullmatch(path.name)):
-            raise UsageError(
-                f"{path} is not the path of a segment",
-                hint="Segments lie at replicas/<broker id>/<topic>-<partition>/<base offset>.log.",
-            )
-        return cls(
-            path=str(path),
-            run=path.absolute().parents[3].name,
-            broker=int(broker),
-            topic=home["topic"],
-            partition=int(home["partition"]),
-            base_offset=int(path.stem),
-        )
-
-
-def segments(replicas: Path) -> list[Segment]:
-    """Every segment below a run's ``replicas`` folder, in order; Kafka's internal topics left out.
-
-    Deleted, swapped and cleaned files, and folders about to be deleted, are no part of the log.
-
-    Raises:
-        UsageError: there is no such folder.
-    """
-    if not replicas.is_dir():
-        raise UsageError(
-            f"{replicas} is not a folder",
-            hint="Name the folder replicas of a run; it has one folder a broker id.",
-        )
-    found = [
-        Segment.at(path)
-        for path in replicas.glob("*/*/*.log")
-        if _SEGMENT.fullmatch(path.name)
-        and _PARTITION.fullmatch(path.parent.name)
-        and not path.parent.name.startswith("__")
-        and path.parent.parent.name.isdecimal()
-    ]
-    return sorted(found, key=lambda s: (s.broker, s.topic, s.partition, s.base_offset))
-
-
 def read_partition(folder: Path) -> Iterator[pa.RecordBatch]:
     """The records of one replica, ``replicas/<broker id>/<topic>-<partition>``, in order."""
-    for path in sorted(folder.glob("*.log")):
-        if _SEGMENT.fullmatch(path.name):
-            yield from read_segment(path)
+    names = (path for path in folder.glob("*.log") if SEGMENT.fullmatch(path.name))
+    for segment in limited([Segment.at(path) for path in names]):
+        yield from read_segment(segment)
 
 
 def read_segment(
@@ -152,100 +79,41 @@ def read_segment(
     where = segment if isinstance(segment, Segment) else Segment.at(segment)
     try:
         with open(where.path, "rb") as file:  # noqa: PTH123 - the path travels to Spark as a string
-            size = file.seek(0, 2)
-            if not size:
+            whole = file.seek(0, 2)
+            if not whole:
                 return
-            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            yield from _read(data, where, start, size if stop is None else stop)
+            size = min(whole, FILE_BYTES_MAX)
+            data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+            stop = size if stop is None else stop
+            yield from _read(data, where, start, stop, file.fileno())
+            if size < whole and stop >= size:
+                error = f"the file has {whole} bytes; no segment has more than {size}"
+                yield _findings([Damage(kind="corrupt", position=size, error=error)], where)
     except OSError as error:
         damage = Damage(kind="unreadable", position=0, error=f"cannot be read: {error.strerror}")
         yield _findings([damage], where)
 
 
-def _read(data: memoryview, where: Segment, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-    floor = where.base_offset if start == 0 else 0
-    for found in _frames(data, start, stop):
-        if isinstance(found, Damage):
-            yield _findings([found], where)
+def _read(
+    data: memoryview, where: Segment, start: int, stop: int, file: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the batches that begin in ``start`` to ``stop``.
+
+    Args:
+        file: the descriptor of what ``data`` is, which may tell of holes in it.
+    """
+    floor = where.base_offset
+    for found in frames(data, start, stop, where.end):
+        if isinstance(found, int):
+            yield _findings([tail(data, found, file)], where)
             return
-        decode = messages.decode if found.legacy else batches.decode
-        decoded = decode(data, found, floor=floor)
-        if decoded.last is not None:
-            floor = decoded.last + 1
-        if len(decoded.owner):
-            yield _records(decoded, where)
-        if decoded.damage:
-            yield _findings(decoded.damage, where)
-
-
-def _frames(data: memoryview, start: int, stop: int) -> Iterator[Chunk | Damage]:
-    """Walk from batch to batch by their lengths; a damage ends the walk."""
-    positions: list[int] = []
-    legacy, at, full, end = False, 0, 0, len(data)
-    frame = _FRAME.unpack_from
-    while end - at >= _FRAME.size and at < stop:
-        offset, length, magic = frame(data, at)
-        behind = at + length + _OFFSET_AND_LENGTH
-        if not (0 <= magic < len(_LEAST) and at + _LEAST[magic] <= behind <= end):
-            break
-        if positions and (at >= full or (magic < 2) != legacy):  # noqa: PLR2004
-            yield _chunk(positions, at, legacy=legacy, following=offset)
-            positions = []
-        if at >= start:
-            if not positions:
-                legacy = magic < 2  # noqa: PLR2004
-                full = at + (CHUNK_BYTES >> 2 * bool(data[at + _CODEC_AT[magic]] & _CODEC))
-            positions.append(at)
-        at = behind
-    if positions:
-        yield _chunk(positions, at, legacy=legacy, following=None)
-    if start <= at < min(stop, end):
-        yield _tail(data, at)
-
-
-def _chunk(positions: list[int], end: int, *, legacy: bool, following: int | None) -> Chunk:
-    bounds = np.array([*positions, end], dtype=np.int64)
-    return Chunk(legacy=legacy, positions=bounds[:-1], sizes=np.diff(bounds), following=following)
-
-
-def _tail(data: memoryview, at: int) -> Damage:
-    """What to say of the bytes from ``at`` on, which do not begin a whole batch."""
-    left = len(data) - at
-    rest = np.frombuffer(data, dtype=np.uint8)[at:]
-    if not rest.any():
-        return Damage(kind="zeros", position=at, error=f"{left} preallocated bytes are unused")
-    if left < _FRAME.size:
-        return Damage(kind="torn", position=at, error=f"{left} bytes of a batch's header, no more")
-    offset, length, magic = _FRAME.unpack_from(data, at)
-    size = length + _OFFSET_AND_LENGTH
-    if not 0 <= magic < len(_LEAST):
-        error = f"a batch of format {magic}, which does not exist; {left} bytes cannot be read"
-    elif size < _LEAST[magic]:
-        error = f"a batch of {size} bytes, which is too few; {left} bytes cannot be read"
-    elif _another_batch(rest[1:], offset, magic):
-        error = f"a batch of {size} bytes where {left} are left, though more batches follow"
-    else:
-        error = f"{left} of the last batch's {size} bytes; the rest was never written"
-        return Damage(kind="torn", position=at, error=error, base_offset=offset, magic=magic)
-    return Damage(kind="corrupt", position=at, error=error, base_offset=offset, crc_ok=False)
-
-
-def _another_batch(rest: np.ndarray, offset: int, magic: int) -> bool:
-    """Whether a sound batch of a greater offset lies in the rest: then a length was broken."""
-    if len(rest) < _LEAST[magic]:
-        return False
-    places = np.flatnonzero(rest[16:] == magic)
-    view = memoryview(rest.data)
-    for at in places.tolist():
-        claimed, length, _ = _FRAME.unpack_from(view, at)
-        size = length + _OFFSET_AND_LENGTH
-        if not (_LEAST[magic] <= size <= len(rest) - at and 0 < claimed - offset <= len(rest)):
-            continue  # an offset takes a byte at least: greater leaps are chance
-        one = _chunk([at], at + size, legacy=magic < 2, following=None)  # noqa: PLR2004
-        decode = messages.decode if one.legacy else batches.decode
-        if len(decode(view, one, floor=0).owner):
-            return True
-    return False
+        for decoded in decode(data, found, floor):
+            if decoded.last is not None:
+                floor = decoded.last + 1
+            if len(decoded.owner) and not found.context:
+                yield _records(decoded, where)
+            if decoded.damage and not found.context:
+                yield _findings(decoded.damage, where)
 
 
 def _records(decoded: Decoded, where: Segment) -> pa.RecordBatch:

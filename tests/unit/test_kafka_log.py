@@ -11,7 +11,8 @@ from pyspark.sql.types import StringType, StructType
 
 from checkers import kafka_log
 from checkers.kafka_log import SPARK_SCHEMA, plan, read_log, replicas_of
-from checkers.segments.reader import SCHEMA, Segment, read_segment, segments
+from checkers.segments.files import Segment, segments
+from checkers.segments.reader import SCHEMA, read_segment
 from harness.errors import UsageError
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -24,7 +24,8 @@ from checkers.model.reconcile.trace import (
     Trace,
 )
 from checkers.model.rules import rules_of
-from checkers.segments.reader import read_segment, segments
+from checkers.segments.files import segments
+from checkers.segments.reader import read_segment
 from harness.plan import Plan
 from harness.store import Run
 

@@ -1,0 +1,143 @@
+"""What is said of a replica or a partition: the vocabulary of ``highwater inspect``."""
+
+from typing import Final, Literal
+
+import msgspec
+
+Verdict = Literal["agree", "lag", "fork", "corrupt", "unknown"]
+"""Of a partition. agree: the same records; lag: the same, some replicas hold fewer; fork: other
+records at one offset; corrupt: a log is damaged, and no sound records differ; unknown: something
+could not be read."""
+
+WORST_FIRST: Final[tuple[Verdict, ...]] = ("fork", "corrupt", "unknown", "lag", "agree")
+
+Severity = Literal["error", "warning", "note"]
+"""error: the log is not what Kafka wrote; warning: Kafka should not leave it so; note: ordinary."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing to know of a log.
+
+    Attributes:
+        kind: a short word, see docs/inspect.md.
+        says: a sentence for a person.
+        offset: where it is, or begins; None where it has no place.
+    """
+
+    kind: str
+    severity: Severity
+    says: str
+    offset: int | None = None
+
+
+class EpochRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of one leader epoch as they lie in a log: its first offset, and the last one."""
+
+    epoch: int
+    first: int
+    last: int
+
+
+class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica on disk.
+
+    Attributes:
+        broker: its id.
+        directory: its log directory.
+        leo: log end offset: the offset that the next record would get.
+        start: the first offset that it holds; its LEO when it holds none.
+        records: how many.
+        bytes: of all segments.
+        formats: message formats in it: 0, 1, 2.
+        hw: high watermark as last written down; None: no checkpoint says.
+        recovery_point: up to where its broker had flushed it; likewise.
+        log_start: the first offset that is served, where that was moved by DeleteRecords; likewise.
+        epochs: leader epochs as its records bear them; none before message format v2.
+        epoch_checkpoint: the same as leader-epoch-checkpoint has it: epoch and first offset; None
+            where there is no such file.
+        last_stable_offset: the first offset of an open transaction, else its HW or LEO.
+        committed: transactions with their marker in the log; likewise ``aborted``.
+        aborted_ranges: producer id, first offset and marker of the first aborted transactions.
+        findings: what is wrong with it, or worth knowing.
+    """
+
+    broker: int
+    directory: str
+    leo: int
+    start: int
+    records: int
+    segments: int
+    bytes: int
+    formats: tuple[int, ...] = ()
+    hw: int | None = None
+    recovery_point: int | None = None
+    log_start: int | None = None
+    epochs: tuple[EpochRun, ...] = ()
+    epoch_checkpoint: tuple[tuple[int, int], ...] | None = None
+    last_stable_offset: int | None = None
+    committed: int = 0
+    aborted: int = 0
+    aborted_ranges: tuple[tuple[int, int, int], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """What one replica holds at a divergent offset; ``text`` is the record, cut short."""
+
+    broker: int
+    epoch: int | None
+    key: str | None
+    value: str | None
+
+
+class Divergent(msgspec.Struct, frozen=True, kw_only=True):
+    """One offset at which replicas differ, and what each holds there.
+
+    Attributes:
+        below_hw: whether it lies below the HW of each of them: nobody will mend it.
+    """
+
+    offset: int
+    below_hw: bool
+    copies: tuple[Copy, ...]
+
+
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
+    """All replicas of one partition, held against one another.
+
+    Attributes:
+        says: the verdict in a sentence or two.
+        divergent_offsets: the first of them, in order.
+        divergent: how many there are.
+        below_hw: how many of those lie below the HW of every replica that holds them.
+        shown: the first few with their records.
+    """
+
+    topic: str
+    partition: int
+    verdict: Verdict
+    says: str
+    replicas: tuple[ReplicaState, ...]
+    divergent_offsets: tuple[int, ...] = ()
+    divergent: int = 0
+    below_hw: int = 0
+    shown: tuple[Divergent, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``highwater inspect`` found, in the shape of its ``--json``.
+
+    Attributes:
+        verdict: the worst of all partitions'.
+        notes: what to know of the folders that were given.
+    """
+
+    verdict: Verdict
+    partitions: tuple[PartitionState, ...]
+    notes: tuple[str, ...] = ()
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """The one that says most against a log; ``agree`` when there is none."""
+    return next((each for each in WORST_FIRST if each in verdicts), "agree")

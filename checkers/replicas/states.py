@@ -1,0 +1,244 @@
+"""What is to be said of a replica by itself: of its files, its records and its checkpoints."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from checkers.disks import TORN
+from checkers.replicas.evidence import Row
+from checkers.replicas.finding import EpochRun, Finding, ReplicaState
+from checkers.replicas.listing import Replica
+
+HANGING_MS: Final = 15 * 60 * 1000
+"""No transaction stays open for longer than transaction.max.timeout.ms, by default (KIP-664)."""
+
+_NAMED_MAX: Final = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """Everything that was found out about one replica.
+
+    Attributes:
+        extent: from ``Evidence.extents``; empty where it holds no row.
+        hole: how many records it skips and the first one's offset.
+    """
+
+    replica: Replica
+    extent: Row = field(default_factory=dict)
+    epochs: Sequence[Row] = ()
+    damage: Sequence[Row] = ()
+    overlaps: Sequence[Row] = ()
+    repeated: Sequence[Row] = ()
+    transactions: Sequence[Row] = ()
+    hole: tuple[int, int] | None = None
+
+    @property
+    def leo(self) -> int:
+        """The log end offset: behind the last sound batch, or where the last segment begins."""
+        last = self.extent.get("last")
+        begins = self.replica.segments[-1].base_offset if self.replica.segments else 0
+        return begins if last is None else max(last + 1, begins)
+
+    @property
+    def first(self) -> int:
+        """The first offset that it holds; its LEO when it holds none."""
+        found: int | None = self.extent.get("first")
+        return self.leo if found is None else found
+
+    @property
+    def epochs_told(self) -> bool:
+        """Whether its records' leader epochs, which are under no checksum, can be believed."""
+        return not [*_disordered(self), *_contradicted(self)]
+
+
+def state(facts: Facts, *, lacking: bool) -> ReplicaState:
+    """A replica in the words of ``highwater inspect``.
+
+    Args:
+        facts: what was found out.
+        lacking: whether nobody else has what is missing below this replica's high watermark.
+    """
+    one = facts.replica
+    ended = {row["ending"]: row for row in facts.transactions}
+    opened = ended.get("open")
+    stable = facts.leo if one.hw is None else min(one.hw, facts.leo)
+    aborted = ended.get("abort")
+    return ReplicaState(
+        broker=one.broker,
+        directory=one.log_dir.name,
+        leo=facts.leo,
+        start=facts.first,
+        records=facts.extent.get("records", 0),
+        segments=len(one.segments),
+        bytes=one.bytes,
+        formats=tuple(facts.extent.get("formats", ())),
+        hw=one.hw,
+        recovery_point=one.recovery_point,
+        log_start=one.log_start,
+        epochs=tuple(EpochRun(**_run(row)) for row in facts.epochs),
+        epoch_checkpoint=one.epochs,
+        last_stable_offset=min(stable, opened["some"][0]["first"]) if opened else stable,
+        committed=ended["commit"]["count"] if "commit" in ended else 0,
+        aborted=aborted["count"] if aborted else 0,
+        aborted_ranges=tuple(
+            (each["producer_id"], each["first"], each["marker"])
+            for each in (aborted["some"] if aborted else ())
+        ),
+        findings=tuple(_findings(facts, lacking=lacking)),
+    )
+
+
+def _run(row: Row) -> Row:
+    return {name: row[name] for name in ("epoch", "first", "last")}
+
+
+def _findings(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
+    yield from facts.replica.findings
+    yield from _damages(facts)
+    yield from _order(facts)
+    yield from _checkpoints(facts, lacking=lacking)
+    for says in (*_disordered(facts), *_contradicted(facts)):
+        yield Finding(kind="epoch-list", severity="warning", says=says)
+    yield from _producers(facts)
+
+
+def _damages(facts: Facts) -> Iterator[Finding]:
+    """Bytes that are no sound batch: an error, unless a kill or preallocation explains them."""
+    last = facts.replica.segments[-1].base_offset if facts.replica.segments else 0
+    for row in facts.damage:
+        where = f"{row['segment']:020d}.log, byte {row['position']}"
+        says = f"{where}: {row['error']}."
+        offset = row["base_offset"]
+        if row["damage"] == "zeros":
+            yield Finding(kind="zeros", severity="note", says=says)
+        elif row["damage"] == TORN and row["segment"] == last:
+            says += " A writer that is killed leaves that behind; it counts for nothing."
+            yield Finding(kind="torn-tail", severity="note", says=says, offset=offset)
+        else:
+            kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
+            yield Finding(kind=kind, severity="error", says=says, offset=offset)
+    told = len(facts.damage)
+    if told and facts.damage[0]["all"] > told:
+        says = f"{facts.damage[0]['all'] - told:,} more stretches cannot be read."
+        yield Finding(kind="corrupt", severity="error", says=says)
+
+
+def _order(facts: Facts) -> Iterator[Finding]:
+    for row in facts.overlaps[:_NAMED_MAX]:
+        says = (
+            f"Segment {row['segment']:020d}.log reaches up to offset {row['last']}, though the next"
+            f" one begins with {row['following']}."
+        )
+        yield Finding(kind="overlap", severity="error", says=says, offset=row["following"])
+    if facts.hole:
+        count, first = facts.hole
+        says = (
+            f"It lacks {count:,} record{'s' * (count != 1)} in the middle of its log, the first at"
+            f" offset {first}, which another replica has; compaction does not explain it."
+        )
+        yield Finding(kind="hole", severity="error", says=says, offset=first)
+
+
+def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
+    """Offsets that a broker had written down, and that its log does not reach."""
+    one, leo = facts.replica, facts.leo
+    broken = any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage)
+    if one.hw is not None and one.hw > leo and not broken:
+        who = "no replica here has them" if lacking else "another replica has them"
+        says = (
+            f"Its HW was {one.hw}, but its log ends at {leo}: {one.hw - leo:,} committed"
+            f" record{'s' * (one.hw - leo != 1)} that it had {_are(one.hw - leo)} gone from it;"
+            f" {who}."
+        )
+        severity = "error" if lacking else "warning"
+        yield Finding(kind="hw-above-leo", severity=severity, says=says, offset=leo)
+    named = (("recovery point", one.recovery_point), ("log start offset", one.log_start))
+    for name, value in named:
+        if value is not None and value > leo:
+            says = f"Its {name} is {value}, but its log ends at {leo}."
+            kind = f"{name.replace(' offset', '').replace(' ', '-')}-above-leo"
+            yield Finding(kind=kind, severity="warning", says=says, offset=leo)
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _disordered(facts: Facts) -> list[str]:
+    """Leader epochs that do not only grow along the log."""
+    found = []
+    for index, run in enumerate(facts.epochs[1:], start=1):
+        before = max(facts.epochs[:index], key=lambda each: int(each["last"]))
+        if run["epoch"] < before["epoch"] or run["first"] <= before["last"]:
+            found.append(
+                f"Records of leader epoch {run['epoch']} (from offset {run['first']}) lie among or"
+                f" behind those of epoch {before['epoch']} (up to offset {before['last']})."
+            )
+    return found[:_NAMED_MAX]
+
+
+def _contradicted(facts: Facts) -> list[str]:
+    """Where leader-epoch-checkpoint says otherwise than the records (LeaderEpochFileCache).
+
+    An entry is an epoch and its first offset, and holds up to the next entry's. What lies before
+    the log's start offset has no entry any more.
+    """
+    entries = facts.replica.epochs
+    if entries is None:
+        return []
+    starts = dict(entries)
+    ends = dict(zip(starts, [start for _, start in entries[1:]], strict=False))
+    begins = facts.replica.log_start or 0
+    found = []
+    for run in facts.epochs:
+        epoch, first, last = run["epoch"], max(run["first"], begins), run["last"]
+        if last < begins:
+            continue
+        if epoch not in starts:
+            found.append(f"Records from offset {first} on bear epoch {epoch}, which is not in it.")
+        elif first < starts[epoch]:
+            found.append(f"Epoch {epoch} begins at {starts[epoch]} in it, at {first} in the log.")
+        elif epoch in ends and last >= ends[epoch]:
+            found.append(f"Epoch {epoch} ends before {ends[epoch]} in it, at {last} in the log.")
+    if entries and entries[-1][1] > facts.leo:
+        epoch, start = entries[-1]
+        found.append(f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}.")
+    return [f"leader-epoch-checkpoint contradicts the log: {one}" for one in found[:_NAMED_MAX]]
+
+
+def _producers(facts: Facts) -> Iterator[Finding]:
+    for row in facts.repeated:
+        says = (
+            f"{row['count']:,} sequence number{'s' * (row['count'] != 1)} of an idempotent producer"
+            f" stand in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
+            f" {row['first']} and {row['again']}."
+        )
+        yield Finding(kind="repeated-sequence", severity="warning", says=says, offset=row["first"])
+    ended = {row["ending"]: row for row in facts.transactions}
+    if opened := ended.get("open"):
+        yield from _open(facts, opened)
+    if bare := ended.get("bare"):
+        marker = bare["some"][0]["marker"]
+        says = (
+            f"{bare['count']:,} transaction marker{'s' * (bare['count'] != 1)} without records"
+            f" before {'it' if bare['count'] == 1 else 'them'}, the first at offset {marker}: of a"
+            " transaction that wrote nothing here, or whose records compaction or retention took."
+        )
+        yield Finding(kind="bare-marker", severity="note", says=says, offset=marker)
+
+
+def _open(facts: Facts, opened: Row) -> Iterator[Finding]:
+    first = opened["some"][0]
+    says = (
+        f"{opened['count']:,} transaction{'s' * (opened['count'] != 1)} without a marker, the first"
+        f" from offset {first['first']} on, of producer {first['producer_id']}: a read_committed"
+        " reader goes no further."
+    )
+    time = facts.extent.get("time")
+    age_ms = (time or 0) - (first["time"] or time or 0)
+    if age_ms <= HANGING_MS:
+        yield Finding(kind="open-transaction", severity="note", says=says, offset=first["first"])
+        return
+    says += f" The log goes on for {age_ms // 60_000} minutes behind it: it hangs (KIP-664)."
+    yield Finding(kind="hanging-transaction", severity="warning", says=says, offset=first["first"])

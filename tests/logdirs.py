@@ -111,7 +111,7 @@ class Broker:
 
     def checkpoint(self, file: str, offsets: Mapping[str, int]) -> None:
         """Write a checkpoint file: of each replica's folder its offset."""
-        lines = [f"{name.replace('-', ' ')} {offset}" for name, offset in offsets.items()]
+        lines = [f"{' '.join(name.rsplit('-', 1))} {offset}" for name, offset in offsets.items()]
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / file).write_text("\n".join(["0", str(len(lines)), *lines, ""]))
 
@@ -128,5 +128,5 @@ class Broker:
 
 
 def brokers(path: Path, count: int = 3) -> list[Broker]:
-    """Log directories of brokers 1, 2, …"""
+    """Log directories of brokers 1, 2 and so on."""
     return [Broker(path / f"broker-{one}", one).meta() for one in range(1, count + 1)]

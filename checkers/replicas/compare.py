@@ -23,7 +23,7 @@ LISTED_MAX: Final = 10_000
 """Divergent offsets of a partition that are listed; all are counted."""
 
 _BUCKET_BITS: Final = 8
-_NO_EPOCH: Final = -1
+_NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +53,15 @@ class Comparison:
         divergent: how many offsets; the first of them are ``offsets``, each with whether it lies
             below the HW of all replicas that hold it.
         holes: by replica, how many records it skips that another has, and the first one.
+        epochs: by replica, at how many offsets it alone bears another epoch, though its epochs
+            cannot be believed, and the first one.
     """
 
     divergent: int = 0
     below_hw: int = 0
     offsets: list[tuple[int, bool]] = field(default_factory=list)
     holes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def compare(evidence: Evidence, extents: Mapping[int, Extent]) -> dict[int, Comparison]:
@@ -83,10 +86,15 @@ def compare(evidence: Evidence, extents: Mapping[int, Extent]) -> dict[int, Comp
     for hole in _holes(evidence, rows, extents):
         comparison = found.setdefault(hole["part"], Comparison())
         comparison.holes[hole["replica"]] = (hole["count"], hole["first"])
-    for fork in _forks(evidence, rows, found):
+    held = _held(evidence, rows, found)
+    for fork in _forks(held):
         comparison = found.setdefault(fork["part"], Comparison())
         comparison.divergent, comparison.below_hw = fork["all"], fork["below"]
         comparison.offsets.append((fork["offset"], fork["below_hw"]))
+    if not all(extent.epochs_told for extent in extents.values()):
+        for odd in _odd_epochs(held):
+            comparison = found.setdefault(odd["part"], Comparison())
+            comparison.epochs[odd["replica"]] = (odd["count"], odd["first"])
     return found
 
 
@@ -97,7 +105,7 @@ def _sides(evidence: Evidence, extents: Mapping[int, Extent]) -> DataFrame:
             "part": evidence.part_of[number],
             "first": one.first,
             "leo": one.leo,
-            "hw": _NO_EPOCH if one.hw is None else one.hw,
+            "hw": _NONE if one.hw is None else one.hw,
             "told": one.epochs_told,
             "gaps_till": one.gaps_till,
         }
@@ -202,8 +210,8 @@ def _damaged(evidence: Evidence) -> DataFrame:
     )
 
 
-def _forks(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) -> list[Row]:
-    """Offsets at which replicas hold different records.
+def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) -> DataFrame:
+    """For each offset whether replicas hold another record, or one of another epoch, there.
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
     records may as well bear wrong ones.
@@ -218,21 +226,37 @@ def _forks(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison])
         rows = rows.join(F.broadcast(table), "replica", "left").where(
             F.col("hole").isNull() | (F.col("offset") < F.col("hole"))
         )
-    epoch = F.when(F.col("told"), F.coalesce("leader_epoch", F.lit(_NO_EPOCH)))
-    forks = (
-        rows.groupBy("part", "offset")
-        .agg(
-            (F.min("print") != F.max("print")).alias("other_record"),
-            F.coalesce(F.min(epoch) != F.max(epoch), F.lit(False)).alias("other_epoch"),
-            (F.min("hw") > F.col("offset")).alias("below_hw"),
-        )
-        .where(F.col("other_record") | F.col("other_epoch"))
+    epoch = F.coalesce("leader_epoch", F.lit(_NONE))
+    told = F.when(F.col("told"), epoch)
+    return rows.groupBy("part", "offset").agg(
+        (F.min("print") != F.max("print")).alias("other_record"),
+        F.coalesce(F.min(told) != F.max(told), F.lit(False)).alias("other_epoch"),
+        (F.min(epoch) != F.max(epoch)).alias("any_epoch"),
+        F.collect_set(F.when(~F.col("told"), F.col("replica"))).alias("untold"),
+        (F.min("hw") > F.col("offset")).alias("below_hw"),
     )
+
+
+def _forks(held: DataFrame) -> list[Row]:
+    """Offsets at which replicas hold different records: the first of each partition, and all."""
     own = Window.partitionBy("part")
     listed = (
-        forks.withColumn("all", F.count("*").over(own))
+        held.where(F.col("other_record") | F.col("other_epoch"))
+        .withColumn("all", F.count("*").over(own))
         .withColumn("below", F.count(F.when(F.col("below_hw"), 1)).over(own))
         .withColumn("place", F.row_number().over(own.orderBy("offset")))
         .where(F.col("place") <= LISTED_MAX)
+        .select("part", "offset", "below_hw", "all", "below")
     )
     return [row.asDict() for row in listed.orderBy("part", "offset").collect()]
+
+
+def _odd_epochs(held: DataFrame) -> list[Row]:
+    """Where the records are the same, and a replica alone that cannot be believed differs."""
+    odd = held.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
+    counted = (
+        odd.select("part", "offset", F.explode("untold").alias("replica"))
+        .groupBy("part", "replica")
+        .agg(F.count("*").alias("count"), F.min("offset").alias("first"))
+    )
+    return [row.asDict() for row in counted.collect()]

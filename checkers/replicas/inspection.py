@@ -74,6 +74,8 @@ def _inspect(evidence: Evidence) -> list[PartitionState]:
     for comparison in compared.values():
         for number, hole in comparison.holes.items():
             facts[number].hole = hole
+        for number, odd in comparison.epochs.items():
+            facts[number].odd_epochs = odd
     records = shown(evidence, compared)
     return [
         partition(sides, compared.get(part, Comparison()), records.get(part, ()))

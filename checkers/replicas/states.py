@@ -6,7 +6,7 @@ from typing import Final
 
 from checkers.disks import TORN
 from checkers.replicas.evidence import Row
-from checkers.replicas.finding import EpochRun, Finding, ReplicaState
+from checkers.replicas.finding import EpochRun, Finding, ReplicaState, Severity
 from checkers.replicas.listing import Replica
 
 HANGING_MS: Final = 15 * 60 * 1000
@@ -22,6 +22,7 @@ class Facts:
     Attributes:
         extent: from ``Evidence.extents``; empty where it holds no row.
         hole: how many records it skips and the first one's offset.
+        odd_epochs: at how many offsets its epoch is wrong, and the first one.
     """
 
     replica: Replica
@@ -32,6 +33,7 @@ class Facts:
     repeated: Sequence[Row] = ()
     transactions: Sequence[Row] = ()
     hole: tuple[int, int] | None = None
+    odd_epochs: tuple[int, int] | None = None
 
     @property
     def leo(self) -> int:
@@ -98,8 +100,15 @@ def _findings(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
     yield from _damages(facts)
     yield from _order(facts)
     yield from _checkpoints(facts, lacking=lacking)
-    for says in (*_disordered(facts), *_contradicted(facts)):
-        yield Finding(kind="epoch-list", severity="warning", says=says)
+    yield from _disordered(facts)
+    yield from _contradicted(facts)
+    if facts.odd_epochs:
+        count, first = facts.odd_epochs
+        says = (
+            f"At {count:,} offset{'s' * (count != 1)}, the first {first}, it has the same record as"
+            " others under another epoch, which its own epochs contradict: no checksum covers it."
+        )
+        yield Finding(kind="epoch-broken", severity="error", says=says, offset=first)
     yield from _producers(facts)
 
 
@@ -151,7 +160,7 @@ def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
             f" record{'s' * (one.hw - leo != 1)} that it had {_are(one.hw - leo)} gone from it;"
             f" {who}."
         )
-        severity = "error" if lacking else "warning"
+        severity: Severity = "error" if lacking else "warning"
         yield Finding(kind="hw-above-leo", severity=severity, says=says, offset=leo)
     named = (("recovery point", one.recovery_point), ("log start offset", one.log_start))
     for name, value in named:
@@ -165,20 +174,30 @@ def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def _disordered(facts: Facts) -> list[str]:
-    """Leader epochs that do not only grow along the log."""
+def _disordered(facts: Facts) -> list[Finding]:
+    """Leader epochs that do not only grow along the log.
+
+    A batch of another epoch amid others is damage. Epochs that fall and stay low are what losing
+    the cluster's metadata, and starting with the old logs, leaves.
+    """
     found = []
     for index, run in enumerate(facts.epochs[1:], start=1):
         before = max(facts.epochs[:index], key=lambda each: int(each["last"]))
-        if run["epoch"] < before["epoch"] or run["first"] <= before["last"]:
+        amid = run["first"] <= before["last"]
+        if amid or run["epoch"] < before["epoch"]:
+            says = (
+                f"Records of leader epoch {run['epoch']} (from offset {run['first']}) lie"
+                f" {'among' if amid else 'behind'} those of epoch {before['epoch']} (up to offset"
+                f" {before['last']})."
+            )
+            severity: Severity = "error" if amid else "warning"
             found.append(
-                f"Records of leader epoch {run['epoch']} (from offset {run['first']}) lie among or"
-                f" behind those of epoch {before['epoch']} (up to offset {before['last']})."
+                Finding(kind="epoch-order", severity=severity, says=says, offset=run["first"])
             )
     return found[:_NAMED_MAX]
 
 
-def _contradicted(facts: Facts) -> list[str]:
+def _contradicted(facts: Facts) -> list[Finding]:
     """Where leader-epoch-checkpoint says otherwise than the records (LeaderEpochFileCache).
 
     An entry is an epoch and its first offset, and holds up to the next entry's. What lies before
@@ -204,7 +223,14 @@ def _contradicted(facts: Facts) -> list[str]:
     if entries and entries[-1][1] > facts.leo:
         epoch, start = entries[-1]
         found.append(f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}.")
-    return [f"leader-epoch-checkpoint contradicts the log: {one}" for one in found[:_NAMED_MAX]]
+    return [
+        Finding(
+            kind="epoch-list",
+            severity="warning",
+            says=f"leader-epoch-checkpoint contradicts the log: {one}",
+        )
+        for one in found[:_NAMED_MAX]
+    ]
 
 
 def _producers(facts: Facts) -> Iterator[Finding]:

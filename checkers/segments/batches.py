@@ -97,7 +97,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
     return decoded
 
 
-def _check_order(header: np.ndarray, floor: int, following: int | None, flaws: Flaws) -> None:
+def _check_order(header: np.ndarray, floor: int, following: int, flaws: Flaws) -> None:
     sound = np.array([index for index in range(len(header)) if index not in flaws], dtype=np.intp)
     first = header["base_offset"][sound].astype(np.int64)
     last = first + header["last_offset_delta"][sound]
@@ -109,7 +109,8 @@ def _unpack(
     data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
     """Join the decompressed records of good batches; and (index, start, end) of each in there."""
-    parts, bounds, at = [], [], 0
+    parts: list[memoryview] = []
+    bounds, at = [], 0
     codecs = (header["attributes"] & _CODEC).tolist()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), codecs, strict=True)
     for index, (position, size, codec) in enumerate(spans):

@@ -70,7 +70,7 @@ def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memo
     while True:
         out = np.empty(room, dtype=np.uint8)
         try:
-            return memoryview(out)[: decompress_into(data, out)]
+            return out[: decompress_into(data, out)].data
         except cramjam.DecompressionError as error:
             if _NO_ROOM not in str(error):
                 raise

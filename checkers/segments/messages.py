@@ -101,7 +101,8 @@ def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) ->
         return _Messages(
             arena=arena, starts=starts, ends=starts + chunk.sizes, owner=owner, shift=owner * 0
         )
-    parts, bounds, owners, shifts, size = [], [], [], [], 0
+    parts: list[memoryview] = []
+    bounds, owners, shifts, size = [], [], [], 0
     rows = zip(
         *(chunk.positions.tolist(), chunk.sizes.tolist(), codecs.tolist()),
         *(header["magic"].tolist(), header["offset"].tolist()),

@@ -1,1 +1,1 @@
-"""``highwater inspect``: replicas' log directories from any broker, without a run and without Kafka."""
+"""``highwater inspect``: log directories from any broker, without a run and without Kafka."""

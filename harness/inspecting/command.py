@@ -72,7 +72,7 @@ def inspect(
 def _show(found: Inspection, html: Path | None) -> None:
     for note in found.notes:
         console.out.print(Text(note, style="yellow"))
-    rows = [
+    rows: list[list[str | Text]] = [
         [
             f"{each.topic}-{each.partition}",
             Text(each.verdict, style=_COLOURS[each.verdict]),

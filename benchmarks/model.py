@@ -36,6 +36,7 @@ PYTHON: Final = Scope(brokers=2, records=2, failures=1, moves=1)
 SPARK_SCOPES: Final = (
     Scope(brokers=3, records=1, failures=0, moves=2),
     FIXED,
+    Scope(brokers=3, records=1, failures=1, moves=2),
     Scope(brokers=2, records=2, failures=2, moves=2),
 )
 _OLD, _NEW = "0.10.2.2", "4.3.1"
@@ -113,7 +114,7 @@ def scaling() -> None:
 def on_cores(master: str) -> None:
     """Spark's pace on so many cores and what it leaves on disk, the session's start not counted."""
     session = spark(master, driver_memory="2g")
-    cores = session.sparkContext.defaultParallelism
+    cores = int(master.removeprefix("local[").removesuffix("]"))
     for scope in SPARK_SCOPES:
         setting = Setting(kafka=_OLD, scope=scope)
         with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:

@@ -19,7 +19,7 @@ from clusters.wire import Response, Wire
 from harness.errors import HarnessError
 from harness.waiting import await_condition
 
-LIMIT_S: Final = 10.0
+LIMIT_S: Final = 30.0
 _EVERY_S: Final = 0.01
 _ANSWER_S: Final = 5.0
 _REASSIGN: Final = "/admin/reassign_partitions"

@@ -19,11 +19,12 @@ from confluent_kafka import KafkaError, Message
 from clusters.local import open_cluster
 from clusters.versions import release
 from harness.clients import settings as clients
+from harness.clients.pace import Pace
+from harness.clients.producing import ProducerLoop
 from harness.clients.tapes import Answered, SendTape, Tape
 from harness.plan import Acks, Plan, Topic, Workload
 from harness.recorder import Clock, Recorder
 from harness.store import Run
-from harness.workload import Pace, ProducerLoop
 
 KAFKA = "4.3.1"
 ROUND_S = 4.0

@@ -129,6 +129,8 @@ _PLAIN: Settings = {
 
 # What makes healing slow: waiting for peers that a fault has frozen or killed.
 _PROMPT: Settings = {
+    # 60 s up to 2.x, 10 s since: how late a coordinator sees that a transaction has timed out.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "controlled.shutdown.enable": "true",
     "controlled.shutdown.max.retries": "2",
     "controlled.shutdown.retry.backoff.ms": "500",  # 5 s by default, even if no controller is left

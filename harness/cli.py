@@ -113,6 +113,20 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     idempotence: Annotated[
         bool, typer.Option("--idempotence", help="Idempotent producers.")
     ] = False,
+    transactions: Annotated[
+        bool, typer.Option("--transactions", help="Producers send in transactions.")
+    ] = False,
+    aborts: Annotated[float, typer.Option(help="Share of transactions to abort.")] = 0.2,
+    transform: Annotated[
+        bool, typer.Option("--transform", help="Transactions also read, and commit how far.")
+    ] = False,
+    isolation: Annotated[
+        str, typer.Option(help="Of readers: read_committed, read_uncommitted, or both.")
+    ] = "read_committed",
+    subscribe: Annotated[int, typer.Option(help="Members of a group of readers.")] = 0,
+    churn: Annotated[
+        str, typer.Option(help="How long a client lives until another replaces it: 5s.")
+    ] = "none",
     delivery_timeout: Annotated[
         str, typer.Option("--delivery-timeout", help="When an unanswered send becomes info.")
     ] = "30s",
@@ -130,7 +144,13 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         producers=(0 if story else 3) if producers is None else producers,
         consumers=consumers,
         acks=options.acks(acks),
-        idempotence=idempotence,
+        idempotence=idempotence or transactions,
+        transactions=transactions,
+        aborts=aborts,
+        transform=transform,
+        isolation=options.isolation(isolation),
+        subscribe=subscribe,
+        churn_s=options.churn(churn),
         rate=options.rate(rate),
         record_bytes=record_bytes,
         compression=compression,

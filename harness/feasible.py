@@ -1,12 +1,16 @@
 """Whether a plan can be done at all, asked before anything is started."""
 
+from typing import Final
+
 from clusters.drivers import require_driver
 from clusters.versions import Release, release
 from harness.errors import UsageError
-from harness.plan import Plan
+from harness.plan import Plan, Workload
 from harness.suggest import nearest
 from nemesis.fault import find_fault
 from nemesis.scripts import find_script
+
+_CHURN_MOST_S: Final = 3600
 
 
 def check_plan(plan: Plan) -> None:
@@ -31,6 +35,8 @@ def _check_limits(plan: Plan) -> None:
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
         (workload.producers, 0, 64, "producers"),
         (workload.consumers, 0, 64, "consumers"),
+        (workload.subscribe, 0, 64, "members of a group"),
+        (workload.aborts, 0, 1, "of all transactions aborted"),
         (workload.record_bytes, 16, 900_000, "bytes a record"),
         (workload.delivery_timeout_s, 1, 3600, "seconds until an unanswered send is info"),
         (plan.duration_s, 0, 7 * 86400, "seconds of faults"),
@@ -77,3 +83,25 @@ def _check_client(plan: Plan, kafka: Release) -> None:
         )
     if workload.idempotence and workload.acks != "all":
         raise UsageError("the idempotent producer needs acks=all", hint="Add --acks all.")
+    _check_transactions(workload, kafka)
+
+
+def _check_transactions(workload: Workload, kafka: Release) -> None:
+    if workload.transform and not workload.transactions:
+        raise UsageError("--transform is what transactions do", hint="Add --transactions.")
+    if workload.transactions and not kafka.idempotence:
+        raise UsageError(f"Kafka {kafka.name} has no transactions", hint="They came with 0.11.0.")
+    if workload.transactions and not workload.producers:
+        raise UsageError("transactions need producers", hint="Use --producers 3 and a nemesis.")
+    if workload.transactions and not (workload.idempotence and workload.acks == "all"):
+        raise UsageError(
+            "a transactional producer is idempotent, and waits for all in-sync replicas",
+            hint="Use acks=all with idempotence.",
+        )
+    if len(workload.isolation) > max(1, workload.consumers + workload.subscribe):
+        raise UsageError(
+            f"{len(workload.isolation)} isolation levels need as many readers",
+            hint=f"Use --consumers {len(workload.isolation)}.",
+        )
+    if workload.churn_s and not 1 <= workload.churn_s <= _CHURN_MOST_S:
+        raise UsageError(f"clients that live {workload.churn_s:g} s", hint="From 1s to 1h.")

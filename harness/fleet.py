@@ -46,7 +46,8 @@ class Key:
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """The key of the cluster that a plan can run on."""
-        return cls(plan.kafka, plan.driver, plan.brokers, tuple(sorted(plan.broker_config.items())))
+        settings = tuple(sorted(plan.broker_settings().items()))
+        return cls(plan.kafka, plan.driver, plan.brokers, settings)
 
 
 class Fleet:

@@ -4,10 +4,15 @@ import re
 from typing import Final
 
 from harness.errors import UsageError
-from harness.plan import Acks
+from harness.history import READ_COMMITTED, READ_UNCOMMITTED
+from harness.plan import Acks, Isolation
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _ACKS: Final[dict[str, Acks]] = {"0": "0", "1": "1", "all": "all", "-1": "all"}
+_ISOLATION: Final[dict[str, Isolation]] = {
+    READ_COMMITTED: "read_committed",
+    READ_UNCOMMITTED: "read_uncommitted",
+}
 
 
 def duration(text: str) -> float:
@@ -57,6 +62,30 @@ def acks(text: str) -> Acks:
     if found is None:
         raise UsageError(f"acks cannot be {text!r}", hint="It is 0, 1 or all.")
     return found
+
+
+def isolation(text: str) -> tuple[Isolation, ...]:
+    """What readers are to see of transactions; with a comma, one after the other in turn.
+
+    Raises:
+        UsageError: neither ``read_committed`` nor ``read_uncommitted``.
+    """
+    found = tuple(_ISOLATION[name] for name in names(text) if name in _ISOLATION)
+    if not found or len(found) < len(names(text)):
+        raise UsageError(
+            f"isolation cannot be {text!r}",
+            hint="It is read_committed, read_uncommitted, or both with a comma.",
+        )
+    return found
+
+
+def churn(text: str) -> float:
+    """Seconds that a client lives on average; ``none`` (as long as the run) is 0.
+
+    Raises:
+        UsageError: neither a duration nor ``none``.
+    """
+    return 0.0 if text == "none" else duration(text)
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from harness.errors import StoreError
 SCHEMA_VERSION = 1
 
 Acks = Literal["0", "1", "all"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,6 +44,13 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         record_bytes: size of a record's value, padding included.
         compression: none, gzip, snappy, lz4 or zstd.
         delivery_timeout_s: after this long without an answer a send is ``info``.
+        transactions: whether producers send in transactions (0.11 and later, acks=all).
+        aborts: the share of them that the producer aborts.
+        transform: whether a transaction also reads, as a member of a group, and commits how far.
+        isolation: of readers and group members, dealt out in turn.
+        subscribe: members of a group that shares the partitions.
+        churn_s: how long a client lives on average until another takes its place; half of them
+            crash. 0: none is replaced.
     """
 
     producers: int = 3
@@ -53,6 +61,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     record_bytes: int = 64
     compression: str = "none"
     delivery_timeout_s: float = 30.0
+    transactions: bool = False
+    aborts: float = 0.2
+    transform: bool = False
+    isolation: tuple[Isolation, ...] = ("read_committed",)
+    subscribe: int = 0
+    churn_s: float = 0.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,6 +95,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     duration_s: float = 0.0
     seed: int = 0
     broker_config: dict[str, str] = {}
+
+    def broker_settings(self) -> dict[str, str]:
+        """What brokers are to be told: with coordinators in use, their topics on every broker.
+
+        A coordinator's topic that one broker alone holds is gone as long as that broker is.
+        """
+        workload = self.workload
+        if not (workload.transactions or workload.subscribe):
+            return self.broker_config
+        topics = ("transaction.state.log.replication.factor", "offsets.topic.replication.factor")
+        return dict.fromkeys(topics, str(self.brokers)) | self.broker_config
 
     def to_json(self) -> bytes:
         """The plan as ``plan.json`` holds it."""
@@ -147,6 +172,15 @@ def _differences(plan: Plan) -> list[str]:
         ("--partitions", Topic().partitions, plan.topic.partitions),
         ("--brokers", Topic().replication_factor, plan.brokers),
         ("--delivery-timeout", f"{base.delivery_timeout_s:g}s", f"{ours.delivery_timeout_s:g}s"),
+        ("--aborts", f"{base.aborts:g}", f"{ours.aborts:g}"),
+        ("--isolation", ",".join(base.isolation), ",".join(ours.isolation)),
+        ("--subscribe", base.subscribe, ours.subscribe),
+        ("--churn", "none", f"{ours.churn_s:g}s" if ours.churn_s else "none"),
     ]
     words = [f"{name} {value}" for name, default, value in options if value != default]
-    return [*words, "--idempotence"] if ours.idempotence else words
+    switches = (
+        ("--idempotence", ours.idempotence and not ours.transactions),
+        ("--transactions", ours.transactions),
+        ("--transform", ours.transform),
+    )
+    return words + [name for name, on in switches if on]

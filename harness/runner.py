@@ -65,7 +65,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
         HarnessError: it did not start; nothing is left running.
     """
     return DRIVERS[plan.driver](
-        release(plan.kafka), directory, brokers=plan.brokers, broker_config=plan.broker_config
+        release(plan.kafka), directory, brokers=plan.brokers, broker_config=plan.broker_settings()
     )
 
 

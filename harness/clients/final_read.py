@@ -1,7 +1,9 @@
 """The final read: fence every partition, then read each from its beginning to the fence.
 
 A reader that has read the fence has passed every earlier offset, so that a record it did not return
-is not there. Records are recorded and forgotten: a log of any length is read in the same memory.
+is not there, or is of a transaction that was not committed: the reader is read_committed, and comes
+no further than the first transaction that is still open. Records are recorded and forgotten: a log
+of any length is read in the same memory.
 """
 
 import contextlib
@@ -9,12 +11,12 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from harness.clients.sender import Sender
 from harness.clients.settings import Settings
 from harness.clients.tapes import ReadTape
-from harness.history import FINAL, OK
+from harness.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK
 from harness.plan import Plan
 from harness.recorder import Recorder
 
@@ -23,6 +25,7 @@ _SETTLED_S: Final = 1.0
 _RETRY_S: Final = 0.2
 _POLL_S: Final = 0.1
 _READ_AT_ONCE: Final = 5_000
+_EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ def final_read(
         limit_s: seconds.
     """
     started = time.monotonic()
-    client = Consumer(reader)
+    client = Consumer({**reader, "enable.partition.eof": True})
     try:
         if plan.workload.acks == "0":
             _settle(plan, recorder, client, started + limit_s / 4)
@@ -125,11 +128,13 @@ def _read(
     """
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
-    tape = ReadTape(recorder, process="reader", phase=FINAL, topic=topic)
+    tape = ReadTape(recorder, process="reader", phase=FINAL, topic=topic, isolation=READ_COMMITTED)
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
     with contextlib.suppress(KafkaException):
         # Asked for now, leaders are known at the assignment, not at librdkafka's next look in 1 s.
         client.list_topics(topic, timeout=_TRY_S)
+    tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
+    tape.moved(SEEK, dict.fromkeys(fences, 0), within=False)
     client.assign([TopicPartition(topic, partition, 0) for partition in fences])
     while any(reached[p] < end for p, end in ends.items()) and time.monotonic() < deadline:
         invoke_ns = recorder.clock()
@@ -137,9 +142,21 @@ def _read(
         messages = [message for message in answers if message.error() is None]
         for message in messages:
             reached[message.partition() or 0] = message.offset() or 0
+        if len(messages) < len(answers):
+            _pass_ends(answers, fences, reached)
         tape.read(messages, invoke_ns)
         recorder.check()
     return reached
+
+
+def _pass_ends(
+    answers: list[Message], fences: dict[int, int | None], reached: dict[int, int]
+) -> None:
+    """Where no fence stands, the end may be a transaction's marker, which nobody is ever given."""
+    for answer in answers:
+        error, partition = answer.error(), answer.partition() or 0
+        if error is not None and error.code() == _EOF and fences[partition] is None:
+            reached[partition] = max(reached[partition], (answer.offset() or 0) - 1)
 
 
 def _last_offset(client: Consumer, topic: str, partition: int) -> int:
@@ -159,6 +176,8 @@ def _judge(
         problem = f"no fence record on {where} was acknowledged within {limit_s / 2:g} s"
     elif reached < fence:
         problem = f"the reader came to offset {reached} of {where} in {limit_s:g} s, not to {fence}"
+        if plan.workload.transactions:
+            problem += "; a transaction that never ends would hide what comes after it"
     else:
         return PartitionRead(partition=partition, complete=True, fence=fence)
     return PartitionRead(partition=partition, complete=False, fence=fence, problem=problem)

@@ -6,6 +6,20 @@ of the *last* attempt, and with retries an earlier one may have been written and
 an error in a delivery report is ``info``, whatever it is called, unless the client was told never
 to retry and the broker refused before it appended. Only what ``produce`` itself refuses
 is ``fail`` as a matter of course: such a record was never queued.
+
+A record that was sent in a transaction has the transaction's outcome (KIP-98). Only a producer that
+asks its coordinator to commit (EndTxn) can have a transaction committed. An abort, the time-out of
+the transaction and the next producer of the same ``transactional.id`` (InitProducerId) abort it. So
+
+* a transaction whose commit was never asked for is ``fail``, whether or not its abort was
+  acknowledged, its producer crashed or was fenced;
+* one whose commit was acknowledged is ``ok``;
+* when ``commit_transaction`` has failed, EndTxn may have been sent, and its answer lost. If
+  librdkafka then says that the transaction must be aborted (``txn_requires_abort``), and the abort
+  is acknowledged, it is ``fail``: a coordinator aborts no transaction that it has begun to commit
+  (INVALID_TXN_STATE, a fatal error). Not so after ``LOST_PRODUCER``, where an abort only takes a
+  new epoch (KIP-360) and proves nothing of the old one;
+* otherwise it is ``info``: a commit that timed out, or was fenced after it was sent.
 """
 
 from typing import Final
@@ -55,3 +69,19 @@ def delivered(code: int, *, retries: bool) -> str:
         retries: whether the client may have sent the record more than once.
     """
     return FAIL if code in REFUSED_BEFORE_APPEND and not retries else INFO
+
+
+LOST_PRODUCER: Final = frozenset(
+    {KafkaError.UNKNOWN_PRODUCER_ID, KafkaError.INVALID_PRODUCER_ID_MAPPING}
+)
+"""The coordinator no longer knows who asks."""
+
+
+def not_committed(code: int, *, aborted: bool) -> str:
+    """The outcome of a transaction whose commit was asked for, and failed.
+
+    Args:
+        code: ``KafkaError.code()`` of the commit's error.
+        aborted: whether the transaction had to be aborted then, and the abort was acknowledged.
+    """
+    return FAIL if aborted and code not in LOST_PRODUCER else INFO

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from harness.history import READ_COMMITTED
 from harness.plan import Plan
 
 Settings = dict[str, Any]
@@ -46,7 +47,7 @@ def common(
 
 
 def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) -> Settings:
-    """Settings of a producer under the plan's workload, or with other acks."""
+    """Settings of a producer under the plan's workload, or with other acks; not transactional."""
     workload = plan.workload
     acks = acks or workload.acks
     timeout_ms = int(workload.delivery_timeout_s * 1000)
@@ -70,26 +71,53 @@ def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) 
     }
 
 
-def consumer(common_settings: Settings, *, reset: str) -> Settings:
-    """Settings of a consumer that is assigned its partitions by hand and commits nothing.
+def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
+    """Settings of a transactional producer (KIP-98).
+
+    Args:
+        name: its ``transactional.id``, which whoever takes its place must have too.
+    """
+    base = producer(plan, common_settings, acks="all")
+    # A transaction whose producer is gone blocks read_committed readers for as long as this, unless
+    # another producer of the same name comes. librdkafka wants it at least as long as a delivery.
+    return {
+        **base,
+        "enable.idempotence": True,
+        "transactional.id": name,
+        "transaction.timeout.ms": max(base["message.timeout.ms"], 1_000),
+    }
+
+
+def consumer(
+    common_settings: Settings, *, isolation: str = READ_COMMITTED, group: str | None = None
+) -> Settings:
+    """Settings of a consumer that says where a position is out of range, and moves nowhere itself.
 
     The binding insists on a group id, and librdkafka looks for the group's coordinator even when
     nobody joins, which makes brokers create ``__consumer_offsets``: the driver keeps that small.
+
+    Args:
+        isolation: ``isolation.level``; brokers before 0.11 are not told.
+        group: which it joins and commits to; without one it is assigned partitions by hand.
     """
     return {
         **common_settings,
-        "group.id": "highwater",
+        "group.id": group or "highwater",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "auto.offset.reset": reset,
+        "auto.offset.reset": "error",
         "allow.auto.create.topics": False,  # a missing topic is a fault to see, not to mend
-        "isolation.level": "read_uncommitted",
+        "isolation.level": isolation,
         "check.crcs": True,
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,
         "fetch.queue.backoff.ms": 20,  # default 1000: a full queue would idle a second
         "queued.max.messages.kbytes": 16_384,
         "fetch.message.max.bytes": 1_048_576,
+        # The least that brokers allow by default: a member that crashed keeps its partitions so
+        # long, and nobody reads them.
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 1_000,
     }
 
 

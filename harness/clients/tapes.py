@@ -1,6 +1,6 @@
 """What producers and readers do, on its way into the history at little cost to themselves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import numpy as np
@@ -16,6 +16,8 @@ from harness.recorder import FLUSH_S, Columns, Recorder
 TAPE_ROWS: Final = 8192
 _WIDTH: Final = 3
 _NOT_TOLD: Final = -1  # acks=0 is told no offset
+Places = Mapping[int, int | None] | Mapping[None, None]
+"""Partition to offset, None where nobody knows it; or the one place that stands for none."""
 Answered = Callable[[int, KafkaError | None, Message], None]
 """Told a record's sequence number, and what became of it."""
 
@@ -134,31 +136,54 @@ class SendTape:
 class ReadTape:
     """The tape of one reader: whole batches of messages, as the client returned them."""
 
-    def __init__(self, recorder: Recorder, *, process: str, phase: str, topic: str) -> None:
+    def __init__(
+        self, recorder: Recorder, *, process: str, phase: str, topic: str, isolation: str
+    ) -> None:
         self._recorder = recorder
-        self._row = {
-            "process": process, "kind": READ, "phase": phase, "topic": topic, "outcome": OK
-        }  # fmt: skip
-        self._polls = 0
+        self._row = {"process": process, "phase": phase, "topic": topic, "outcome": OK}
+        self._isolation = isolation
+        self._op = 0
+        self._begun = False
+
+    def moved(self, kind: str, places: Places, *, within: bool) -> None:
+        """Record what moved the reader; ``within``: during the poll that goes on now."""
+        if not (within and self._begun):
+            self._op += 1
+        self._begun = within
+        now = self._recorder.clock()
+        self._recorder.operations(
+            {
+                **self._row,
+                "kind": kind,
+                "invoke_ns": [now] * len(places),
+                "complete_ns": [now] * len(places),
+                "partition": list(places),
+                "offset": list(places.values()),
+                "value": [""] * len(places),
+                "op": [self._op] * len(places),
+            }
+        )
 
     def read(self, messages: list[Message], invoke_ns: int) -> None:
         """Record that one poll, invoked then and ended now, returned these records."""
         complete_ns = self._recorder.clock()
-
+        begun, self._begun = self._begun, False
         size = len(messages)
         if not size:
             return
-        self._polls += 1
+        self._op += not begun
         self._recorder.operations(
             {
                 **self._row,
+                "kind": READ,
+                "isolation": self._isolation,
                 "invoke_ns": np.full(size, invoke_ns),
                 "complete_ns": np.full(size, complete_ns),
                 "partition": np.array([message.partition() for message in messages], np.int32),
                 "offset": pa.array([message.offset() for message in messages], pa.int64()),
                 "leader_epoch": [message.leader_epoch() for message in messages],
                 "value": _identities([message.value() for message in messages]),
-                "op": np.full(size, self._polls),
+                "op": np.full(size, self._op),
             }
         )
 

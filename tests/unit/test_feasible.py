@@ -26,6 +26,9 @@ def changed(**fields: object) -> Plan:
         ),
         changed(workload=Workload(idempotence=True, compression="zstd")),
         changed(brokers=1, topic=Topic(replication_factor=1)),
+        changed(workload=Workload(idempotence=True, transactions=True, transform=True)),
+        changed(kafka="0.9.0.1", workload=Workload(subscribe=2, churn_s=5)),
+        changed(workload=Workload(subscribe=1, isolation=("read_committed", "read_uncommitted"))),
     ],
 )
 def test_what_can_be_done_passes(plan: Plan) -> None:
@@ -52,6 +55,26 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(workload=Workload(acks="1", idempotence=True)), "acks=all", "--acks all"),
         (changed(kafka="0.10.2.2", workload=Workload(idempotence=True)), "idempotent", "0.11.0"),
         (changed(kafka="0.10.2.2", workload=Workload(compression="zstd")), "zstd", "lz4"),
+        (
+            changed(kafka="0.10.2.2", workload=Workload(transactions=True)),
+            "has no transactions",
+            "0.11.0",
+        ),
+        (changed(workload=Workload(transactions=True)), "idempotent", "acks=all"),
+        (changed(workload=Workload(transform=True)), "--transform", "--transactions"),
+        (
+            changed(workload=Workload(idempotence=True, transactions=True, producers=0)),
+            "need producers",
+            "--producers 3",
+        ),
+        (changed(workload=Workload(aborts=1.5)), "aborted", "From 0 to 1"),
+        (changed(workload=Workload(subscribe=-1)), "members", "From 0"),
+        (changed(workload=Workload(churn_s=0.1)), "live 0.1 s", "From 1s"),
+        (
+            changed(workload=Workload(isolation=("read_committed", "read_uncommitted"))),
+            "2 isolation levels",
+            "--consumers 2",
+        ),
         (changed(duration_s=-1), "seconds of faults", "From 0"),
         (
             changed(nemesis=(), story="loss", brokers=2, topic=Topic(replication_factor=2)),

@@ -43,6 +43,29 @@ def test_no_acks(text: str) -> None:
         options.acks(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [
+        ("read_committed", ("read_committed",)),
+        ("read_uncommitted, read_committed", ("read_uncommitted", "read_committed")),
+    ],
+)
+def test_isolation(text: str, levels: tuple[str, ...]) -> None:
+    assert options.isolation(text) == levels
+
+
+@pytest.mark.parametrize("text", ["", "none", "committed", "read_committed,dirty"])
+def test_no_isolation(text: str) -> None:
+    with pytest.raises(UsageError, match="isolation") as refused:
+        options.isolation(text)
+    assert "read_uncommitted" in refused.value.hint
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("none", 0), ("5s", 5)])
+def test_churn(text: str, seconds: float) -> None:
+    assert options.churn(text) == seconds
+
+
 def test_names() -> None:
     assert options.names("kill, pause") == ("kill", "pause")
     assert options.names("none") == ()

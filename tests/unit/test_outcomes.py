@@ -1,7 +1,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from harness.clients.outcomes import PURGED, REFUSED_LOCALLY, delivered
+from harness.clients.outcomes import PURGED, REFUSED_LOCALLY, delivered, not_committed
 
 # error, outcome when the client may retry, outcome when it may not
 TABLE = [
@@ -38,6 +38,25 @@ def test_nothing_is_surely_failed_that_was_sent_more_than_once() -> None:
 
 def test_only_what_the_client_refuses_to_queue_fails_as_a_matter_of_course() -> None:
     assert REFUSED_LOCALLY == "fail"
+
+
+@pytest.mark.parametrize(
+    ("name", "aborted", "outcome"),
+    [
+        ("_MSG_TIMED_OUT", True, "fail"),  # a record was not delivered: no commit was asked for
+        ("_MSG_TIMED_OUT", False, "info"),
+        ("COORDINATOR_NOT_AVAILABLE", False, "info"),
+        ("_TIMED_OUT", False, "info"),
+        ("_FENCED", False, "info"),
+        ("INVALID_TXN_STATE", False, "info"),
+        ("UNKNOWN_PRODUCER_ID", True, "info"),  # the abort took a new epoch, no more
+        ("INVALID_PRODUCER_ID_MAPPING", True, "info"),
+    ],
+)
+def test_a_commit_that_failed_may_have_happened_unless_an_abort_did(
+    name: str, aborted: bool, outcome: str
+) -> None:
+    assert not_committed(getattr(KafkaError, name), aborted=aborted) == outcome
 
 
 def test_giving_up_on_purpose_is_not_an_answer() -> None:

@@ -47,6 +47,46 @@ def test_a_command_repeats_every_option_that_is_not_at_its_default() -> None:
     )
 
 
+def test_a_command_repeats_what_its_clients_do() -> None:
+    workload = Workload(
+        idempotence=True,
+        transactions=True,
+        aborts=0.5,
+        transform=True,
+        isolation=("read_committed", "read_uncommitted"),
+        subscribe=3,
+        churn_s=2.5,
+    )
+    plan = Plan(kafka="4.3.1", topic=Topic(partitions=1), workload=workload)
+    assert plan.command() == (
+        "highwater run --kafka 4.3.1 --acks all --min-isr 1 --nemesis none --for 0s --aborts 0.5"
+        " --isolation read_committed,read_uncommitted --subscribe 3 --churn 2.5s"
+        " --transactions --transform --seed 0"
+    )
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("workload", "settings"),
+    [
+        (Workload(), {"a": "1"}),
+        (
+            Workload(subscribe=1),
+            {
+                "a": "1",
+                "offsets.topic.replication.factor": "2",
+                "transaction.state.log.replication.factor": "2",
+            },
+        ),
+    ],
+)
+def test_every_broker_holds_the_topics_of_coordinators_that_are_used(
+    workload: Workload, settings: dict[str, str]
+) -> None:
+    plan = Plan(kafka="4.3.1", brokers=2, workload=workload, broker_config={"a": "1"})
+    assert plan.broker_settings() == settings
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

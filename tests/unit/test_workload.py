@@ -1,19 +1,23 @@
+import itertools
 import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from harness.clients.pace import Life, Pace, draws, lives
+from harness.clients.session import Patience
 from harness.clients.tapes import TAPE_ROWS, ReadTape, SendTape
+from harness.clients.transaction_tape import TransactionTape
 from harness.errors import HarnessError
 from harness.history import read_stream
-from harness.plan import Topic
+from harness.plan import Plan, Topic
 from harness.recorder import Clock, Recorder
 from harness.store import Run
-from harness.workload import Pace
 
 Rows = list[dict[str, object]]
 
@@ -130,7 +134,9 @@ def test_what_was_never_answered_has_no_completion(tmp_path: Path) -> None:
 def test_reads_are_recorded_as_the_client_returned_them(tmp_path: Path) -> None:
     run = Run(tmp_path)
     with Recorder(run, Hand()) as recorder:
-        tape = ReadTape(recorder, process="reader", phase="final", topic="events")
+        tape = ReadTape(
+            recorder, process="reader", phase="final", topic="events", isolation="read_committed"
+        )
         tape.read([message("p0-0", 0), message("p1-0", 1)], 0)
         tape.read([], 0)
         alien = Message(topic="events", partition=0, offset=2, value=b"\xff\xfe|")
@@ -138,6 +144,131 @@ def test_reads_are_recorded_as_the_client_returned_them(tmp_path: Path) -> None:
     assert [(r["value"], r["offset"], r["acks"], r["op"]) for r in rows(run)] == [
         ("p0-0", 0, None, 1), ("p1-0", 1, None, 1), ("\\xff\\xfe", 2, None, 2)
     ]  # fmt: skip
+
+
+def test_what_moves_a_reader_stands_before_what_it_reads_there(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with Recorder(run, Hand()) as recorder:
+        tape = ReadTape(
+            recorder, process="member-0", phase="run", topic="events", isolation="read_uncommitted"
+        )
+        tape.moved("subscribe", {0: None, 1: None}, within=False)
+        tape.moved("rebalance", {1: None}, within=True)
+        tape.moved("seek", {1: 7}, within=True)
+        tape.read([message("p0-7", 7, partition=1)], 0)
+        tape.read([message("p0-8", 8, partition=1)], 0)
+        tape.moved("rebalance", {None: None}, within=True)
+        tape.read([], 0)
+        tape.moved("seek", {1: 9}, within=False)
+    assert [
+        (r["op"], r["kind"], r["partition"], r["offset"], r["isolation"]) for r in rows(run)
+    ] == [
+        (1, "subscribe", 0, None, None),
+        (1, "subscribe", 1, None, None),
+        (2, "rebalance", 1, None, None),
+        (2, "seek", 1, 7, None),
+        (2, "read", 1, 7, "read_uncommitted"),
+        (3, "read", 1, 8, "read_uncommitted"),
+        (4, "rebalance", None, None, None),
+        (5, "seek", 1, 9, None),
+    ]
+
+
+def test_a_transaction_is_one_operation_with_one_outcome(tmp_path: Path) -> None:
+    run, clock = Run(tmp_path), Hand()
+    with Recorder(run, clock) as recorder:
+        tape = TransactionTape(
+            recorder, process="producer-0", topic="events", isolation="read_committed"
+        )
+        tape.moved("subscribe", {0: None}, within=False)
+        clock.now_ns = 5
+        entry = tape.begin()
+        tape.moved("rebalance", {0: None}, within=True)
+        entry.read([message("p1-0", 3)])
+        first = entry.send("p0-0", 1)
+        lost = entry.send("p0-1", 0)
+        first(None, message("p0-0", 8, partition=1))
+        lost(KafkaError(KafkaError._MSG_TIMED_OUT), message("p0-1"))
+        clock.now_ns = 9
+        entry.end("fail", "_MSG_TIMED_OUT")
+        entry = tape.begin()
+        entry.send("p0-2", 0)
+        entry.end("info", "_TIMED_OUT", answered=False)
+        tape.close()
+    found = [
+        (
+            r["op"],
+            r["kind"],
+            r["outcome"],
+            r["value"],
+            r["offset"],
+            r["invoke_ns"],
+            r["complete_ns"],
+        )
+        for r in rows(run)
+    ]
+    assert found == [
+        (1, "subscribe", "ok", "", None, 0, 0),
+        (2, "rebalance", "ok", "", None, 5, 9),
+        (2, "read", "fail", "p1-0", 3, 5, 9),
+        (2, "send", "fail", "p0-0", 8, 5, 9),
+        (2, "send", "fail", "p0-1", None, 5, 9),
+        (3, "send", "info", "p0-2", None, 9, None),
+    ]
+
+
+def test_transactions_are_on_disk_before_long(tmp_path: Path) -> None:
+    run, clock = Run(tmp_path), Hand()
+    with Recorder(run, clock) as recorder:
+        tape = TransactionTape(
+            recorder, process="producer-0", topic="events", isolation="read_committed"
+        )
+        entry = tape.begin()
+        entry.send("p0-0", 0)
+        entry.end("ok")
+        tape.turn()
+        assert rows(run) == []
+        clock.now_ns = int(0.3e9)
+        tape.turn()
+        assert [row["value"] for row in rows(run)] == ["p0-0"]
+
+
+def test_lives_follow_from_the_seed_and_half_of_them_end_by_a_crash() -> None:
+    def drawn(seed: int) -> list[tuple[float, bool]]:
+        found = itertools.islice(
+            lives(threading.Event(), draws(Plan(kafka="4.3.1", seed=seed), "producer-0"), 5.0), 1000
+        )
+        return [(life._length_s, life._dies) for life in found]
+
+    lengths, crashes = zip(*drawn(1), strict=True)
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert sum(lengths) / 1000 == pytest.approx(5.0, rel=0.1)
+    assert sum(crashes) == pytest.approx(500, abs=60)
+
+
+def test_a_life_is_over_in_its_time_or_with_the_run() -> None:
+    stop = threading.Event()
+    short = Life(stop, 1, length_s=0.0, dies=True)
+    assert short.is_set()
+    assert short.crashed
+    assert short.named("producer-0") == "producer-0.1"
+    long = Life(stop, 0, length_s=3600.0, dies=True)
+    assert not long.is_set()
+    stop.set()
+    assert long.is_set()
+    assert not long.crashed, "the run's end is no crash"
+    assert long.named("producer-0") == "producer-0"
+    assert list(lives(stop, draws(Plan(kafka="4.3.1"), "producer-0"), 5.0)) == []
+
+
+def test_patience_has_an_end_for_each_call_and_one_for_all_after_the_run() -> None:
+    stop, now = threading.Event(), time.monotonic()
+    patience = Patience(stop, 30.0, lambda: 2.0)
+    assert patience.left_s(now) == pytest.approx(30.0, abs=1)
+    assert patience.left_s(now - 40) < 0
+    stop.set()
+    assert patience.left_s(now) == pytest.approx(2.0, abs=0.5)
+    assert patience.left_s(now + 100) == pytest.approx(2.0, abs=0.5)
 
 
 def test_counts_add_up(tmp_path: Path) -> None:
@@ -199,7 +330,7 @@ from harness.errors import HarnessError
 from harness.recorder import Clock, Recorder
 from harness.store import Run
 from harness.clients.tapes import SendTape
-from harness.plan import Topic
+from harness.plan import Plan, Topic
 limit = 1 << 20
 recorder = Recorder(Run(Path(sys.argv[1])), Clock())
 tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")
@@ -230,7 +361,7 @@ from confluent_kafka import Message
 from harness.recorder import Clock, Recorder
 from harness.store import Run
 from harness.clients.tapes import SendTape
-from harness.plan import Topic
+from harness.plan import Plan, Topic
 peaks = []
 with Recorder(Run(Path(sys.argv[1])), Clock()) as recorder:
     tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")

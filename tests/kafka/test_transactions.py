@@ -1,0 +1,226 @@
+"""Transactions, groups and crashed clients against real brokers, as the history tells of them."""
+
+import contextlib
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from clusters.local import open_cluster
+from clusters.real import RealCluster
+from clusters.versions import release
+from harness.clients import settings as clients
+from harness.clients.reader import Reader
+from harness.clients.tapes import Places
+from harness.history import read_stream
+from harness.plan import Plan, Topic
+from harness.plan import Workload as Settings
+from harness.recorder import Clock, Recorder
+from harness.store import Run
+from harness.workload import Workload
+
+pytestmark = pytest.mark.kafka
+PARTITIONS = 3
+PLACED = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+TRANSACTIONS = Settings(idempotence=True, transactions=True, rate=400.0, consumers=0)
+Row = dict[str, object]
+Done = Callable[[Workload], bool]
+
+
+def replace(**changes: object) -> Settings:
+    """Transactions with other settings."""
+    return msgspec.structs.replace(TRANSACTIONS, **changes)
+
+
+@pytest.fixture(scope="module", params=["0.11.0.3", "4.3.1"])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealCluster]:
+    """The first release that has transactions, and the newest."""
+    directory = tmp_path_factory.mktemp(f"kafka-{request.param}")
+    wanted = Plan(kafka=request.param, workload=TRANSACTIONS).broker_settings()
+    opened = open_cluster(release(request.param), directory, brokers=3, broker_config=wanted)
+    with contextlib.closing(opened):
+        yield opened
+
+
+def plan(cluster: RealCluster, topic: str, settings: Settings) -> Plan:
+    made = Topic(name=topic, partitions=PARTITIONS)
+    cluster.create_topic(topic, PLACED, made.settings())
+    return Plan(kafka=cluster.release.name, topic=made, workload=settings, seed=1)
+
+
+def history(cluster: RealCluster, directory: Path, made: Plan, done: Done) -> list[Row]:
+    """Run the workload until it is done, read everything at the end, and give what was recorded."""
+    run = Run(directory)
+    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+        deadline = time.monotonic() + 90
+        while not done(w):
+            assert time.monotonic() < deadline, f"not done within 90 s: {w.counts()}"
+            w.check()
+            recorder.failed.wait(0.05)
+        w.stop()
+        sent = w.counts().sent
+        reads = w.final_read(limit_s=60)
+    assert [(read.complete, read.problem) for read in reads] == [(True, None)] * PARTITIONS
+    rows = [row for batch in read_stream(run.stream("history/ops")) for row in batch.to_pylist()]
+    assert len([r for r in rows if r["kind"] == "send" and r["process"] != "fence"]) == sent
+    return rows
+
+
+def values(rows: list[Row], **wanted: object) -> set[object]:
+    """Of the rows that are so; those of the fences left out."""
+    found = (row for row in rows if all(row[name] == value for name, value in wanted.items()))
+    return {row["value"] for row in found} - fences(rows)
+
+
+def fences(rows: list[Row]) -> set[object]:
+    return {row["value"] for row in rows if row["process"] == "fence"}
+
+
+def operations(rows: list[Row], kind: str) -> dict[tuple[object, object], list[Row]]:
+    found = defaultdict(list)
+    for row in rows:
+        if row["kind"] == kind:
+            found[row["process"], row["op"]].append(row)
+    return found
+
+
+def is_sound(rows: list[Row]) -> None:
+    """All or nothing: what was committed is read, what was not is read by nobody committed."""
+    ok, failed = (values(rows, kind="send", outcome=outcome) for outcome in ("ok", "fail"))
+    unknown = values(rows, kind="send", outcome="info")
+    final = values(rows, process="reader", kind="read")
+    assert ok <= final <= ok | unknown
+    assert not failed & values(rows, kind="read", isolation="read_committed")
+    for sends in operations(rows, "send").values():
+        assert len({row["outcome"] for row in sends}) == 1
+        assert len({row["value"] in final for row in sends}) == 1, "half a transaction was read"
+    told = {
+        row["value"]: (row["partition"], row["offset"]) for row in rows if row["kind"] == "read"
+    }
+    for row in rows:
+        if row["kind"] == "send" and row["offset"] is not None and row["value"] in told:
+            assert told[row["value"]] == (row["partition"], row["offset"])
+
+
+def test_readers_see_what_their_isolation_promises(cluster: RealCluster, tmp_path: Path) -> None:
+    settings = replace(aborts=0.5, consumers=2, isolation=("read_committed", "read_uncommitted"))
+    made = plan(cluster, "isolation", settings)
+    rows = history(cluster, tmp_path, made, lambda w: w.counts().ok >= 600)
+    is_sound(rows)
+    ends = Counter(sends[0]["outcome"] for sends in operations(rows, "send").values())
+    assert ends["ok"] > 30
+    assert ends["fail"] > 30
+    assert not ends["info"]
+    aborted = values(rows, kind="send", outcome="fail")
+    assert len(aborted & values(rows, process="consumer-1", isolation="read_uncommitted")) > 30
+    several = [sends for sends in operations(rows, "send").values() if len(sends) > 1]
+    assert any(len({row["partition"] for row in sends}) == PARTITIONS for sends in several)
+
+
+def test_a_group_that_transforms_takes_each_record_once(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    made = plan(cluster, "transform", replace(transform=True))
+    rows = history(cluster, tmp_path, made, lambda w: w.counts().ok >= 1_500)
+    is_sound(rows)
+    polled = [row for polled in operations(rows, "read").values() for row in polled]
+    taken = Counter(
+        (row["partition"], row["offset"])
+        for row in polled
+        if row["outcome"] == "ok" and str(row["process"]).startswith("producer-")
+    )
+    assert len(taken) > 300
+    assert set(taken.values()) == {1}
+    sends = operations(rows, "send")
+    both = [op for op in operations(rows, "read") if op in sends]
+    assert len(both) > 30, "no transaction both read and sent"
+    assert any(row["kind"] == "seek" and row["offset"] for row in rows), "no abort went back"
+
+
+def test_members_come_and_go_and_read_everything(cluster: RealCluster, tmp_path: Path) -> None:
+    made = plan(cluster, "group", Settings(rate=300.0, consumers=0, subscribe=3, churn_s=4.0))
+    began = time.monotonic()
+    rows = history(cluster, tmp_path, made, lambda _: time.monotonic() - began > 25)
+    members = {str(row["process"]) for row in rows if str(row["process"]).startswith("member-")}
+    assert len(members) > 6
+    assert any(name.startswith("producer-0.") for name in {str(row["process"]) for row in rows})
+    first = {row["process"]: row["kind"] for row in reversed(rows)}
+    assert {first[name] for name in members} == {"subscribe"}
+    assert len([row for row in rows if row["kind"] == "rebalance"]) > 10
+    goes_on_where_it_was_sent(rows, members)
+    ok = values(rows, kind="send", outcome="ok")
+    assert ok <= values(rows, process="reader")
+    read = {row["value"] for row in rows if row["process"] in members and row["kind"] == "read"}
+    assert len(ok & read) > len(ok) / 2, "the group fell far behind"
+
+
+def goes_on_where_it_was_sent(rows: list[Row], members: set[str]) -> None:
+    """Where every offset is a record, each read follows the one before, or a seek."""
+    position: dict[tuple[object, object], object] = {}
+    for row in rows:
+        place = row["process"], row["partition"]
+        if row["process"] not in members:
+            continue
+        if row["kind"] == "rebalance":
+            position.pop(place, None)
+        if row["kind"] == "seek":
+            position[place] = row["offset"]
+        if row["kind"] == "read":
+            assert place in position, "a record of a partition that it was not given"
+            assert position[place] in {None, row["offset"]}
+            position[place] = int(str(row["offset"])) + 1
+
+
+def test_who_takes_the_place_of_a_crashed_producer_ends_its_transaction(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    made = plan(cluster, "crashes", replace(churn_s=2.0, consumers=1))
+    began = time.monotonic()
+    rows = history(cluster, tmp_path, made, lambda _: time.monotonic() - began > 25)
+    is_sound(rows)
+    errors = Counter(
+        (sends[0]["outcome"], sends[0]["error"]) for sends in operations(rows, "send").values()
+    )
+    assert errors["fail", "_DESTROY"], "no producer crashed before its commit"
+    assert errors["fail", "_FENCED"], "no zombie was fenced"
+    assert len({row["process"] for row in rows if row["kind"] == "send"}) > 10
+
+
+def test_a_position_beyond_the_end_of_the_log_is_moved_to_it(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    made = plan(cluster, "jump", Settings(producers=0, consumers=0))
+    run = Run(tmp_path)
+    moves: list[tuple[str, Places, bool]] = []
+    log = clients.open_log(tmp_path / "reader.log")
+    common = clients.common(cluster.bootstrap, "reader", log, quirks=cluster.release.client)
+
+    def moved(kind: str, places: Places, *, within: bool) -> None:
+        moves.append((kind, places, within))
+
+    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+        for number in range(3):
+            assert w.send(f"m{number}", 0).outcome == "ok"
+        reader = Reader(clients.consumer(common), "jump", PARTITIONS, moved)
+        reader.assign({0: 1_000, 1: 0})
+        deadline = time.monotonic() + 30
+        while len(moves) < 3:
+            assert time.monotonic() < deadline, "it was not moved within 30 s"
+            assert reader.poll(10, 0.1) == []
+        assert w.send("m3", 0).outcome == "ok"
+        read: list[tuple[int | None, int | None]] = []
+        while not read:
+            assert time.monotonic() < deadline, "nothing was read within 30 s"
+            read = [(m.partition(), m.offset()) for m in reader.poll(10, 0.1)]
+        reader.close()
+    assert moves == [
+        ("assign", {0: None, 1: None}, False),
+        ("seek", {0: 1_000, 1: 0}, False),
+        ("seek", {0: 3}, False),
+    ]
+    assert read == [(0, 3)]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from checkers.fates import FENCE
 from checkers.model.reconcile.cuts import Wrong
 from checkers.model.reconcile.trace import Observed, Trace
-from harness.history import FINAL, OK, READ, RUN, SEND
+from harness.history import FINAL, OK, READ, REBALANCE, RUN, SEND
 
 _SEQUENCE: Final = re.compile(r"(p\d+)-(\d+)")
 _NAMED_MAX: Final = 5
@@ -29,6 +29,7 @@ def contradictions(observed: Observed) -> Iterator[tuple[int | None, Wrong]]:
     yield from ((None, wrong) for wrong in _gaps(sent))
     reads = observed.ops.filter(pc.equal(observed.ops["kind"], READ))
     yield from ((None, wrong) for wrong in _unsent(sent, reads["value"], "read"))
+    hidden = _hidden(observed, sends)
     for partition, trace in observed.traces.items():
         here = reads.filter(pc.equal(reads["partition"], partition))
         for disk in trace.disks.values():
@@ -38,8 +39,15 @@ def contradictions(observed: Observed) -> Iterator[tuple[int | None, Wrong]]:
         if observed.status.quiesced and not observed.status.problems:
             fences = _fences(trace, sends)
             yield from ((partition, wrong) for wrong in _ends(observed, trace, fences))
-            yield from ((partition, wrong) for wrong in _final_reads(trace, here, fences))
-        yield from ((partition, wrong) for wrong in _jumps(trace, here))
+            yield from ((partition, wrong) for wrong in _final_reads(trace, here, fences, hidden))
+        yield from ((partition, wrong) for wrong in _jumps(observed, trace, here, hidden))
+
+
+def _hidden(observed: Observed, sends: pa.Table) -> set[str]:
+    """Records that stand in a log, and that read_committed readers may step over (KIP-98)."""
+    if not observed.plan.workload.transactions:
+        return set()
+    return set(sends.filter(pc.not_equal(sends["outcome"], OK))["value"].to_pylist())
 
 
 def _gaps(sent: set[str]) -> Iterator[Wrong]:
@@ -109,7 +117,9 @@ def _ends(observed: Observed, trace: Trace, fences: list[tuple[int, str]]) -> It
                 )
 
 
-def _final_reads(trace: Trace, reads: pa.Table, fences: list[tuple[int, str]]) -> Iterator[Wrong]:
+def _final_reads(
+    trace: Trace, reads: pa.Table, fences: list[tuple[int, str]], hidden: set[str]
+) -> Iterator[Wrong]:
     """The final read is what the leader's disk holds, record by record, up to the fence."""
     last = trace.leaderships[-1] if trace.leaderships else None
     disk = trace.disks.get(last.leader) if last else None
@@ -119,27 +129,39 @@ def _final_reads(trace: Trace, reads: pa.Table, fences: list[tuple[int, str]]) -
     offsets = final["offset"].to_pylist()
     read = dict(zip(offsets, final["value"].to_pylist(), strict=True))
     for offset in range(1 + max([*offsets, *(offset for offset, _ in fences)], default=-1)):
-        held = disk.record(offset)
-        if held != read.get(offset) and offset in disk.at:
+        held, met = disk.record(offset), read.get(offset)
+        stepped_over = met is None and held in hidden
+        if held != met and not stepped_over and offset in disk.at:
             yield _wrong(
-                f"The final reader met {read.get(offset) or 'nothing'} at offset {offset}, but the"
+                f"The final reader met {met or 'nothing'} at offset {offset}, but the"
                 f" disk of the leader, broker {last.leader}, holds {held}.",
                 "history/ops",
             )
             return
 
 
-def _jumps(trace: Trace, reads: pa.Table) -> Iterator[Wrong]:
-    """A consumer reads on without a gap, as long as nobody else is elected."""
+def _jumps(observed: Observed, trace: Trace, reads: pa.Table, hidden: set[str]) -> Iterator[Wrong]:
+    """A consumer reads on without a gap, as long as nobody else is elected.
+
+    Not so a member of a group; and markers of transactions, and what was not committed, are no gap.
+    """
     if len({row.leader for row in trace.leaderships}) > 1:
         return
+    unread: set[int] = set()
+    if observed.plan.workload.transactions and trace.leaderships:
+        disk = trace.disks.get(trace.leaderships[-1].leader)
+        ids = zip(disk.offsets.tolist(), disk.ids, strict=True) if disk else ()
+        unread = {offset for offset, held in ids if held is None or held in hidden}
+    moves = observed.ops.filter(pc.equal(observed.ops["kind"], REBALANCE))
+    members = set(moves["process"].to_pylist())
     run = reads.filter(pc.equal(reads["phase"], RUN))
-    for process in pc.unique(run["process"]).to_pylist():
+    for process in sorted(set(run["process"].to_pylist()) - members):
         offsets = run.filter(pc.equal(run["process"], process))["offset"].to_numpy()
-        jumps = np.flatnonzero(np.diff(offsets) > 1)
-        if len(jumps):
-            after = int(offsets[jumps[0]])
-            yield _wrong(f"{process} read nothing between {after} and the next.", "history/ops")
+        for index in np.flatnonzero(np.diff(offsets) > 1):
+            after, then = int(offsets[index]), int(offsets[index + 1])
+            if not unread.issuperset(range(after + 1, then)):
+                yield _wrong(f"{process} read nothing between {after} and {then}.", "history/ops")
+                break
 
 
 def _listed(names: list[str]) -> str:

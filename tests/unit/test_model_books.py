@@ -1,0 +1,45 @@
+"""What clients say of records fits the disks, where transactions hide some of them too."""
+
+from pathlib import Path
+
+import pytest
+
+from checkers.model.reconcile.books import contradictions
+from checkers.model.reconcile.reading import observe
+from harness.plan import Workload
+from tests.builder import RunBuilder
+
+TRANSACTIONS = Workload(idempotence=True, transactions=True)
+
+
+def told(path: Path, outcome: str, workload: Workload = TRANSACTIONS) -> list[str]:
+    """Between two committed records that are read stands a third, with this outcome, unread."""
+    run = RunBuilder(path / "run", kafka="4.3.1", workload=workload)
+    run.leader(1, 0, [1, 2, 3])
+    for offset, (value, ended) in enumerate([("p0-0", "ok"), ("p0-1", outcome), ("p0-2", "ok")]):
+        run.send(value, offset, outcome=ended)
+        run.disk([1, 2, 3], [(offset, 0, value)])
+        if value != "p0-1":
+            run.read(value, offset)
+            run.read(value, offset, process="consumer-0", phase="run")
+    run.fence(3)
+    run.disk([1, 2, 3], [(3, 0, "fence-0")])
+    return [wrong.says for _, wrong in contradictions(observe(run.write()))]
+
+
+@pytest.mark.parametrize("outcome", ["fail", "info"])
+def test_readers_step_over_what_was_not_committed(tmp_path: Path, outcome: str) -> None:
+    assert told(tmp_path, outcome) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "workload"), [("ok", TRANSACTIONS), ("info", Workload()), ("ok", Workload())]
+)
+def test_readers_step_over_nothing_else(tmp_path: Path, outcome: str, workload: Workload) -> None:
+    assert told(tmp_path, outcome, workload) == [
+        (
+            "The final reader met nothing at offset 1,"
+            " but the disk of the leader, broker 1, holds p0-1."
+        ),
+        "consumer-0 read nothing between 0 and 2.",
+    ]

@@ -86,6 +86,7 @@ class TransactionLoop:
                 stop.wait(POLL_S)
                 continue
             self._live(life, session)
+            del session  # which ends the client, if it is no zombie
         if self._dangling:  # or read_committed readers would wait until it has timed out
             self._open(f"{self._name}.end", patience)
         if self._zombie is not None:
@@ -224,5 +225,9 @@ class TransactionLoop:
 
 
 def _first(messages: list[Message]) -> dict[int, int]:
-    """Where a reader stood before it read these."""
-    return {message.partition() or 0: message.offset() or 0 for message in reversed(messages)}
+    """Where a reader stood before it read these, some of them perhaps twice."""
+    found: dict[int, int] = {}
+    for message in messages:
+        partition, offset = message.partition() or 0, message.offset() or 0
+        found[partition] = min(offset, found.get(partition, offset))
+    return found

@@ -77,13 +77,14 @@ def _check_client(plan: Plan, kafka: Release) -> None:
             f"Kafka {kafka.name} has no compression {workload.compression!r}",
             hint=nearest(workload.compression, kafka.compressions),
         )
+    _check_transactions(workload, kafka)
     if workload.idempotence and not kafka.idempotence:
         raise UsageError(
             f"Kafka {kafka.name} has no idempotent producer", hint="It came with 0.11.0."
         )
     if workload.idempotence and workload.acks != "all":
         raise UsageError("the idempotent producer needs acks=all", hint="Add --acks all.")
-    _check_transactions(workload, kafka)
+    _check_readers(workload)
 
 
 def _check_transactions(workload: Workload, kafka: Release) -> None:
@@ -96,8 +97,11 @@ def _check_transactions(workload: Workload, kafka: Release) -> None:
     if workload.transactions and not (workload.idempotence and workload.acks == "all"):
         raise UsageError(
             "a transactional producer is idempotent, and waits for all in-sync replicas",
-            hint="Use acks=all with idempotence.",
+            hint="Use --acks all.",
         )
+
+
+def _check_readers(workload: Workload) -> None:
     if len(workload.isolation) > max(1, workload.consumers + workload.subscribe):
         raise UsageError(
             f"{len(workload.isolation)} isolation levels need as many readers",

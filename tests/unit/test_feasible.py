@@ -60,7 +60,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "has no transactions",
             "0.11.0",
         ),
-        (changed(workload=Workload(transactions=True)), "idempotent", "acks=all"),
+        (changed(workload=Workload(transactions=True)), "idempotent", "--acks all"),
         (changed(workload=Workload(transform=True)), "--transform", "--transactions"),
         (
             changed(workload=Workload(idempotence=True, transactions=True, producers=0)),

@@ -129,6 +129,7 @@ _PLAIN: Settings = {
 
 # What makes healing slow: waiting for peers that a fault has frozen or killed.
 _PROMPT: Settings = {
+    "group.min.session.timeout.ms": "1000",  # 6 s: so long nobody reads what a dead member had
     # 60 s up to 2.x, 10 s since: how late a coordinator sees that a transaction has timed out.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "controlled.shutdown.enable": "true",

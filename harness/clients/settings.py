@@ -114,10 +114,9 @@ def consumer(
         "fetch.queue.backoff.ms": 20,  # default 1000: a full queue would idle a second
         "queued.max.messages.kbytes": 16_384,
         "fetch.message.max.bytes": 1_048_576,
-        # The least that brokers allow by default: a member that crashed keeps its partitions so
-        # long, and nobody reads them.
-        "session.timeout.ms": 6_000,
-        "heartbeat.interval.ms": 1_000,
+        # 45 s and 3 s: so long a member that crashed keeps its partitions, and holds rebalances up.
+        "session.timeout.ms": 2_000,
+        "heartbeat.interval.ms": 500,
     }
 
 

@@ -95,7 +95,9 @@ def test_the_books_balance_when_nothing_breaks(
     used = Counter(row["partition"] for row in sends if row["process"] == "producer-0")
     assert max(used.values()) - min(used.values()) <= 1
     assert all(row["complete_ns"] >= row["invoke_ns"] for row in rows)  # type: ignore[operator]
-    is_fully_read(sends, [row for row in rows if row["process"] == "reader"])
+    is_fully_read(
+        sends, [row for row in rows if (row["process"], row["kind"]) == ("reader", "read")]
+    )
 
 
 def test_every_consumer_reads_every_partition(cluster: RealCluster, tmp_path: Path) -> None:
@@ -128,7 +130,9 @@ def test_idempotent_producers_are_recorded_alike(cluster: RealCluster, tmp_path:
     assert all(read.complete for read in reads)
     rows = operations(run)
     sends = [row for row in rows if row["kind"] == "send"]
-    is_fully_read(sends, [row for row in rows if row["process"] == "reader"])
+    is_fully_read(
+        sends, [row for row in rows if (row["process"], row["kind"]) == ("reader", "read")]
+    )
 
 
 def test_a_story_hears_of_an_ack_at_once(cluster: RealCluster, tmp_path: Path) -> None:

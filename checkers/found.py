@@ -9,10 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.clients.causes import grouped
+from checkers.clients.ours import GUARANTEES
 from checkers.lineage.evidence import Row
-from checkers.registry import SCHEMA
+from checkers.registry import ANOMALY, SCHEMA
 
 LISTED_MAX: Final = 100
 """Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""
@@ -20,9 +23,15 @@ LISTED_MAX: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """One run's anomalies: how many of each kind, and the first of each."""
+    """One run's anomalies: how many of each kind, and the first of each.
+
+    Attributes:
+        following: how many of each kind follow from another anomaly (their ``cause``); they are
+            neither in ``counts`` nor listed.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
+    following: dict[str, int] = field(default_factory=dict)
     listed: list[Row] = field(default_factory=list)
 
 
@@ -35,6 +44,26 @@ def write(frames: Sequence[DataFrame], folder: Path) -> None:
     found.repartition("run").sortWithinPartitions(*order).write.partitionBy("run").parquet(
         str(folder), mode="append"
     )
+
+
+def group(folder: Path, spark: SparkSession) -> Path:
+    """Note of which anomaly another is the cause (``checkers.clients.causes``).
+
+    Only what clients saw can follow from something: where there is no such anomaly, nothing is
+    done. A duplicate in the final log follows from nothing: both records are there.
+
+    Returns:
+        Where all runs' anomalies are now.
+    """
+    if not any(folder.rglob("*.parquet")):
+        return folder
+    found = spark.read.schema(ANOMALY).parquet(str(folder))
+    if found.where(F.col("kind").isin(*GUARANTEES)).isEmpty():
+        return folder
+    own = F.when(F.col("kind") != "duplicate", F.col("cause"))
+    target = folder.with_name(f"{folder.name}-grouped")
+    write([grouped(found).withColumn("cause", own)], target)
+    return target
 
 
 def collect(folder: Path, key: str, name: str, target: Path) -> Found:
@@ -66,6 +95,10 @@ def _batches(folder: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _note(found: Found, batch: pa.RecordBatch) -> None:
+    follows = batch["cause"].is_valid()
+    for each in pc.value_counts(batch.filter(follows)["kind"]).to_pylist():
+        found.following[each["values"]] = found.following.get(each["values"], 0) + each["counts"]
+    batch = batch.filter(pc.invert(follows))
     for kind in pc.unique(batch["kind"]).to_pylist():
         rows = batch.filter(pc.equal(batch["kind"], kind))
         before = found.counts.get(kind, 0)

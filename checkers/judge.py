@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkers import fates, found
 from checkers.lineage.evidence import Evidence, Row, gather
-from checkers.registry import registered
+from checkers.registry import finders, registered
 from checkers.staging import Case
 from checkers.tables import Tables
 from checkers.verdicts import Findings, detailed, injected, unreadable, verdict
@@ -53,10 +53,16 @@ def judge(runs: Sequence[Run], spark: SparkSession) -> list[Verdict]:
 
 @dataclass(slots=True, kw_only=True)
 class _Pass:
-    """What one pass of Spark over some runs left behind; ``crashed`` is checker name to why."""
+    """What one pass of Spark over some runs left behind.
+
+    Attributes:
+        crashed: checker name to why.
+        found: where the anomalies are.
+    """
 
     crashed: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] | None = None
+    found: Path = Path()
 
 
 def _judge(cases: list[Case], spark: SparkSession, folder: Path) -> list[Findings]:
@@ -75,16 +81,21 @@ def _judge(cases: list[Case], spark: SparkSession, folder: Path) -> list[Finding
 def _pass(tables: Tables, folder: Path) -> _Pass:
     done = _Pass()
     tables.prefetch()
-    frames: dict[str, DataFrame] = {}
-    for checker in registered():
+    frames: dict[tuple[str, ...], DataFrame] = {}
+    for find, names in finders(registered()).items():
         try:
-            frames[checker.name] = checker.find(tables)
+            frames[names] = find(tables)
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
-            done.crashed[checker.name] = _words(error)
+            done.crashed |= dict.fromkeys(names, _words(error))
     try:
         found.write(list(frames.values()), folder)
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
         _write_each(frames, folder, done)
+    try:
+        done.found = found.group(folder, tables.spark)
+    except Exception as error:  # noqa: BLE001 - every anomaly then stands for itself
+        done.crashed["causes"] = _words(error)
+        done.found = folder
     try:
         rows = fates.ledger(tables.fates).collect()
     except Exception as error:  # noqa: BLE001 - the verdict says that there is no ledger
@@ -94,18 +105,18 @@ def _pass(tables: Tables, folder: Path) -> _Pass:
     return done
 
 
-def _write_each(frames: dict[str, DataFrame], folder: Path, done: _Pass) -> None:
-    for name, frame in frames.items():
+def _write_each(frames: dict[tuple[str, ...], DataFrame], folder: Path, done: _Pass) -> None:
+    for names, frame in frames.items():
         try:
             found.write([frame], folder)
         except Exception as error:  # noqa: BLE001 - as above
-            done.crashed[name] = _words(error)
+            done.crashed |= dict.fromkeys(names, _words(error))
 
 
 def _findings(tables: Tables, done: _Pass) -> list[Findings]:
     all_found = {
         case.key: found.collect(
-            tables.staging / "found",
+            done.found,
             case.key,
             case.run.name,
             case.run.analysis / "anomalies.parquet",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from checkers import kinds
 from harness.plan import Plan
 
 Word = Literal["valid", "invalid", "unknown"]
@@ -18,13 +19,16 @@ DIVERGENCE: Final = "divergence"
 DUPLICATE: Final = "duplicate"
 CORRUPT: Final = "corrupt"
 
-_SAID: Final = {
-    LOST: ("acknowledged record was lost", "acknowledged records were lost"),
-    UNSEEN: ("acknowledged record is out of sight", "acknowledged records are out of sight"),
-    DIVERGENCE: ("offset differs between replicas", "offsets differ between replicas"),
-    DUPLICATE: ("record stands in the log twice", "records stand in the log twice"),
-    CORRUPT: ("stretch of a log is corrupt", "stretches of logs are corrupt"),
-}  # fmt: skip
+_ALWAYS: Final = frozenset(
+    {
+        *(DIVERGENCE, CORRUPT, "phantom", "G1a", "precommitted-read"),
+        *("G1c", "G1c-process", "G1c-realtime"),
+    }
+)
+_READ_IN_ORDER: Final = frozenset(
+    {"poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll"}
+)
+_SENT_IN_ORDER: Final = frozenset({"nonmonotonic-send", "int-nonmonotonic-send"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +51,13 @@ def promised(plan: Plan, *, faults: int) -> Promise:
         plan: its settings.
         faults: how many faults were injected.
     """
-    breaking = {DIVERGENCE, CORRUPT}
+    breaking = set(_ALWAYS)
     if plan.workload.idempotence:
-        breaking.add(DUPLICATE)
+        breaking |= {DUPLICATE, *_SENT_IN_ORDER}
     if _keeps_acknowledged(plan, faults=faults):
-        breaking.add(LOST)
+        breaking |= {LOST, "inconsistent-offsets"}
+    if _keeps_committed(plan, faults=faults):
+        breaking |= _READ_IN_ORDER
     return Promise(says=_sentence(plan), breaking=frozenset(breaking))
 
 
@@ -65,16 +71,15 @@ def decide(
 
     Args:
         promise: from ``promised``.
-        counts: how many anomalies of each kind were found.
+        counts: how many anomalies of each kind were found, without those that follow from others.
         unjudged: why the run could not be judged as a whole; empty when it could.
     """
-    broken = [
-        said(kind, counts[kind]) for kind in _SAID if kind in promise.breaking and counts.get(kind)
-    ]
+    found = sorted((kind for kind in counts if counts[kind]), key=_rank)
+    broken = [said(kind, counts[kind]) for kind in found if kind in promise.breaking]
     others = [
         f"{said(kind, counts[kind])} Nothing was promised against that."
-        for kind in _SAID
-        if kind not in promise.breaking and kind != UNSEEN and counts.get(kind)
+        for kind in found
+        if kind not in promise.breaking and kind != UNSEEN
     ]
     unseen = [said(UNSEEN, counts[UNSEEN])] if counts.get(UNSEEN) else []
     reasons = (*unjudged, *broken, *unseen, *others)
@@ -87,8 +92,12 @@ def decide(
 
 def said(kind: str, count: int) -> str:
     """A finding and how often, as a sentence."""
-    one, many = _SAID[kind]
-    return f"{count} {one if count == 1 else many}."
+    words = kinds.kind(kind)
+    return f"{count} {words.one if count == 1 else words.many}."
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return list(kinds.KINDS.values()).index(kinds.kind(name)), name
 
 
 def elections(plan: Plan) -> str:
@@ -105,6 +114,11 @@ def _keeps_acknowledged(plan: Plan, *, faults: int) -> bool:
             return faults == 0
         case _:
             return faults == 0 or not plan.topic.unclean_leader_election
+
+
+def _keeps_committed(plan: Plan, *, faults: int) -> bool:
+    """Whether readers may rely on what they have read. It is below the HW, whatever acks was."""
+    return faults == 0 or not plan.topic.unclean_leader_election
 
 
 def _sentence(plan: Plan) -> str:

@@ -1,7 +1,7 @@
 """The registry of checkers, and the one shape that what they find has."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -82,17 +82,23 @@ class Checker:
     find: Find
 
 
-_MODULES: Final = ("lost", "unseen", "divergence", "duplicate", "corrupt")
+_MODULES: Final = ("lost", "unseen", "divergence", "duplicate", "corrupt", "clients.ours")
 _registry: dict[str, Checker] = {}
 
 
 def checker(name: str, *, guarantee: str) -> Callable[[Find], Find]:
     """Register a function from tables to anomalies under the name of the anomaly that it finds."""
+    return checkers({name: guarantee})
+
+
+def checkers(guarantees: Mapping[str, str]) -> Callable[[Find], Find]:
+    """Register one function that finds anomalies of several kinds in one pass over the tables."""
 
     def register(find: Find) -> Find:
-        if name in _registry:
-            raise ValueError(f"two checkers are called {name}")
-        _registry[name] = Checker(name=name, guarantee=guarantee, find=find)
+        for name, guarantee in guarantees.items():
+            if name in _registry:
+                raise ValueError(f"two checkers are called {name}")
+            _registry[name] = Checker(name=name, guarantee=guarantee, find=find)
         return find
 
     return register
@@ -103,6 +109,14 @@ def registered() -> tuple[Checker, ...]:
     for module in _MODULES:
         importlib.import_module(f"checkers.{module}")
     return tuple(_registry.values())
+
+
+def finders(checkers: Iterable[Checker]) -> dict[Find, tuple[str, ...]]:
+    """Every function of some checkers, once, and the names of what it finds."""
+    found: dict[Find, tuple[str, ...]] = {}
+    for one in checkers:
+        found[one.find] = (*found.get(one.find, ()), one.name)
+    return found
 
 
 def anomalies(found: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:

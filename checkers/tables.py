@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from checkers import disks, fates, kafka_log
+from checkers.clients.view import View, in_order
 from checkers.staging import Case, plain, stage
 from harness.history import TABLES
 from harness.store import Run
@@ -117,6 +118,12 @@ class Tables:
         return fates.reach(self.operations)
 
     @cached_property
+    def view(self) -> View:
+        """What clients saw, for ``checkers.clients``."""
+        operations = in_order(self._scan("history/ops"))
+        return View(operations, lambda name, frame: self.keep(f"clients-{name}", frame))
+
+    @cached_property
     def fates(self) -> DataFrame:
         """What became of every record that was sent, in ``fates.COLUMNS``."""
         return self.keep("fates", fates.fates(self))
@@ -145,8 +152,11 @@ class Tables:
         return self.spark.read.schema(frame.schema).parquet(path)
 
     def _read(self, name: str) -> DataFrame:
+        found = self._scan(name)
+        return found.select("run", *(column.name for column in TABLES[name]))
+
+    def _scan(self, name: str) -> DataFrame:
         columns = [T.StructField("run", T.StringType())] + [
             T.StructField(column.name, _SPARK_TYPES[plain(column.type)]) for column in TABLES[name]
         ]
-        found = self.spark.read.schema(T.StructType(columns)).parquet(str(self.staging / name))
-        return found.select(*(column.name for column in columns))
+        return self.spark.read.schema(T.StructType(columns)).parquet(str(self.staging / name))

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from checkers.found import Found
+from checkers.lineage import steps
 from checkers.lineage.evidence import Evidence, Row
 from checkers.lineage.sentences import sentence
 from checkers.lineage.story import witnesses
@@ -51,6 +52,8 @@ def verdict(findings: Findings) -> Verdict:
     case, counts = findings.case, findings.found.counts
     promise = promised(case.plan, faults=findings.faults)
     word, reasons = decide(promise, counts, unjudged=_unjudged(findings))
+    if following := sum(findings.found.following.values()):
+        reasons = (*reasons, f"{following} more anomalies follow from these.")
     ledger = findings.ledger or NOTHING
     return Verdict(
         run=case.run.name,
@@ -62,6 +65,7 @@ def verdict(findings: Findings) -> Verdict:
         headline=_headline(case, ledger, counts),
         ledger=ledger,
         counts={checker.name: counts.get(checker.name, 0) for checker in registered()},
+        following=findings.found.following,
         anomalies=_anomalies(findings, promise),
         checkers=_outcomes(findings),
     )
@@ -85,12 +89,16 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 
 
 def detailed(rows: Sequence[Row]) -> list[Row]:
-    """The anomalies whose stories are told: every kind in turn, so that none crowds out another."""
+    """The anomalies whose stories are told: every kind in turn, so that none crowds out another.
+
+    Those that clients' own steps show need no other evidence.
+    """
     rank: dict[str, int] = {}
     ranked: list[tuple[int, int, Row]] = []
     for row in rows:
         rank[row["kind"]] = rank.get(row["kind"], 0) + 1
-        ranked.append((rank[row["kind"]], len(ranked), row))
+        if not row["steps"]:
+            ranked.append((rank[row["kind"]], len(ranked), row))
     ranked.sort(key=lambda each: each[:2])
     return [row for _, _, row in ranked[:DETAILED_MAX]]
 
@@ -157,7 +165,7 @@ def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
 
 def _anomaly(row: Row, promise: Promise, evidence: Evidence | None) -> Anomaly:
     subject = None if evidence is None else _subject(row, evidence)
-    said = sentence(row, subject)
+    said = steps.sentence(row) if row["steps"] else sentence(row, subject)
     return Anomaly(
         kind=row["kind"],
         topic=row["topic"],
@@ -181,6 +189,8 @@ def _subject(row: Row, evidence: Evidence) -> Subject:
 
 
 def _basic(row: Row, said: str) -> tuple[Witness, ...]:
+    if row["steps"]:
+        return steps.witnesses(row)
     source = "replicas" if row["kind"] in (DIVERGENCE, "corrupt") else "history/ops"
     return (Witness(who="judge", what="found", says=said, source=source),)
 

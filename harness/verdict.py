@@ -36,7 +36,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     """One record about which something is wrong.
 
     Attributes:
-        kind: lost-write, unseen, divergence, duplicate, corrupt.
+        kind: lost-write, divergence, poll-skip …; docs/checkers.md has them all.
         offset: where it was acknowledged or stands; None when nobody was told.
         value: the record's id; None when it cannot be read.
         sentence: the finding, for a person.
@@ -93,6 +93,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         promise: what the run's settings promised, a sentence.
         headline: the finding in one sentence with denominators.
         counts: anomalies by kind, exact, whatever was cut from ``anomalies``.
+        following: those that only follow from another one, by kind; they are not in ``counts``,
+            and only ``anomalies.parquet`` has them, with their ``cause``.
         anomalies: the first of each kind, breaking ones first; all are in ``anomalies.parquet``.
         checkers: checker name to ``held``, ``found N`` or ``crashed: …``.
     """
@@ -109,6 +111,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     anomalies: tuple[Anomaly, ...]
     checkers: dict[str, str]
+    following: dict[str, int] = {}
 
     def to_json(self) -> bytes:
         """The verdict as ``verdict.json`` holds it."""

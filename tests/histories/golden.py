@@ -117,7 +117,7 @@ def _duplicate(path: Path, *, idempotence: bool = False) -> Run:
     run = RunBuilder(path, workload=Workload(idempotence=idempotence))
     run.everywhere(M012)
     run.read("m1", 3)
-    run.read("m1", 3)  # the same place twice is the reader's affair
+    run.read("m1", 3, process="reader-2")  # the same place twice, by another reader
     run.fence(4)
     return run.write()
 

@@ -84,6 +84,8 @@ def _build(path: Path, case: Case) -> tuple[Run, set[Finding]]:
         _send(run, offset, fate)
         if fate not in ("failed", "lost"):
             stands = f"other-{offset}" if fate == "replaced" else f"m{offset}"
+            if fate == "replaced":
+                run.send(stands, None, outcome="info", process="producer-1")
             read.append((offset, stands))
             _append(disks, offset, stands, fate)
     again = [f"m{offset}" for offset, fate in enumerate(case.fates) if fate == "twice"]

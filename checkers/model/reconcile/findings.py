@@ -7,13 +7,14 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
+from checkers.kinds import Severity, kind
 from checkers.model.reconcile.books import contradictions
 from checkers.model.reconcile.cuts import Wrong, cut_count, wrong_cuts
 from checkers.model.reconcile.elections import wrong_elections
 from checkers.model.reconcile.forks import fork
 from checkers.model.reconcile.links import Chain, Row, refuse
 from checkers.model.reconcile.lost import lost
-from checkers.model.reconcile.others import corrupt, duplicate, unseen
+from checkers.model.reconcile.others import corrupt, duplicate, seen, unseen
 from checkers.model.reconcile.reading import observe
 from checkers.model.reconcile.trace import Observed
 from checkers.model.reconciliation import Because, Finding, Outcome
@@ -67,7 +68,7 @@ def explain(run: Run) -> Explained:
     except Exception as error:  # noqa: BLE001 - whatever a broken file leads to, nothing is explained
         return _unread(outcome, rows, f"the trace could not be followed: {error!r}"[:_WORDS_MAX])
     observed.suspect(_records(rows))
-    findings = [_finding(row, _EXPLAIN[row["kind"]](observed, row)) for row in rows]
+    findings = [_finding(row, _EXPLAIN.get(row["kind"], seen)(observed, row)) for row in rows]
     return Explained(
         observed=outcome,
         findings=[*_merged(findings), *wrong],
@@ -83,10 +84,14 @@ def _unread(outcome: Outcome, rows: Iterable[Row], why: str) -> Explained:
 
 
 def _anomalies(run: Run) -> list[Row]:
-    """All of them, not only those that the verdict lists."""
+    """All that stand for themselves and that Kafka promises anything against, listed or not."""
     path = run.analysis / "anomalies.parquet"
     rows: list[Row] = pq.read_table(path).to_pylist() if path.exists() else []
-    return rows
+    return [
+        row
+        for row in rows
+        if row.get("cause") is None and kind(row["kind"]).severity is not Severity.EXPECTED
+    ]
 
 
 def _records(rows: Iterable[Row]) -> set[str]:

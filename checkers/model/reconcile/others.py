@@ -42,3 +42,8 @@ def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are
 def corrupt(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
     """No rule of replication damages a disk."""
     return refuse("No rule of replication damages a disk.")
+
+
+def seen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+    """What clients saw, and what follows from no record that was lost and no log that forked."""
+    return refuse("Nothing was cut there, and no rule of replication lets a client see it so.")

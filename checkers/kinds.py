@@ -36,7 +36,7 @@ class Kind:
     promise: str
 
 
-_DURABLE: Final = "durability: acks=all and clean elections (KIP-16, ProducerConfig acks)"
+_DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks, KIP-106)"
 _ORDERED: Final = "order: a consumer gets a partition's records in the order of its log"
 _SENT_IN_ORDER: Final = "order: an idempotent producer's records keep theirs (KIP-98)"
 _ISOLATED: Final = "isolation: read_committed sees committed transactions alone (KIP-98)"

@@ -12,6 +12,7 @@ import typer
 import typer.core
 import typer.main
 
+from checkers.kinds import KINDS, kind
 from checkers.registry import registered
 from clusters.versions import CATALOGUE, Release, Truncation
 from docs.model_tables import drawings, model
@@ -33,8 +34,15 @@ _STORIES_NOTE: Final = (
     " makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "A checker finds; the policy (`checkers/policy.py`) says whether that breaks a promise."
-    " To add one see [adding-a-checker.md](adding-a-checker.md).\n"
+    "A checker finds; the policy (`checkers/policy.py`) says whether that breaks a promise which"
+    " the run's settings made. To add one see [adding-a-checker.md](adding-a-checker.md). Kinds that"
+    " clients see bear the names and have the definitions of Jepsen's Kafka workload; where ours"
+    " differ on purpose, their modules in `checkers/clients/` say so.\n"
+)
+_FOREIGN: Final = (
+    "\nIn histories of others there is no fence and no disk. There lost-write is what was never read"
+    " although somebody read further, unseen is *late* (nobody read as far) or *undecidable* (nobody"
+    " knows its offset), and these are found too:\n"
 )
 _VERSIONS_INTRO: Final = (
     "`highwater versions` lists them; `--json` has the whole catalogue. Releases that run on"
@@ -64,15 +72,25 @@ def faults() -> str:
 
 def checkers() -> str:
     """docs/checkers.md."""
-    rows = [(f"`{one.name}`", one.guarantee) for one in registered()]
+    ours = [one.name for one in registered()]
+    rows = [(f"`{one.name}`", one.guarantee, *_gravity(one.name)) for one in registered()]
+    others = [(f"`{name}`", *_gravity(name)) for name in KINDS if name not in ours]
+    heads = ("severity", "the promise that it breaks")
     return "\n".join(
         [
             "# Checkers\n",
             _NOTE,
             _CHECKERS_INTRO,
-            _table(("anomaly", "the guarantee that it breaks"), rows),
+            _table(("anomaly", "what holds without it", *heads), rows),
+            _FOREIGN,
+            _table(("anomaly", *heads), others),
         ]
     )
+
+
+def _gravity(name: str) -> tuple[str, str]:
+    """How bad a kind of anomaly is, and what it breaks."""
+    return kind(name).severity, kind(name).promise
 
 
 def versions() -> str:

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.clients.causes import grouped
-from checkers.clients.ours import GUARANTEES
 from checkers.lineage.evidence import Row
 from checkers.registry import ANOMALY, SCHEMA
 
@@ -58,7 +57,7 @@ def group(folder: Path, spark: SparkSession) -> Path:
     if not any(folder.rglob("*.parquet")):
         return folder
     found = spark.read.schema(ANOMALY).parquet(str(folder))
-    if found.where(F.col("kind").isin(*GUARANTEES)).isEmpty():
+    if found.where(F.col("steps").isNotNull()).isEmpty():
         return folder
     own = F.when(F.col("kind") != "duplicate", F.col("cause"))
     target = folder.with_name(f"{folder.name}-grouped")

@@ -35,14 +35,14 @@ _STORIES_NOTE: Final = (
 )
 _CHECKERS_INTRO: Final = (
     "A checker finds; the policy (`checkers/policy.py`) says whether that breaks a promise which"
-    " the run's settings made. To add one see [adding-a-checker.md](adding-a-checker.md). Kinds that"
-    " clients see bear the names and have the definitions of Jepsen's Kafka workload; where ours"
-    " differ on purpose, their modules in `checkers/clients/` say so.\n"
+    " the run's settings made. To add one see [adding-a-checker.md](adding-a-checker.md). Kinds"
+    " that clients see bear the names and have the definitions of Jepsen's Kafka workload; where"
+    " ours differ on purpose, their modules in `checkers/clients/` say so.\n"
 )
 _FOREIGN: Final = (
-    "\nIn histories of others there is no fence and no disk. There lost-write is what was never read"
-    " although somebody read further, unseen is *late* (nobody read as far) or *undecidable* (nobody"
-    " knows its offset), and these are found too:\n"
+    "\nIn histories of others there is no fence and no disk. There lost-write is what was never"
+    " read although somebody read further, unseen is *late* (nobody read as far) or *undecidable*"
+    " (nobody knows its offset), and these are found too:\n"
 )
 _VERSIONS_INTRO: Final = (
     "`highwater versions` lists them; `--json` has the whole catalogue. Releases that run on"

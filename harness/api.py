@@ -15,7 +15,7 @@ from checkers.judge import judge
 from checkers.model.reconciliation import Reconciliation
 from checkers.segments.files import segments
 from checkers.segments.reader import SCHEMA, read_segment
-from checkers.session import SparkStarter
+from checkers.session import HEAVY_BYTES, SparkStarter
 from harness.expected import reconcile
 from harness.feasible import check_plan
 from harness.history import TABLES
@@ -105,7 +105,8 @@ def check(runs: Sequence[Run], *, spark: SparkOptions = SparkOptions()) -> list[
     """
     for run in runs:
         run.plan()
-    with SparkStarter(spark.master, spark.driver_memory) as starter:
+    heavy = sum(run.evidence_bytes() for run in runs) > HEAVY_BYTES
+    with SparkStarter(spark.master, spark.driver_memory, heavy=heavy) as starter:
         return judge_all(runs, starter.session())
 
 

@@ -29,6 +29,9 @@ SENDS_MEAN: Final = (1 + SENDS_MOST) / 2
 """How many records a transaction sends: one to ``SENDS_MOST``, each number as likely."""
 
 _READ_AT_ONCE: Final = 50
+_READ_S: Final = 0.01
+"""A poll within a transaction lasts so long, unless that many records are there before."""
+
 _CRASHED: Final = "_DESTROY"
 """librdkafka's name for what becomes of requests whose client is no more."""
 
@@ -179,7 +182,7 @@ class TransactionLoop:
     def _poll(self, client: _Client, entry: Entry) -> list[Message]:
         if client.reader is None:
             return []
-        messages = client.reader.poll(_READ_AT_ONCE, POLL_S)
+        messages = client.reader.poll(_READ_AT_ONCE, _READ_S)
         entry.read(messages)
         return messages
 

@@ -32,7 +32,8 @@ OTHER were made in operations that failed or whose end nobody knows."""
 
 BLIND: Final = 128
 ADRIFT: Final = 4096
-"""With a send: acknowledged without an offset; to a partition that the client was never told."""
+"""BLIND with a send that was acknowledged, or a read, without an offset (Jepsen's histories have
+some); ADRIFT with a send to a partition that the client was never told."""
 
 ASSIGNED: Final = 256
 SOUGHT: Final = 512
@@ -48,7 +49,7 @@ PEEK: Final = PEEK_OK | PEEK_OTHER
 SEEN: Final = READ_BY_ANY | PEEK
 SEEN_OK: Final = READ_OK | PEEK_OK
 STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
-"""Sends that do not know for themselves where, or whether, their record stands."""
+"""Rows that do not know for themselves where, or whether, their record stands."""
 
 
 def has(facts: str, bits: int) -> Column:
@@ -60,8 +61,12 @@ def fact() -> Column:
     """What a row of ``harness.history.OPERATIONS`` says."""
     kind, outcome = F.col("kind"), F.col("outcome")
     good = outcome == OK
-    blind = F.when(F.col("offset").isNull(), SENT_OK | BLIND).otherwise(SENT_OK)
-    sent = F.when(good, blind).when(outcome == INFO, SENT_INFO).when(outcome == FAIL, SENT_FAIL)
+    blind = F.when(F.col("offset").isNull(), BLIND).otherwise(0)
+    sent = (
+        F.when(good, blind.bitwiseOR(SENT_OK))
+        .when(outcome == INFO, SENT_INFO)
+        .when(outcome == FAIL, SENT_FAIL)
+    )
     peek = F.col("isolation").eqNullSafe(READ_UNCOMMITTED)
     read = F.when(peek, F.when(good, PEEK_OK).otherwise(PEEK_OTHER)).otherwise(
         F.when(good, READ_OK).otherwise(READ_OTHER)
@@ -75,4 +80,8 @@ def fact() -> Column:
     where = F.when(F.col("partition").isNull(), EVERYWHERE).otherwise(0)
     move = F.when((outcome == FAIL) | (moved == 0), 0).otherwise(moved.bitwiseOR(where))
     adrift = F.when(F.col("partition").isNull(), ADRIFT).otherwise(0)
-    return F.when(kind == SEND, sent.bitwiseOR(adrift)).when(kind == READ, read).otherwise(move)
+    return (
+        F.when(kind == SEND, sent.bitwiseOR(adrift))
+        .when(kind == READ, read.bitwiseOR(blind))
+        .otherwise(move)
+    )

@@ -20,7 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from checkers.clients.facts import (
     EVERYWHERE,
     MOVES,
+    PEEK_OTHER,
     READ_BY_ANY,
+    READ_OTHER,
     SEEN_OK,
     SENT,
     SENT_FAIL,
@@ -147,7 +149,7 @@ def _of_rows(view: View) -> DataFrame:
 
 
 def _singles(view: View) -> DataFrame:
-    """Sends whose place others tell, and where readers sought to go on, as strides of a row."""
+    """Rows whose place others tell, and where readers sought to go on, as strides of a row."""
     sought = has("what", SOUGHT) & ~has("what", EVERYWHERE)
     start = F.col("place") - 1
     seeks = view.strides.where(sought & F.col("place").isNotNull())
@@ -158,7 +160,7 @@ def _singles(view: View) -> DataFrame:
 
 
 def _strays(view: View) -> DataFrame:
-    """Sends that were not acknowledged with an offset, where their record stands all the same."""
+    """Rows that were told no offset, or not for sure, where their record stands all the same."""
     strays = view.rows.where(has("fact", STRAY))
     if view.suspects["stray"] <= _FEW:
         strays = F.broadcast(strays)
@@ -169,8 +171,9 @@ def _strays(view: View) -> DataFrame:
     own = F.col("proven") & has("fact", SENT_INFO)
     place = F.when(met, F.col("first")).when(own, F.col("offset"))
     found = both.join(proven, "deed", "left").withColumn("offset", place)
-    sure = ~has("fact", SENT_FAIL)
-    return found.where(F.col("offset").isNotNull()).select(*_row_columns(sent=F.lit(True), ok=sure))
+    sure = ~has("fact", SENT_FAIL | READ_OTHER | PEEK_OTHER)
+    sent = has("fact", SENT)
+    return found.where(F.col("offset").isNotNull()).select(*_row_columns(sent=sent, ok=sure))
 
 
 def _ended_well() -> Column:

@@ -13,6 +13,7 @@ import typer
 
 from harness import console, options
 from harness.errors import UsageError
+from harness.foreign import jepsen as foreign
 from harness.inspecting.command import inspect
 from harness.matrix import command as matrix
 from harness.matrix.cells import MatrixFolder
@@ -181,18 +182,44 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
 
 @app.command()
 def check(
-    runs: RunsArgument,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN...]", help="Run directories or names, or those of one matrix."
+        ),
+    ] = None,
     *,
+    jepsen: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Instead of runs: a history.edn of jepsen.tests.kafka."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="With --jepsen: list every anomaly.")
+    ] = False,
+    ww: Annotated[
+        bool, typer.Option("--ww-deps", help="With --jepsen: cycles count the order of writes.")
+    ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark_master: MasterOption = None,
     driver_memory: MemoryOption = "2g",
 ) -> None:
-    """Judge stored runs, or all of a matrix, again without any broker; write reports anew."""
+    """Judge stored runs, or all of a matrix, again without any broker; write reports anew.
+
+    Or judge what Jepsen recorded.
+    """
     from harness import api
     from harness.matrix.run import recheck
 
     spark = api.SparkOptions(master=spark_master, driver_memory=driver_memory)
+    if jepsen:
+        if runs:
+            raise UsageError("--jepsen is judged alone.", hint="Leave the runs out.")
+        foreign.check(jepsen, spark=spark, every=every, ww=ww, as_json=as_json)
+    if not runs:
+        raise UsageError("Nothing to check was named.", hint="Name runs, or --jepsen FILE.")
+    if every or ww:
+        raise UsageError("--all and --ww-deps go with --jepsen.", hint="Leave them out.")
     if folder := _matrix(runs, store):
         matrix.finish(folder, recheck(folder, spark=spark), as_json=as_json)
     found = [Store(store).open(name) for name in runs]

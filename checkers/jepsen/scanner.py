@@ -16,10 +16,10 @@ from checkers.jepsen.forms import (
     blank,
     closes,
     form_end,
-    is_word,
     number,
     opens,
     untagged,
+    word,
 )
 
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -33,37 +33,38 @@ INVOKE, OK, FAIL, INFO = range(4)
 SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, TXN, OTHER = range(8)
 
 _VECTOR, _MAP, _MAP_END = b"[{}"
-_ASSIGN = np.frombuffer(b":assign", np.uint8)
-_F = np.frombuffer(b":f", np.uint8)
-_FAIL = np.frombuffer(b":fail", np.uint8)
-_INDEX = np.frombuffer(b":index", np.uint8)
-_INFO = np.frombuffer(b":info", np.uint8)
-_INVOKE = np.frombuffer(b":invoke", np.uint8)
-_KEYS = np.frombuffer(b":keys", np.uint8)
-_OK = np.frombuffer(b":ok", np.uint8)
-_POLL = np.frombuffer(b":poll", np.uint8)
-_PROCESS = np.frombuffer(b":process", np.uint8)
-_REBALANCE_LOG = np.frombuffer(b":rebalance-log", np.uint8)
-_SEEK_TO_BEGINNING = np.frombuffer(b":seek-to-beginning?", np.uint8)
-_SEND = np.frombuffer(b":send", np.uint8)
-_SUBSCRIBE = np.frombuffer(b":subscribe", np.uint8)
-_TIME = np.frombuffer(b":time", np.uint8)
-_TXN = np.frombuffer(b":txn", np.uint8)
-_TYPE = np.frombuffer(b":type", np.uint8)
-_VALUE = np.frombuffer(b":value", np.uint8)
-_TRUE = np.frombuffer(b"true", np.uint8)
+_ASSIGN = word(b":assign", 0, 7)
+_F = word(b":f", 0, 2)
+_FAIL = word(b":fail", 0, 5)
+_INDEX = word(b":index", 0, 6)
+_INFO = word(b":info", 0, 5)
+_INVOKE = word(b":invoke", 0, 7)
+_KEYS = word(b":keys", 0, 5)
+_OK = word(b":ok", 0, 3)
+_POLL = word(b":poll", 0, 5)
+_PROCESS = word(b":process", 0, 8)
+_REBALANCE_LOG = word(b":rebalance-log", 0, 14)
+_SEEK_TO_BEGINNING = word(b":seek-to-beginning?", 0, 19)
+_SEND = word(b":send", 0, 5)
+_SUBSCRIBE = word(b":subscribe", 0, 10)
+_TIME = word(b":time", 0, 5)
+_TXN = word(b":txn", 0, 4)
+_TYPE = word(b":type", 0, 5)
+_VALUE = word(b":value", 0, 6)
+_TRUE = word(b"true", 0, 4)
 
 
 @rule
 def type_of(text: Bytes, at: int, end: int) -> int:
     """INVOKE, OK, FAIL or INFO."""
-    if is_word(text, at, end, _INVOKE):
+    found = word(text, at, end)
+    if found == _INVOKE:
         return INVOKE
-    if is_word(text, at, end, _OK):
+    if found == _OK:
         return OK
-    if is_word(text, at, end, _FAIL):
+    if found == _FAIL:
         return FAIL
-    if is_word(text, at, end, _INFO):
+    if found == _INFO:
         return INFO
     raise MalformedError(at, NO_TYPE)
 
@@ -71,15 +72,16 @@ def type_of(text: Bytes, at: int, end: int) -> int:
 @rule
 def function_of(text: Bytes, at: int, end: int) -> int:
     """SEND, READ, TXN, ASSIGN, SUBSCRIBE, or OTHER."""
-    if is_word(text, at, end, _SEND):
+    found = word(text, at, end)
+    if found == _SEND:
         return SEND
-    if is_word(text, at, end, _POLL):
+    if found == _POLL:
         return READ
-    if is_word(text, at, end, _TXN):
+    if found == _TXN:
         return TXN
-    if is_word(text, at, end, _ASSIGN):
+    if found == _ASSIGN:
         return ASSIGN
-    if is_word(text, at, end, _SUBSCRIBE):
+    if found == _SUBSCRIBE:
         return SUBSCRIBE
     return OTHER
 
@@ -87,22 +89,23 @@ def function_of(text: Bytes, at: int, end: int) -> int:
 @rule
 def field(text: Bytes, name: int, name_end: int, at: int, end: int, op: Rows) -> None:
     """Note one entry of an operation's map."""
-    if is_word(text, name, name_end, _TYPE):
+    found = word(text, name, name_end)
+    if found == _TYPE:
         op[TYPE] = type_of(text, at, end)
-    elif is_word(text, name, name_end, _F):
+    elif found == _F:
         op[F] = function_of(text, at, end)
-    elif is_word(text, name, name_end, _PROCESS):
+    elif found == _PROCESS:
         op[PROCESS] = number(text, at, end)
-    elif is_word(text, name, name_end, _TIME):
+    elif found == _TIME:
         op[TIME] = number(text, at, end)
-    elif is_word(text, name, name_end, _INDEX):
+    elif found == _INDEX:
         op[INDEX] = number(text, at, end)
-    elif is_word(text, name, name_end, _VALUE):
+    elif found == _VALUE:
         op[VALUE_AT] = at
-    elif is_word(text, name, name_end, _REBALANCE_LOG):
+    elif found == _REBALANCE_LOG:
         op[LOG_AT] = at
-    elif is_word(text, name, name_end, _SEEK_TO_BEGINNING):
-        op[SEEKS] = is_word(text, at, end, _TRUE)
+    elif found == _SEEK_TO_BEGINNING:
+        op[SEEKS] = word(text, at, end) == _TRUE
 
 
 @rule
@@ -231,11 +234,11 @@ def put_micro_ops(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple
         name = within(text, at + 1)
         name_end = form_end(text, name)
         first = blank(text, name_end)
-        if is_word(text, name, name_end, _SEND):
+        if word(text, name, name_end) == _SEND:
             rows = put(rows, used, op, SEND)
             put_record(text, put_key(text, name_end, rows[used]), rows[used])
             used += 1
-        elif not is_word(text, name, name_end, _POLL):
+        elif word(text, name, name_end) != _POLL:
             raise MalformedError(at, NO_MICRO_OP)
         elif text[first] == _MAP:
             rows, used = put_polled(text, first, rows, used, op)
@@ -252,7 +255,7 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
             at = blank(text, at + 1)
             continue
         word_end = form_end(text, at)
-        named = is_word(text, at, word_end, _KEYS)
+        named = word(text, at, word_end) == _KEYS
         at = blank(text, word_end)
         if named and at < end and opens(text[at]):
             rows, used = put_keys(text, at, rows, used, op, REBALANCE)

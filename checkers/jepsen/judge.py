@@ -1,0 +1,152 @@
+"""Judges a history of Jepsen's: what was found, and whether that breaks what Kafka promises.
+
+Which kinds of anomaly do not is Jepsen's rule (``allowed-error-types`` of ``jepsen.tests.kafka``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.dataset as ds
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from checkers.clients import cycles
+from checkers.clients.causes import grouped
+from checkers.clients.find import find
+from checkers.clients.view import View, in_order, keeper
+from checkers.jepsen.entries import CYCLES, entry
+from checkers.jepsen.reader import History, Read
+from checkers.policy import Word
+
+MEANS: Final = {
+    "lost-write": "acknowledged, read by nobody, and a reader came further",
+    "vanished": "acknowledged, read once, and passed over by who read last",
+    "unseen": "acknowledged, read by nobody, and no reader is known to have come so far",
+    "phantom": "read, and sent by nobody",
+    "duplicate": "one record at several offsets",
+    "inconsistent-offsets": "several records at one offset",
+    "G1a": "read, although its transaction was aborted",
+    "precommitted-read": "read by the transaction that sent it, before its commit",
+    "poll-skip": "a poll begins behind records that its client should have read",
+    "nonmonotonic-poll": "a poll begins at or before where its client's last one ended",
+    "int-poll-skip": "one operation polls two records and none between, where some are",
+    "int-nonmonotonic-poll": "one operation polls a record at or before one it has polled",
+    "nonmonotonic-send": "a client's records stand in another order than it sent them in",
+    "int-nonmonotonic-send": "one operation's records stand in another order",
+    "int-send-skip": "others' records stand between those of one operation",
+    "G0": "operations follow each other in a circle, by the order of their records in the log",
+    "G1c": "operations follow each other in a circle, by what they sent and read",
+}
+"""Kinds in the order in which they are told, and what a finding of each is."""
+
+for _kind in ("G0", "G1c"):
+    MEANS[f"{_kind}-process"] = f"{MEANS[_kind]}, and by what each client did first"
+    MEANS[f"{_kind}-realtime"] = f"{MEANS[_kind]}, and by what had ended before what began"
+
+_ALWAYS_ALLOWED: Final = frozenset(("int-send-skip", "G0", "G0-process", "G0-realtime"))
+_ALLOWED_TO_SUBSCRIBERS: Final = frozenset(("poll-skip", "nonmonotonic-poll"))
+_ALLOWED_WITH_WW: Final = frozenset(("G1c", "G1c-process", "G1c-realtime"))
+
+OPERATIONS_FILE: Final = "history.parquet"
+"""What the history is called in the folder of its judgement."""
+
+_SHOWN: Final = 32
+_STEPS_SHOWN: Final = 8  # of kinds with a delta, the worst; of cycles, the shortest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What was found in a history.
+
+    Attributes:
+        history: that was judged.
+        read: what reading it came to.
+        counts: how many anomalies of each kind were found.
+        breaking: the kinds among them that break a promise.
+        reasons: of the verdict, a sentence each.
+        verdict: ``unknown`` where not all could be read, ``invalid`` where a promise is broken.
+    """
+
+    history: History
+    read: Read
+    counts: dict[str, int]
+    breaking: tuple[str, ...]
+    reasons: tuple[str, ...]
+    verdict: Word
+    _found: Path
+
+    def anomalies(self) -> Iterator[dict[str, Any]]:
+        """The anomalies, kind by kind, as ``checkers.jepsen.entries.entry`` tells each."""
+        for batch in ds.dataset(self._found, format="parquet").to_batches():
+            for row in batch.to_pylist():
+                yield entry(row, self.history)
+
+
+def judge(
+    history: History,
+    read: Read,
+    spark: SparkSession,
+    folder: Path,
+    *,
+    every: bool = False,
+    ww: bool = False,
+) -> Judgement:
+    """Find all anomalies of a history.
+
+    Args:
+        history: opened.
+        read: what ``history.to_parquet(folder / OPERATIONS_FILE)`` came to.
+        spark: from ``checkers.session.spark``.
+        folder: holds that file, and outlives the judgement.
+        every: list all anomalies, and not just the first of each kind.
+        ww: whether the log's order of records is one of operations (Jepsen's ``ww-deps``).
+    """
+    frame = spark.read.parquet(str(folder / OPERATIONS_FILE))
+    name = F.lit(history.path.stem).alias("run")
+    view = View(in_order(frame).select("*", name), keeper(spark, folder))
+    both = find(view).unionByName(cycles.find(view, ww=ww))
+    found = view.keep("anomalies", grouped(view.keep("found", both)))
+    counted = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
+    counts = {kind: counted[kind] for kind in MEANS if kind in counted}
+    told = found if every else _foremost(found)
+    in_kinds = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
+    order = (in_kinds, F.col("topic"), F.col("partition"), F.col("offset"), F.col("value"))
+    view.keep("told", told.orderBy(*order))
+    breaking = tuple(kind for kind in counts if kind not in allowed(read.subscribed, ww=ww))
+    return Judgement(
+        history=history,
+        read=read,
+        counts=counts,
+        breaking=breaking,
+        reasons=(*filter(None, (read.cut,)), *(reason(kind, counts[kind]) for kind in breaking)),
+        verdict="unknown" if read.cut else "invalid" if breaking else "valid",
+        _found=folder / "told",
+    )
+
+
+def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
+    """The kinds that break no promise.
+
+    Args:
+        subscribed: whether clients were subscribed, and may have lost a partition at any time.
+        ww: whether cycles count the order of writes, which Kafka does not isolate.
+    """
+    readers = _ALLOWED_TO_SUBSCRIBERS if subscribed else frozenset[str]()
+    return _ALWAYS_ALLOWED | readers | (_ALLOWED_WITH_WW if ww else frozenset())
+
+
+def reason(kind: str, count: int) -> str:
+    """A finding and how often, as a sentence."""
+    return f"{count} {kind}: {MEANS[kind]}."
+
+
+def _foremost(found: DataFrame) -> DataFrame:
+    """Of each kind those that a person should see first, as Jepsen chooses them."""
+    far = F.abs(F.col("delta")).desc_nulls_last()
+    order = Window.partitionBy("kind").orderBy(far, F.size("steps"), "topic", "partition", "offset")
+    ranked = found.withColumn("rank", F.row_number().over(order))
+    stepped: Column = F.col("delta").isNotNull() | F.col("kind").isin(*CYCLES)
+    shown = F.when(stepped, _STEPS_SHOWN).otherwise(_SHOWN)
+    return ranked.where(F.col("rank") <= shown).drop("rank")

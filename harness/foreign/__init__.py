@@ -1,0 +1,1 @@
+"""Evidence that others recorded, judged by our checkers."""

@@ -1,0 +1,77 @@
+"""``highwater check --jepsen``: what it prints, and with which code it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from harness.cli import app
+from harness.errors import UsageError
+
+LOST = """\
+{:index 0, :time 0, :process 0, :type :invoke, :f :send, :value [[:send 3 20]]}
+{:index 1, :time 1, :process 0, :type :ok, :f :send, :value [[:send 3 [0 20]]]}
+{:index 2, :time 2, :process 0, :type :invoke, :f :send, :value [[:send 3 "two"]]}
+{:index 3, :time 3, :process 0, :type :ok, :f :send, :value [[:send 3 [1 "two"]]]}
+{:index 4, :time 4, :process 1, :type :invoke, :f :poll, :value [[:poll]]}
+{:index 5, :time 5, :process 1, :type :ok, :f :poll, :value [[:poll {3 [[1 "two"]]}]]}
+"""
+
+
+def check(*words: str) -> Result:
+    return CliRunner().invoke(app, ["check", *words])
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    path = tmp_path / "history.edn"
+    path.write_text(LOST, "utf-8")
+    return path
+
+
+@pytest.mark.spark
+def test_a_history_is_told_as_one_object(history: Path) -> None:
+    result = check("--jepsen", str(history), "--json", "--all")
+    assert result.exit_code == 1
+    send = {"process": 0, "type": "ok", "f": "send", "mop": "send", "role": "writer"}
+    poll = {"process": 1, "type": "ok", "f": "poll", "mop": "poll", "role": "max-read"}
+    lost = {"kind": "lost-write", "key": 3, "value": 20, "offset": 0}
+    seen = [
+        {"index": 1, "key": 3, "offset": 0, "value": 20, **send},
+        {"index": 5, "key": 3, "offset": 1, "value": '"two"', **poll},
+    ]
+    assert json.loads(result.stdout) == {
+        "file": str(history),
+        "verdict": "invalid",
+        "reasons": ["1 lost-write: acknowledged, read by nobody, and a reader came further."],
+        "operations": 3,
+        "counts": {"lost-write": 1},
+        "anomalies": [lost | {"witnesses": seen}],
+    }
+
+
+@pytest.mark.spark
+def test_what_was_cut_short_is_unknown_and_a_person_is_told_so(history: Path) -> None:
+    history.write_text(LOST + LOST[:40], "utf-8")
+    result = check("--jepsen", str(history))
+    assert result.exit_code == 3
+    assert "UNKNOWN" in result.stdout
+    assert "The operation on line 7" in result.stdout
+    assert "lost-write" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "Nothing to check was named"),
+        (("--all",), "Nothing to check was named"),
+        (("some-run", "--all"), "go with --jepsen"),
+        (("some-run", "--jepsen", "history.edn"), "judged alone"),
+        (("--jepsen", "nowhere.edn"), "nowhere.edn cannot be read: No such file"),
+    ],
+)
+def test_what_cannot_be_checked_is_said(words: tuple[str, ...], says: str) -> None:
+    result = check(*words)
+    assert isinstance(result.exception, UsageError)
+    assert says in result.exception.message

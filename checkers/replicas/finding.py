@@ -55,7 +55,8 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
         epochs: leader epochs as its records bear them; none before message format v2.
         epoch_checkpoint: the same as leader-epoch-checkpoint has it: epoch and first offset; None
             where there is no such file.
-        last_stable_offset: the first offset of an open transaction, else its HW or LEO.
+        last_stable_offset: the first offset of an open transaction, else its LEO: as far as a
+            read_committed reader may come once the HW is there.
         committed: transactions with their marker in the log; likewise ``aborted``.
         aborted_ranges: producer id, first offset and marker of the first aborted transactions.
         findings: what is wrong with it, or worth knowing.
@@ -64,6 +65,7 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     broker: int
     directory: str
     leo: int
+    last_stable_offset: int
     start: int
     records: int
     segments: int
@@ -74,7 +76,6 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     log_start: int | None = None
     epochs: tuple[EpochRun, ...] = ()
     epoch_checkpoint: tuple[tuple[int, int], ...] | None = None
-    last_stable_offset: int | None = None
     committed: int = 0
     aborted: int = 0
     aborted_ranges: tuple[tuple[int, int, int], ...] = ()

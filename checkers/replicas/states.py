@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from checkers.disks import TORN
 from checkers.replicas.evidence import Row
 from checkers.replicas.finding import EpochRun, Finding, ReplicaState, Severity
@@ -51,7 +53,7 @@ class Facts:
     @property
     def epochs_told(self) -> bool:
         """Whether its records' leader epochs, which are under no checksum, can be believed."""
-        return not [*_disordered(self), *_contradicted(self)]
+        return not [*disordered(self), *contradicted(self)]
 
 
 def state(facts: Facts, *, lacking: bool) -> ReplicaState:
@@ -64,7 +66,6 @@ def state(facts: Facts, *, lacking: bool) -> ReplicaState:
     one = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
     opened = ended.get("open")
-    stable = facts.leo if one.hw is None else min(one.hw, facts.leo)
     aborted = ended.get("abort")
     return ReplicaState(
         broker=one.broker,
@@ -80,7 +81,7 @@ def state(facts: Facts, *, lacking: bool) -> ReplicaState:
         log_start=one.log_start,
         epochs=tuple(EpochRun(**_run(row)) for row in facts.epochs),
         epoch_checkpoint=one.epochs,
-        last_stable_offset=min(stable, opened["some"][0]["first"]) if opened else stable,
+        last_stable_offset=opened["some"][0]["first"] if opened else facts.leo,
         committed=ended["commit"]["count"] if "commit" in ended else 0,
         aborted=aborted["count"] if aborted else 0,
         aborted_ranges=tuple(
@@ -100,8 +101,8 @@ def _findings(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
     yield from _damages(facts)
     yield from _order(facts)
     yield from _checkpoints(facts, lacking=lacking)
-    yield from _disordered(facts)
-    yield from _contradicted(facts)
+    yield from disordered(facts)
+    yield from contradicted(facts)
     if facts.odd_epochs:
         count, first = facts.odd_epochs
         says = (
@@ -151,17 +152,26 @@ def _order(facts: Facts) -> Iterator[Finding]:
 
 def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
     """Offsets that a broker had written down, and that its log does not reach."""
-    one, leo = facts.replica, facts.leo
     broken = any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage)
-    if one.hw is not None and one.hw > leo and not broken:
-        who = "no replica here has them" if lacking else "another replica has them"
+    for each in beyond(facts):
+        if each.kind != "hw-above-leo":
+            yield each
+        elif not broken:
+            who = "No replica here has them." if lacking else "Another replica has them."
+            severity: Severity = "error" if lacking else "warning"
+            yield replace(each, severity=severity, says=f"{each.says} {who}")
+
+
+def beyond(facts: Facts) -> Iterator[Finding]:
+    """Checkpoints that lie above the log end offset, which Kafka never lets them."""
+    one, leo = facts.replica, facts.leo
+    if one.hw is not None and one.hw > leo:
+        count = one.hw - leo
         says = (
-            f"Its HW was {one.hw}, but its log ends at {leo}: {one.hw - leo:,} committed"
-            f" record{'s' * (one.hw - leo != 1)} that it had {_are(one.hw - leo)} gone from it;"
-            f" {who}."
+            f"Its HW was {one.hw}, but its log ends at {leo}: {count:,} committed"
+            f" record{'s' * (count != 1)} that it had {_are(count)} gone from it."
         )
-        severity: Severity = "error" if lacking else "warning"
-        yield Finding(kind="hw-above-leo", severity=severity, says=says, offset=leo)
+        yield Finding(kind="hw-above-leo", severity="warning", says=says, offset=leo)
     named = (("recovery point", one.recovery_point), ("log start offset", one.log_start))
     for name, value in named:
         if value is not None and value > leo:
@@ -174,7 +184,7 @@ def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def _disordered(facts: Facts) -> list[Finding]:
+def disordered(facts: Facts) -> list[Finding]:
     """Leader epochs that do not only grow along the log.
 
     A batch of another epoch amid others is damage. Epochs that fall and stay low are what losing
@@ -197,7 +207,7 @@ def _disordered(facts: Facts) -> list[Finding]:
     return found[:_NAMED_MAX]
 
 
-def _contradicted(facts: Facts) -> list[Finding]:
+def contradicted(facts: Facts) -> list[Finding]:
     """Where leader-epoch-checkpoint says otherwise than the records (LeaderEpochFileCache).
 
     An entry is an epoch and its first offset, and holds up to the next entry's. What lies before

@@ -106,8 +106,8 @@ def _fork(
         lowest = min(known, key=lambda one: one.hw or 0)
         which = "It lies" if number == 1 else f"{above:,} of them lie"
         yield (
-            f"{which} above the HW of some replica that holds it (the lowest is {lowest.hw}, of"
-            f" broker {lowest.broker}): a follower may still cut off what it holds there."
+            f"{which} above the HW that some replica had last written down (the lowest is"
+            f" {lowest.hw}, of broker {lowest.broker}): it may yet cut off what it holds there."
         )
 
 

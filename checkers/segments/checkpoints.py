@@ -1,8 +1,9 @@
 """Kafka's checkpoint files as values: what a replica had written down about itself.
 
 Text: a version (0), how many entries follow, an entry a line. Kafka writes them aside and renames,
-so a half-written one is never ordinary. Source: CheckpointFile, OffsetCheckpointFile,
-LeaderEpochCheckpointFile (storage module; before 2.8 kafka.server.checkpoints).
+so a half-written one is never ordinary; an empty one is, which a broker makes when it starts.
+Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile (storage module; before 2.8
+kafka.server.checkpoints).
 """
 
 from pathlib import Path
@@ -76,8 +77,10 @@ def _text(path: Path) -> str:
 def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]]:
     """Line numbers and words of the entries, their number checked."""
     lines = text.splitlines()
-    if not lines or lines[0].strip() != _VERSION:
-        raise _malformed(path, 1, f"version {lines[0]!r}" if lines else "no version")
+    if not lines:
+        return []  # made at the start of its broker, and not written yet
+    if lines[0].strip() != _VERSION:
+        raise _malformed(path, 1, f"version {lines[0]!r}")
     count = _number(path, 2, lines[1]) if len(lines) > 1 else -1
     entries = [(line, words.split()) for line, words in enumerate(lines[2:], start=3)]
     if len(entries) != count:

@@ -86,7 +86,7 @@ def read_segment(
             data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
             stop = size if stop is None else stop
             yield from _read(data, where, start, stop, file.fileno())
-            if size < whole and stop >= size:
+            if size < whole and start == 0:
                 error = f"the file has {whole} bytes; no segment has more than {size}"
                 yield _findings([Damage(kind="corrupt", position=size, error=error)], where)
     except OSError as error:

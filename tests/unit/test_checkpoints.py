@@ -23,15 +23,16 @@ def test_epochs_with_their_start_offsets(file: Path) -> None:
 
 
 def test_an_empty_one_has_no_entries(file: Path) -> None:
-    file.write_text("0\n0\n")
-    assert read_offsets(file) == {}
-    assert read_epochs(file) == ()
+    for text in ("0\n0\n", ""):
+        file.write_text(text)
+        assert read_offsets(file) == {}
+        assert read_epochs(file) == ()
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "line 1: no version"),
+        ("\n", "line 1: version ''"),
         ("1\n0\n", "line 1: version '1'"),
         ("0\n", "line 2: 0 entries follow where -1"),
         ("0\nmany\n", "line 2: 'many' instead of a number"),

@@ -116,7 +116,7 @@ CASES = {
         verdict="fork",
         hw=(2, 3, 2),
         divergent=(2,),
-        says="above the HW of some replica",
+        says="above the HW that some replica had last written down (the lowest is 2",
     ),
     "fork-unknown": Case(
         logs=(plain("abx"), plain("aby")), verdict="fork", divergent=(2,), says="No checkpoint says"

@@ -1,0 +1,146 @@
+"""The command ``highwater inspect``: what it prints, how it exits, and what it refuses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from checkers.segments.files import FILE_BYTES_MAX
+from harness.cli import app
+from harness.errors import UsageError
+from tests.logdirs import batch, brokers, plain
+
+pytestmark = pytest.mark.spark
+NOBODY = 65534
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["inspect", *map(str, words)])
+
+
+@pytest.fixture(autouse=True)
+def session(spark: SparkSession) -> SparkSession:
+    """The command takes the session that is there."""
+    return spark
+
+
+def test_a_fork_is_told_and_is_1(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path / "disks", 2)
+    one.log("events-0", plain("abx"))
+    two.log("events-0", plain("aby"))
+    one.hw(events=3)
+    two.hw(events=3)
+    page = tmp_path / "page.html"
+    done = run(one.path, two.path, "--html", page)
+    assert done.exit_code == 1, done.output
+    assert "FORK events-0: Replicas hold different records at offset 2." in done.output
+    assert "offset 2: broker 1: x (epoch 0); broker 2: y (epoch 0)" in done.output
+    assert "events-0" in page.read_text()
+    told = json.loads(run(tmp_path / "disks", "--json").stdout)
+    (partition,) = told["partitions"]
+    assert partition["verdict"] == told["verdict"] == "fork"
+    assert partition["divergent_offsets"] == [2]
+    assert [(each["broker"], each["leo"], each["hw"]) for each in partition["replicas"]] == [
+        (1, 3, 3),
+        (2, 3, 3),
+    ]
+
+
+def test_agreement_is_0(tmp_path: Path) -> None:
+    for broker in brokers(tmp_path, 2):
+        broker.log("events-0", plain("ab"))
+    done = run(tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "agree" in done.output
+
+
+def test_what_cannot_be_read_is_3(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, 2)
+    one.log("events-0", plain("ab"))
+    (two.path / "events-0").symlink_to("events-0")
+    done = run(one.path, two.path)
+    assert done.exit_code == 3, done.output
+    assert "Its folder cannot be read: Too many levels of symbolic links." in done.output
+
+
+def test_a_folder_without_a_log_is_wrong_usage(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert isinstance(done.exception, UsageError)
+    assert UsageError.exit_code == 2
+
+
+def test_a_huge_sparse_file_takes_no_time(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, 2)
+    log = plain("ab")
+    for broker in (one, two):
+        broker.log("preallocated-0", log)
+        broker.log("huge-0", log)
+    os.truncate(one.path / "preallocated-0" / f"{0:020d}.log", 1 << 30)
+    os.truncate(one.path / "huge-0" / f"{0:020d}.log", FILE_BYTES_MAX + (1 << 40))
+    told = json.loads(run(tmp_path, "--json").stdout)
+    huge, preallocated = told["partitions"]
+    assert preallocated["verdict"] == "agree"
+    assert [each["kind"] for each in preallocated["replicas"][0]["findings"]] == ["zeros"]
+    assert huge["verdict"] == "corrupt"
+    assert "no segment has more" in huge["says"]
+
+
+def test_a_partition_without_a_record_has_no_epochs_and_no_offsets(tmp_path: Path) -> None:
+    for broker in brokers(tmp_path, 2):
+        broker.log("events-0", b"")
+        broker.epochs("events-0", (3, 0))
+    (partition,) = json.loads(run(tmp_path, "--json").stdout)["partitions"]
+    assert partition["verdict"] == "agree"
+    assert partition["replicas"][0]["epochs"] == []
+    assert partition["replicas"][0]["epoch_checkpoint"] == [[3, 0]]
+
+
+def test_a_segment_that_is_written_to_meanwhile_is_no_corruption(tmp_path: Path) -> None:
+    """Half a batch more, as a broker has it in the middle of a write."""
+    one, two = brokers(tmp_path, 2)
+    two.log("events-0", plain("abc"))
+    one.log("events-0", plain("abc") + batch(3, [(None, b"d" * 99)])[:80])
+    (partition,) = json.loads(run(tmp_path, "--json").stdout)["partitions"]
+    assert partition["verdict"] == "agree"
+    assert [each["kind"] for each in partition["replicas"][0]["findings"]] == ["torn-tail"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_no_permission_is_told(tmp_path: Path) -> None:
+    """In a process of a user who may read nothing there."""
+    one, two = brokers(tmp_path, 2)
+    for broker in (one, two):
+        broker.log("events-0", plain("ab"))
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_uid == 0 and path.name.startswith(("pytest", "test_")):
+            path.chmod(0o755)
+    one.path.chmod(0)
+    (two.path / "events-0" / f"{0:020d}.log").chmod(0)
+    code = f"""
+import os
+from pathlib import Path
+from checkers.replicas.places import log_dirs
+from checkers.segments.files import Segment
+from checkers.segments.reader import read_segment
+from harness.errors import UsageError
+os.setuid({NOBODY})
+try:
+    log_dirs([Path({str(one.path)!r})])
+except UsageError as error:
+    print(error.message)
+path = {str(two.path / "events-0" / f"{0:020d}.log")!r}
+where = Segment(path=path, run="", broker=1, topic="t", partition=0, base_offset=0)
+print([batch["damage"].to_pylist() for batch in read_segment(where)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path.cwd()
+    )
+    assert done.stdout.splitlines() == [
+        f"{one.path} cannot be read: Permission denied",
+        "[['unreadable']]",
+    ], done.stderr

@@ -72,16 +72,16 @@ def compare(evidence: Evidence, extents: Mapping[int, Extent]) -> dict[int, Comp
         extents: by number of the replica; one without records need not be in it.
     """
     sides = _sides(evidence, extents)
-    suspicious = _suspicious(evidence, sides)
-    if suspicious.isEmpty():
-        return {}
     columns = ["replica", "part", "offset", "print", "key_print", "control", "leader_epoch"]
-    rows = (
+    rows = evidence.keep(
+        "compared",
         evidence.records.where(F.col("offset").isNotNull())
         .select(*columns, _bucket().alias("bucket"))
-        .join(suspicious, ["part", "bucket"], "left_semi")
-        .join(F.broadcast(sides), ["replica", "part"])
+        .join(_suspicious(evidence, sides), ["part", "bucket"], "left_semi")
+        .join(F.broadcast(sides), ["replica", "part"]),
     )
+    if rows.isEmpty():
+        return {}
     found: dict[int, Comparison] = {}
     for hole in _holes(evidence, rows, extents):
         comparison = found.setdefault(hole["part"], Comparison())
@@ -165,6 +165,7 @@ def _holes(evidence: Evidence, rows: DataFrame, extents: Mapping[int, Extent]) -
         .where(~F.array_contains("holders", F.col("replica")))
         .select("part", "offset", "replica", "key_print")
     )
+    lacking = evidence.keep("lacking", lacking)
     if lacking.isEmpty():
         return []
     keyed = evidence.records.where(F.col("key_print").isNotNull()).select(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.disks import ORDINARY
@@ -74,42 +74,29 @@ class Evidence:
             F.xxhash64("key", "value", "control").alias("print"),
             F.when(F.col("key").isNotNull(), F.xxhash64("key")).alias("key_print"),
         )
-        kept = narrow.join(F.broadcast(parts), "replica").select(*COLUMNS)
-        path = str(self.staging / "records")
-        kept.write.parquet(path, mode="overwrite")
-        return self.spark.read.schema(kept.schema).parquet(path)
+        return self.keep("records", narrow.join(F.broadcast(parts), "replica").select(*COLUMNS))
 
     @cached_property
-    def extents(self) -> dict[int, Row]:
-        """What each replica's records come to; a replica without any rows is not in it.
+    def spans(self) -> dict[int, list[Row]]:
+        """Each replica's records by segment and leader epoch, which are few: from where to where.
 
-        ``first`` is null where no record is left; ``last`` is the greatest offset that a sound
-        batch covers, which compaction may have emptied.
+        ``first`` and ``last`` are offsets of records; ``covered`` is the greatest offset of a sound
+        batch, out of which compaction may have taken the record.
         """
         damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
-        rows = self.records.groupBy("replica").agg(
+        covered = F.when(~F.coalesce(damaged, F.lit(False)), F.coalesce("last_offset", "offset"))
+        rows = self.records.groupBy("replica", "segment", F.col("leader_epoch").alias("epoch")).agg(
             F.min("offset").alias("first"),
-            F.max(F.when(~damaged | F.col("damage").isNull(), _covered())).alias("last"),
+            F.max("offset").alias("last"),
+            F.max(covered).alias("covered"),
             F.count("offset").alias("records"),
             F.max("timestamp_ms").alias("time"),
-            F.sort_array(F.collect_set(F.when(F.col("offset").isNotNull(), F.col("magic")))).alias(
-                "formats"
-            ),
+            F.collect_set(F.when(F.col("offset").isNotNull(), F.col("magic"))).alias("formats"),
             F.count("sequence").alias("sequences"),
             F.count(F.when(F.col("transactional"), 1)).alias("transactional"),
             F.count(F.when(F.col("damage") == "empty", 1)).alias("emptied"),
         )
-        return {row["replica"]: row.asDict() for row in rows.collect()}
-
-    @cached_property
-    def epochs(self) -> dict[int, list[Row]]:
-        """For each replica its leader epochs: ``epoch``, ``first`` and ``last`` offset, ordered."""
-        rows = (
-            self.records.where(F.col("leader_epoch").isNotNull())
-            .groupBy("replica", F.col("leader_epoch").alias("epoch"))
-            .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
-        )
-        return self.each(rows.orderBy("first"))
+        return self.each(rows)
 
     @cached_property
     def damage(self) -> dict[int, list[Row]]:
@@ -124,18 +111,11 @@ class Evidence:
         )
         return self.each(rows.orderBy("segment", "position"))
 
-    @cached_property
-    def overlaps(self) -> dict[int, list[Row]]:
-        """Segments whose records reach into the next one: ``segment``, ``last``, ``following``."""
-        ordered = Window.partitionBy("replica").orderBy("segment")
-        rows = (
-            self.records.where(F.col("offset").isNotNull())
-            .groupBy("replica", "segment")
-            .agg(F.min("offset").alias("first"), F.max("last_offset").alias("last"))
-            .withColumn("following", F.lead("first").over(ordered))
-            .where(F.col("last") >= F.col("following"))
-        )
-        return self.each(rows.select("replica", "segment", "last", "following"))
+    def keep(self, name: str, frame: DataFrame) -> DataFrame:
+        """Compute a frame once, into a file."""
+        path = str(self.staging / name)
+        frame.write.parquet(path, mode="overwrite")
+        return self.spark.read.schema(frame.schema).parquet(path)
 
     def each(self, rows: DataFrame) -> dict[int, list[Row]]:
         """A small table's rows by replica, in their order."""
@@ -147,7 +127,3 @@ class Evidence:
     def local(self, rows: list[Row], columns: list[tuple[str, pa.DataType]]) -> DataFrame:
         """A small table for Spark to join with."""
         return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=pa.schema(columns)))
-
-
-def _covered() -> Column:
-    return F.coalesce("last_offset", "offset")

@@ -50,21 +50,18 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
 
 
 def _inspect(evidence: Evidence) -> list[PartitionState]:
-    extents = evidence.extents
     facts = {
         one.number: Facts(
             replica=one,
-            extent=extents.get(one.number, {}),
-            epochs=evidence.epochs.get(one.number, ()),
+            spans=evidence.spans.get(one.number, ()),
             damage=evidence.damage.get(one.number, ()),
-            overlaps=evidence.overlaps.get(one.number, ()),
         )
         for one in evidence.replicas
     }
-    if any(extent["sequences"] for extent in extents.values()):
+    if any(one.sum("sequences") for one in facts.values()):
         for number, rows in repeated(evidence).items():
             facts[number].repeated = rows
-    if any(extent["transactional"] for extent in extents.values()):
+    if any(one.sum("transactional") for one in facts.values()):
         for number, rows in transactions(evidence).items():
             facts[number].transactions = rows
     parts: dict[int, list[Facts]] = {}
@@ -88,7 +85,7 @@ def _extents(parts: Mapping[int, Sequence[Facts]]) -> dict[int, Extent]:
     for sides in parts.values():
         gaps_till = _gaps_till(sides)
         for one in sides:
-            if one.extent.get("records"):
+            if one.sum("records"):
                 found[one.replica.number] = Extent(
                     first=one.first,
                     leo=one.leo,
@@ -101,7 +98,7 @@ def _extents(parts: Mapping[int, Sequence[Facts]]) -> dict[int, Extent]:
 
 def _gaps_till(sides: Sequence[Facts]) -> int:
     """Up to where compaction may have been at work on any replica: what it left is replicated."""
-    if any(one.extent.get("emptied") for one in sides):
+    if any(one.sum("emptied") for one in sides):
         return EVERYTHING
     return max((one.replica.cleaned or 0 for one in sides), default=0)
 

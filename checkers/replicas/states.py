@@ -1,7 +1,8 @@
 """What is to be said of a replica by itself: of its files, its records and its checkpoints."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,33 +23,59 @@ class Facts:
     """Everything that was found out about one replica.
 
     Attributes:
-        extent: from ``Evidence.extents``; empty where it holds no row.
+        spans: from ``Evidence.spans``; none where it holds no row.
         hole: how many records it skips and the first one's offset.
         odd_epochs: at how many offsets its epoch is wrong, and the first one.
     """
 
     replica: Replica
-    extent: Row = field(default_factory=dict)
-    epochs: Sequence[Row] = ()
+    spans: Sequence[Row] = ()
     damage: Sequence[Row] = ()
-    overlaps: Sequence[Row] = ()
     repeated: Sequence[Row] = ()
     transactions: Sequence[Row] = ()
     hole: tuple[int, int] | None = None
     odd_epochs: tuple[int, int] | None = None
 
+    def sum(self, name: str) -> int:
+        """A count over all spans."""
+        return sum(span[name] for span in self.spans)
+
     @property
     def leo(self) -> int:
         """The log end offset: behind the last sound batch, or where the last segment begins."""
-        last = self.extent.get("last")
-        begins = self.replica.segments[-1].base_offset if self.replica.segments else 0
-        return begins if last is None else max(last + 1, begins)
+        ends = [span["covered"] + 1 for span in self.spans if span["covered"] is not None]
+        return max([*ends, *(one.base_offset for one in self.replica.segments[-1:])], default=0)
 
     @property
     def first(self) -> int:
         """The first offset that it holds; its LEO when it holds none."""
-        found: int | None = self.extent.get("first")
-        return self.leo if found is None else found
+        firsts = [span["first"] for span in self.spans if span["first"] is not None]
+        return min(firsts, default=self.leo)
+
+    @property
+    def epochs(self) -> list[EpochRun]:
+        """From where to where it has records of each leader epoch, in order."""
+        held: dict[int, tuple[int, int]] = {}
+        for span in self.spans:
+            if span["epoch"] is not None:
+                first, last = held.get(span["epoch"], (span["first"], span["last"]))
+                held[span["epoch"]] = min(first, span["first"]), max(last, span["last"])
+        runs = [EpochRun(epoch=one, first=first, last=last) for one, (first, last) in held.items()]
+        return sorted(runs, key=lambda run: run.first)
+
+    @property
+    def overlaps(self) -> list[tuple[int, int, int]]:
+        """Segments that reach into the next one: its base offset, its last one, the next first."""
+        held: dict[int, tuple[int, int]] = {}
+        for span in self.spans:
+            if span["first"] is not None:
+                first, last = held.get(span["segment"], (span["first"], span["covered"]))
+                held[span["segment"]] = min(first, span["first"]), max(last, span["covered"])
+        return [
+            (base, last, following)
+            for (base, (_, last)), (_, (following, _)) in pairwise(sorted(held.items()))
+            if last >= following
+        ]
 
     @property
     def epochs_told(self) -> bool:
@@ -72,14 +99,14 @@ def state(facts: Facts, *, lacking: bool) -> ReplicaState:
         directory=one.log_dir.name,
         leo=facts.leo,
         start=facts.first,
-        records=facts.extent.get("records", 0),
+        records=facts.sum("records"),
         segments=len(one.segments),
         bytes=one.bytes,
-        formats=tuple(facts.extent.get("formats", ())),
+        formats=tuple(sorted({one for span in facts.spans for one in span["formats"]})),
         hw=one.hw,
         recovery_point=one.recovery_point,
         log_start=one.log_start,
-        epochs=tuple(EpochRun(**_run(row)) for row in facts.epochs),
+        epochs=tuple(facts.epochs),
         epoch_checkpoint=one.epochs,
         last_stable_offset=opened["some"][0]["first"] if opened else facts.leo,
         committed=ended["commit"]["count"] if "commit" in ended else 0,
@@ -90,10 +117,6 @@ def state(facts: Facts, *, lacking: bool) -> ReplicaState:
         ),
         findings=tuple(_findings(facts, lacking=lacking)),
     )
-
-
-def _run(row: Row) -> Row:
-    return {name: row[name] for name in ("epoch", "first", "last")}
 
 
 def _findings(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
@@ -135,12 +158,12 @@ def _damages(facts: Facts) -> Iterator[Finding]:
 
 
 def _order(facts: Facts) -> Iterator[Finding]:
-    for row in facts.overlaps[:_NAMED_MAX]:
+    for base, last, following in facts.overlaps[:_NAMED_MAX]:
         says = (
-            f"Segment {row['segment']:020d}.log reaches up to offset {row['last']}, though the next"
-            f" one begins with {row['following']}."
+            f"Segment {base:020d}.log reaches up to offset {last}, though the next one begins with"
+            f" {following}."
         )
-        yield Finding(kind="overlap", severity="error", says=says, offset=row["following"])
+        yield Finding(kind="overlap", severity="error", says=says, offset=following)
     if facts.hole:
         count, first = facts.hole
         says = (
@@ -191,18 +214,19 @@ def disordered(facts: Facts) -> list[Finding]:
     the cluster's metadata, and starting with the old logs, leaves.
     """
     found = []
-    for index, run in enumerate(facts.epochs[1:], start=1):
-        before = max(facts.epochs[:index], key=lambda each: int(each["last"]))
-        amid = run["first"] <= before["last"]
-        if amid or run["epoch"] < before["epoch"]:
+    runs = facts.epochs
+    for index, run in enumerate(runs[1:], start=1):
+        before = max(runs[:index], key=lambda each: each.last)
+        amid = run.first <= before.last
+        if amid or run.epoch < before.epoch:
             says = (
-                f"Records of leader epoch {run['epoch']} (from offset {run['first']}) lie"
-                f" {'among' if amid else 'behind'} those of epoch {before['epoch']} (up to offset"
-                f" {before['last']})."
+                f"Records of leader epoch {run.epoch} (from offset {run.first}) lie"
+                f" {'among' if amid else 'behind'} those of epoch {before.epoch} (up to offset"
+                f" {before.last})."
             )
             severity: Severity = "error" if amid else "warning"
             found.append(
-                Finding(kind="epoch-order", severity=severity, says=says, offset=run["first"])
+                Finding(kind="epoch-order", severity=severity, says=says, offset=run.first)
             )
     return found[:_NAMED_MAX]
 
@@ -221,7 +245,7 @@ def contradicted(facts: Facts) -> list[Finding]:
     begins = facts.replica.log_start or 0
     found = []
     for run in facts.epochs:
-        epoch, first, last = run["epoch"], max(run["first"], begins), run["last"]
+        epoch, first, last = run.epoch, max(run.first, begins), run.last
         if last < begins:
             continue
         if epoch not in starts:
@@ -271,8 +295,8 @@ def _open(facts: Facts, opened: Row) -> Iterator[Finding]:
         f" from offset {first['first']} on, of producer {first['producer_id']}: a read_committed"
         " reader goes no further."
     )
-    time = facts.extent.get("time")
-    age_ms = (time or 0) - (first["time"] or time or 0)
+    time = max((span["time"] for span in facts.spans if span["time"] is not None), default=0)
+    age_ms = time - (first["time"] or time)
     if age_ms <= HANGING_MS:
         yield Finding(kind="open-transaction", severity="note", says=says, offset=first["first"])
         return

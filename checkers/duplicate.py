@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.fates import offset_of, partition_of
 from checkers.registry import anomalies, checker
 
 if TYPE_CHECKING:
@@ -18,21 +17,20 @@ if TYPE_CHECKING:
 def duplicate(tables: "Tables") -> "DataFrame":
     """Records that the final read met at two offsets or more; the first and last are copies."""
 
-    def copy(place: Column) -> Column:
+    def copy(offset: Column) -> Column:
         return F.struct(
             F.lit(None).cast("int").alias("broker"),
-            partition_of(place).alias("partition"),
-            offset_of(place).alias("offset"),
+            "partition",
+            offset.alias("offset"),
             F.lit(None).cast("int").alias("leader_epoch"),
             F.col("value"),
             F.lit(None).cast("string").alias("note"),
         )
 
-    twice = tables.fates.where(F.col("first") != F.col("last"))
+    first, last = F.col("first"), F.col("last")
     return anomalies(
-        twice,
+        tables.fates.where(first != last),
         "duplicate",
-        partition=partition_of(F.col("first")),
-        offset=offset_of(F.col("first")),
-        copies=F.array(copy(F.col("first")), copy(F.col("last"))),
+        offset=first,
+        copies=F.array(copy(first), copy(last)),
     )

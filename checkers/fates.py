@@ -1,7 +1,8 @@
 """What became of every record that was sent, from the clients' side alone.
 
-One pass over the operations: a record's sends and its final reads meet in one group, so that no
-record is joined with anything larger than the list of partitions.
+The clients' view has one row a record (``View.records``); sums of these, one row a partition, make
+the books and say how far the final read came. Only records that it did not return, or returned at
+two offsets, are looked at by name.
 """
 
 from dataclasses import dataclass
@@ -11,158 +12,190 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from harness.history import FAIL, FINAL, INFO, OK, READ, SEND
+from checkers.clients.facts import ADRIFT, SENT, SENT_FAIL, SENT_INFO, SENT_OK, has
+from checkers.clients.view import final, slot
 
 if TYPE_CHECKING:
     from checkers.tables import Tables
 
-FENCE: Final = "fence"
-"""The process that writes the last record of each partition; its records are never judged."""
-
 READ_BACK: Final = "read"
 LOST: Final = "lost"
 UNSEEN: Final = "unseen"
-UNPROMISED: Final = "unpromised"
-"""Fates: acknowledged records are read back, lost or unseen; of others nothing was promised."""
+"""Fates of acknowledged records; of others nothing was promised."""
 
 COLUMNS: Final = (
     "run", "topic", "value",  # the record
-    "sent", "acknowledged", "failed", "unknown",  # operations; a value is sent once
     "partition", "offset", "acks",  # as its producer was told; null where it was not
-    "first", "last",  # least and greatest place of the final read, see place()
-    "fate",
+    "first", "last",  # least and greatest offset at which the final read met it
+    "fate",  # null: it was not acknowledged
 )  # fmt: skip
 
-_OFFSET_BITS: Final = 48
+_FEW: Final = 100_000  # records that may be sent to every task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """How far the final read came in one partition.
+class Book:
+    """The books of one partition, and how far the final read came in it.
 
     Attributes:
-        last: the greatest offset that it read.
+        partition: None has the records whose partition their producer was never told.
+        read: acknowledged records that the final read returned.
+        missing: acknowledged records that it did not return.
+        again: records that it returned at several offsets.
+        last: the greatest offset that it read; None when it read nothing.
         complete: whether it read the partition's fence, and so everything before it.
     """
 
     run: str
     topic: str
-    partition: int
-    last: int
-    complete: bool
+    partition: int | None
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    unknown: int = 0
+    read: int = 0
+    missing: int = 0
+    again: int = 0
+    last: int | None = None
+    complete: bool = False
 
 
-def place(partition: Column, offset: Column) -> Column:
-    """A partition and an offset as one number, in the order of both."""
-    return F.shiftleft(partition.cast("long"), _OFFSET_BITS) + offset
-
-
-def partition_of(place: Column) -> Column:
-    """The partition in a ``place``."""
-    return F.shiftright(place, _OFFSET_BITS).cast("int")
-
-
-def offset_of(place: Column) -> Column:
-    """The offset in a ``place``."""
-    return place.bitwiseAND(F.lit((1 << _OFFSET_BITS) - 1))
-
-
-def reach(operations: DataFrame) -> list[Reach]:
-    """How far the final read came, for each partition of which it read anything."""
-    fences = (
-        operations.where((F.col("kind") == SEND) & (F.col("process") == FENCE))
-        .select("run", "topic", "value", F.lit(1).alias("fence"))
-        .distinct()
+def books(tables: "Tables") -> list[Book]:
+    """The books of every partition of every run in which anything was sent or read."""
+    sent = has("facts", SENT) & ~F.col("fence")
+    acknowledged = sent & has("facts", SENT_OK)
+    met = F.col("met_first").isNotNull()
+    sums = tables.view.records.groupBy("slot").agg(
+        F.count_if(sent).alias("sent"),
+        F.count_if(acknowledged).alias("acknowledged"),
+        F.count_if(sent & has("facts", SENT_FAIL)).alias("failed"),
+        F.count_if(sent & has("facts", SENT_INFO)).alias("unknown"),
+        F.count_if(acknowledged & met).alias("read"),
+        F.count_if(missing()).alias("missing"),
+        F.count_if(again()).alias("again"),
+        F.max("met_last").alias("last"),
+        F.bool_or(F.col("fence") & met).alias("complete"),
     )
-    found = (
-        operations.where(_is_final_read())
-        .join(F.broadcast(fences), ["run", "topic", "value"], "left")
-        .groupBy("run", "topic", "partition")
-        .agg(F.max("offset").alias("last"), F.max("fence").isNotNull().alias("complete"))
-    )
-    return [Reach(**row.asDict()) for row in found.collect()]
+    found = _names(tables).join(sums, "slot").drop("slot")
+    return [Book(**row.asDict()) for row in found.collect()]
+
+
+def missing() -> Column:
+    """Of ``View.records``: acknowledged, and not in the final read."""
+    sent = has("facts", SENT_OK) & ~F.col("fence")
+    return sent & F.col("met_first").isNull()
+
+
+def again() -> Column:
+    """Of ``View.records``: sent, and in the final read at several offsets."""
+    return has("facts", SENT) & (F.col("met_first") != F.col("met_last"))
 
 
 def fates(tables: "Tables") -> DataFrame:
-    """One row for every record that a producer sent, in ``COLUMNS``."""
-    records = _records(tables.operations)
-    limits = _limits(tables)
-    acknowledged = F.col("acknowledged") > 0
-    read_back = F.col("first").isNotNull()
+    """One row, in ``COLUMNS``, for every record that is lost, unseen, or there several times."""
+    doubtful = sum(each.missing + each.again for each in tables.books)
+    records = tables.view.records.where(missing() | again()).select(
+        "key", "told", F.col("met_first").alias("first"), F.col("met_last").alias("last")
+    )
+    if doubtful <= _FEW:
+        records = F.broadcast(records)
+    by = F.when(has("fact", SENT_OK), F.col("acks"))
+    named = (
+        tables.view.rows.where(has("fact", SENT))
+        .join(records, "key")
+        .groupBy("run", "topic", "partition", "value")
+        .agg(
+            F.bool_or(has("fact", SENT_OK)).alias("acknowledged"),
+            F.coalesce(F.max(by), F.max("acks")).alias("acks"),
+            F.max("told").alias("offset"),
+            F.max("first").alias("first"),
+            F.max("last").alias("last"),
+        )
+    )
+    return _decided(tables, _found_elsewhere(tables, named)).select(*COLUMNS)
+
+
+def ledger(tables: "Tables") -> dict[str, dict[str, int]]:
+    """The books of every run: the fields of ``harness.verdict.Ledger``."""
+    found: dict[str, dict[str, int]] = {}
+    for each in tables.books:
+        book = found.setdefault(each.run, {LOST: 0, UNSEEN: 0})
+        for name in ("sent", "acknowledged", "failed", "unknown", READ_BACK):
+            book[name] = book.get(name, 0) + getattr(each, name)
+    for row in tables.fates.groupBy("run", "fate").count().collect():
+        book = found[row["run"]]
+        if row["fate"] in (LOST, UNSEEN):
+            book[row["fate"]] += row["count"]
+    for book in found.values():  # those without a partition may be found in any
+        book[READ_BACK] = book["acknowledged"] - book[LOST] - book[UNSEEN]
+    return found
+
+
+def _found_elsewhere(tables: "Tables", named: DataFrame) -> DataFrame:
+    """The same, with the places of records whose partition their producer was never told."""
+    if not any(each.partition is None for each in tables.books):
+        return named
+    names = ["run", "topic", "value"]
+    read = tables.view.rows.where(final())
+    adrift = tables.view.rows.where(has("fact", ADRIFT)).select(*names).distinct()
+    places = (
+        read.join(F.broadcast(adrift), names, "left_semi")
+        .groupBy(*names)
+        .agg(F.min("offset").alias("there"))
+    )
+    return (
+        named.join(places, names, "left")
+        .withColumn("first", F.coalesce("first", "there"))
+        .withColumn("last", F.coalesce("last", "there"))
+    )
+
+
+def _decided(tables: "Tables", named: DataFrame) -> DataFrame:
+    """What became of records: read, lost or unseen. Neither was promised of unacknowledged ones."""
     # A log that was cut may end, fence and all, before the offset that was acknowledged once.
-    passed = F.col("reach_complete") | (F.col("offset") <= F.col("reach_last"))
+    passed = F.col("complete") | (F.col("offset") <= F.col("reach"))
     fate = (
-        F.when(~acknowledged, UNPROMISED)
-        .when(read_back, READ_BACK)
-        .when(passed, LOST)
+        F.when(F.col("first").isNotNull(), READ_BACK)
+        .when(F.coalesce(passed, F.lit(False)), LOST)
         .otherwise(UNSEEN)
     )
-    known = F.coalesce(F.col("partition"), F.lit(-1))
-    return (
-        records.withColumn("known", known)
-        .join(F.broadcast(limits), ["run", "topic", "known"], "left")
-        .withColumn("fate", fate)
-        .select(*COLUMNS)
+    limits = _limits(tables).withColumnRenamed("partition", "known")
+    same = (
+        (named["run"] == limits["run"])
+        & (named["topic"] == limits["topic"])
+        & named["partition"].eqNullSafe(limits["known"])
     )
-
-
-def ledger(found: DataFrame) -> DataFrame:
-    """The books, one row a run: the fields of ``harness.verdict.Ledger``."""
-
-    def fate(name: str) -> Column:
-        return F.count_if(F.col("fate") == name)
-
-    return found.groupBy("run").agg(
-        *(F.sum(name).alias(name) for name in ("sent", "acknowledged", "failed", "unknown")),
-        fate(READ_BACK).alias("read"),
-        fate(LOST).alias("lost"),
-        fate(UNSEEN).alias("unseen"),
-    )
-
-
-def _is_final_read() -> Column:
-    return (F.col("kind") == READ) & (F.col("phase") == FINAL) & (F.col("outcome") == OK)
-
-
-def _records(operations: DataFrame) -> DataFrame:
-    """Each record's sends and final reads. Only numbers are aggregated, so that it spills well."""
-    is_send = (F.col("kind") == SEND) & (F.col("process") != FENCE)
-
-    def sends(outcome: str) -> Column:
-        return F.sum((is_send & (F.col("outcome") == outcome)).cast("int"))
-
-    told = F.when(is_send & (F.col("offset") >= 0), F.col("offset"))
-    where = F.when(is_send & (F.col("partition") >= 0), F.col("partition"))
-    met = F.when(_is_final_read(), place(F.col("partition"), F.col("offset")))
-    acks = F.when(is_send, F.when(F.col("acks") == "all", -1).otherwise(F.col("acks").cast("int")))
-    grouped = operations.where(is_send | _is_final_read()).groupBy("run", "topic", "value")
-    counted = grouped.agg(
-        F.sum(is_send.cast("int")).alias("sent"),
-        sends(OK).alias("acknowledged"),
-        sends(FAIL).alias("failed"),
-        sends(INFO).alias("unknown"),
-        F.max(where).alias("partition"),
-        F.max(told).alias("offset"),
-        F.max(acks).alias("acks_number"),
-        F.min(met).alias("first"),
-        F.max(met).alias("last"),
-    )
-    number = F.col("acks_number")
-    spelled = F.when(number == -1, "all").otherwise(number.cast("string"))
-    return counted.where(F.col("sent") > 0).withColumn("acks", spelled)
+    found = named.join(F.broadcast(limits), same, "left").drop(limits["run"], limits["topic"])
+    return found.withColumn("fate", F.when(F.col("acknowledged"), fate))
 
 
 def _limits(tables: "Tables") -> DataFrame:
-    """How far readers came, by ``known`` partition; -1 is that of records whose own is not."""
-    rows = [
-        (each.run, each.topic, each.partition, each.last, each.complete) for each in tables.reach
+    """How far the final read came: ``run, topic, partition, reach, complete``.
+
+    A null partition is that of records whose own is not known: everything is to be read for those.
+    """
+    rows: list[tuple[str, str, int | None, int | None, bool]] = [
+        (each.run, each.topic, each.partition, each.last, each.complete)
+        for each in tables.books
+        if each.partition is not None
     ]
     for case in tables.cases:
         topic = case.plan.topic
-        done = [each for each in tables.reach if each.run == case.key and each.complete]
-        rows.append((case.key, topic.name, -1, -1, len(done) >= topic.partitions))
-    names = ("run", "topic", "known", "reach_last", "reach_complete")
+        done = [row for row in rows if row[0] == case.key and row[4]]
+        rows.append((case.key, topic.name, None, None, len(done) >= topic.partitions))
+    names = ("run", "topic", "partition", "reach", "complete")
     types = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.bool_())
     columns = [list(column) for column in zip(*rows, strict=True)]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     return tables.local(pa.table(arrays, names=list(names)))
+
+
+def _names(tables: "Tables") -> DataFrame:
+    """What each slot is: ``slot, run, topic, partition``."""
+    rows = [
+        {"run": case.key, "topic": case.plan.topic.name, "partition": partition}
+        for case in tables.cases
+        for partition in (*range(case.plan.topic.partitions), None)
+    ]
+    schema = pa.schema([("run", pa.string()), ("topic", pa.string()), ("partition", pa.int32())])
+    return tables.local(pa.Table.from_pylist(rows, schema=schema)).withColumn("slot", slot())

@@ -97,11 +97,11 @@ def _pass(tables: Tables, folder: Path) -> _Pass:
         done.crashed["causes"] = _words(error)
         done.found = folder
     try:
-        rows = fates.ledger(tables.fates).collect()
+        ledgers = fates.ledger(tables)
     except Exception as error:  # noqa: BLE001 - the verdict says that there is no ledger
         done.crashed.setdefault("ledger", _words(error))
     else:
-        done.ledgers = {row["run"]: _ledger(row.asDict()) for row in rows}
+        done.ledgers = {run: _ledger(book) for run, book in ledgers.items()}
     return done
 
 

@@ -113,9 +113,9 @@ class Tables:
         return disks.ends(self.log)
 
     @cached_property
-    def reach(self) -> list[fates.Reach]:
-        """How far the final read came in each partition."""
-        return fates.reach(self.operations)
+    def books(self) -> list[fates.Book]:
+        """The books of every partition, and how far the final read came in it."""
+        return fates.books(self)
 
     @cached_property
     def view(self) -> View:
@@ -125,7 +125,7 @@ class Tables:
 
     @cached_property
     def fates(self) -> DataFrame:
-        """What became of every record that was sent, in ``fates.COLUMNS``."""
+        """Every record of which something is amiss, in ``fates.COLUMNS``."""
         return self.keep("fates", fates.fates(self))
 
     def prefetch(self) -> None:

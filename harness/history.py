@@ -38,6 +38,9 @@ READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 """``isolation`` of a read (KIP-98); null counts as committed, which is librdkafka's default."""
 
+FENCE: Final = "fence"
+"""The process that writes the last record of each partition; its records are never judged."""
+
 RUN: Final = "run"
 FINAL: Final = "final"
 """Phases. In ``run`` faults happen; in ``final``, after healing, one fence record is written to

@@ -37,6 +37,7 @@ from checkers.clients.facts import (
     has,
 )
 from checkers.clients.strides import COLUMNS, INPUT, KNOWN, READS, shortened
+from harness.history import FENCE, FINAL
 
 Keep = Callable[[str, DataFrame], DataFrame]
 """Computes a frame once, under a name, and gives it back to be read often."""
@@ -62,6 +63,16 @@ def in_a_place() -> Column:
     """Whether a row of ``View.rows`` says for itself where its record stands, or stood."""
     told = has("fact", SENT_OK | SEEN) & ~has("fact", BLIND | ADRIFT)
     return told & F.col("offset").isNotNull()
+
+
+def slot() -> Column:
+    """The number of a partition, from ``run``, ``topic`` and ``partition``."""
+    return F.xxhash64("run", "topic", "partition")
+
+
+def final() -> Column:
+    """Whether a row of ``View.rows`` is what the final reader read."""
+    return has("fact", SEEN_OK) & (F.col("phase") == FINAL)
 
 
 class View:
@@ -96,11 +107,11 @@ class View:
         op = F.coalesce("op", "at")
         return self.operations.select(
             *("run", "topic", "partition", "process", "kind", "outcome", "isolation", "offset"),
-            *("value", "invoke_ns", "complete_ns", "acks", "at"),
+            *("value", "invoke_ns", "complete_ns", "acks", "phase", "at"),
             op.alias("op"),
             F.xxhash64("run").alias("history"),
             F.xxhash64("run", "process").alias("client"),
-            F.xxhash64("run", "topic", "partition").alias("slot"),
+            slot().alias("slot"),
             F.xxhash64("run", "topic", "partition", "value").alias("key"),
             F.xxhash64("run", "process", op).alias("deed"),
             fact().alias("fact"),
@@ -114,7 +125,9 @@ class View:
         ``last`` are the least and greatest offset that anybody named for it, failed sends apart.
         ``writer`` is the ``deed`` that sent it, between ``begun`` and ``ended`` (null: it is not
         known to have succeeded). ``readers`` has bit ``deed % 64`` for every deed that read it: no
-        bit, no reader.
+        bit, no reader. ``told`` is the offset that its producer was told, ``met_first`` and
+        ``met_last`` are the least and greatest at which the final reader met it, and ``fence`` says
+        that it is the record by which that reader knows that it has read everything.
         """
         sent, seen = has("fact", SENT), has("fact", SEEN)
         place = F.when(~has("fact", SENT_FAIL), F.col("offset"))
@@ -132,6 +145,10 @@ class View:
                 F.min(F.when(sent, F.col("invoke_ns"))).alias("begun"),
                 F.max(F.when(has("fact", SENT_OK), F.col("complete_ns"))).alias("ended"),
                 F.coalesce(F.bit_or(F.when(seen, bit)), F.lit(0)).alias("readers"),
+                F.max(F.when(sent, F.col("offset"))).alias("told"),
+                F.min(F.when(final(), F.col("offset"))).alias("met_first"),
+                F.max(F.when(final(), F.col("offset"))).alias("met_last"),
+                F.bool_or(sent & (F.col("process") == FENCE)).alias("fence"),
             ),
         )
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from checkers.disks import End
-from checkers.fates import Reach
+from checkers.fates import Book
 from checkers.staging import Case, staged
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Evidence:
     log_lines: list[Row] = field(default_factory=list)
     disk: dict[Place, list[tuple[int, int | None, str | None]]] = field(default_factory=dict)
     ends: list[End] = field(default_factory=list)
-    reach: dict[int, Reach] = field(default_factory=dict)
+    reach: dict[int, Book] = field(default_factory=dict)
 
 
 def gather(tables: "Tables", suspects: dict[str, list[Row]]) -> dict[str, Evidence]:
@@ -96,7 +96,11 @@ def _of_run(
             for place in wanted
         },
         ends=[end for end in tables.ends if end.run == case.key],
-        reach={each.partition: each for each in tables.reach if each.run == case.key},
+        reach={
+            book.partition: book
+            for book in tables.books
+            if book.run == case.key and book.partition is not None and book.last is not None
+        },
     )
 
 

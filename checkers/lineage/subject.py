@@ -5,10 +5,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from checkers.fates import FENCE
 from checkers.lineage.evidence import Evidence, Row
 from checkers.policy import DUPLICATE, LOST
-from harness.history import OK, READ, SEND
+from harness.history import FENCE, OK, READ, SEND
 
 NEVER: Final = (1 << 63) - 1
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from checkers.disks import End
-from checkers.fates import Reach
+from checkers.fates import Book
 from checkers.lineage.evidence import Evidence
 from checkers.lineage.sentences import sentence
 from checkers.lineage.story import witnesses
@@ -33,7 +33,7 @@ def evidence(run: RunBuilder) -> Evidence:
             )
             for broker, last in ((1, 4), (2, 4), (3, 2))
         ],
-        reach={0: Reach(run="r0", topic="events", partition=0, last=4, complete=True)},
+        reach={0: Book(run="r0", topic="events", partition=0, last=4, complete=True)},
     )  # fmt: skip
 
 

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.fates import FENCE
 from checkers.model.reconcile.cuts import Wrong
 from checkers.model.reconcile.trace import Observed, Trace
-from harness.history import FINAL, OK, READ, REBALANCE, RUN, SEND
+from harness.history import FENCE, FINAL, OK, READ, REBALANCE, RUN, SEND
 
 _SEQUENCE: Final = re.compile(r"(p\d+)-(\d+)")
 _NAMED_MAX: Final = 5

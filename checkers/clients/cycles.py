@@ -40,6 +40,7 @@ from checkers.clients.digraph import (
 )
 from checkers.clients.facts import READ_OK, READ_OTHER, SEEN, SENT, SENT_INFO, SENT_OK, has
 from checkers.clients.view import View
+from checkers.clients.witness import none
 from checkers.registry import SCHEMA, anomalies
 from harness.history import OK, SEND
 
@@ -76,6 +77,8 @@ def find(view: View, *, ww: bool = True) -> DataFrame:
         ww: whether the log's order of records makes an order of operations (Jepsen's ``ww-deps``).
             Without it G0 cannot be found, and every G1c is one that no isolation level allows.
     """
+    if not ww and not view.entangled:
+        return none(view)
     placed = _placed(view)
     several = view.keep("cycles-several", _several(placed))
     timed = _timed(placed, None if several.isEmpty() else several)

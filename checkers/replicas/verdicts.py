@@ -96,19 +96,25 @@ def _fork(
         if any(each.epoch is not None for each in records[0].copies):
             yield f"There stands a record of {_joined(told)}."
     if compared.below_hw:
-        which = "It lies" if number == 1 else f"{compared.below_hw:,} of them lie"
-        yield f"{which} below the HW of every replica that holds it: no replica will cut it off."
+        lies = _lies(compared.below_hw, number)
+        yield f"{lies} below the HW of every replica that holds it: no replica will cut it off."
     above = number - compared.below_hw
     if above and all(one.hw is None for one in states):
         yield "No checkpoint says how far each replica's HW had come."
     elif above:
         known = [one for one in states if one.hw is not None]
         lowest = min(known, key=lambda one: one.hw or 0)
-        which = "It lies" if number == 1 else f"{above:,} of them lie"
         yield (
-            f"{which} above the HW that some replica had last written down (the lowest is"
-            f" {lowest.hw}, of broker {lowest.broker}): it may yet cut off what it holds there."
+            f"{_lies(above, number)} above the HW that some replica had last written down (the"
+            f" lowest is {lowest.hw}, of broker {lowest.broker}): it may yet cut off what it holds"
+            " there."
         )
+
+
+def _lies(count: int, number: int) -> str:
+    if number == 1:
+        return "It lies"
+    return "All of them lie" if count == number else f"{count:,} of them lie{'s' * (count == 1)}"
 
 
 def _in(epoch: int | None) -> str:

@@ -1,6 +1,9 @@
 """Transactions, groups and crashed clients against real brokers, as the history tells of them."""
 
 import contextlib
+import json
+import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -224,3 +227,24 @@ def test_a_position_beyond_the_end_of_the_log_is_moved_to_it(
         ("seek", {0: 3}, False),
     ]
     assert read == [(0, 3)]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kafka", ["0.11.0.3", "4.3.1"])
+def test_a_broker_that_is_killed_takes_no_transaction_with_it(kafka: str, tmp_path: Path) -> None:
+    options = "--transactions --transform --consumers 2 --subscribe 2 --churn 6s --nemesis kill"
+    levels = "read_committed,read_uncommitted"
+    words = [*options.split(), "--isolation", levels, "--for", "15s", "--seed", "3", "--json"]
+    told = subprocess.run(
+        [sys.executable, "-m", "harness", "run", "--kafka", kafka, "--store", tmp_path, *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    found = json.loads(told.stdout)
+    assert (found["verdict"], found["anomalies"]) == ("valid", [])
+    assert found["model"]["status"] == "explained"
+    assert found["acknowledged"] > 100
+    assert found["failed"] > 10

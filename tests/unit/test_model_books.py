@@ -43,3 +43,11 @@ def test_readers_step_over_nothing_else(tmp_path: Path, outcome: str, workload: 
         ),
         "consumer-0 read nothing between 0 and 2.",
     ]
+
+
+def test_what_a_successor_logged_is_its_own(tmp_path: Path) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.3.1").write()
+    run.logs.mkdir(exist_ok=True)
+    said = "2026-11-21T18:44:36.137Z FAIL [producer-0.1#producer-7] [thrd:x]: Disconnected"
+    (run.logs / "clients.log").write_text(said + "\n")
+    assert list(observe(run).clients) == ["producer-0.1"]

@@ -32,7 +32,7 @@ from harness.store import Run
 _DAY: Final = 86_400 * SECOND
 _UNANSWERED: Final = re.compile(
     r"(?:\d{4}-\d\d-\d\dT)?(?P<time>\d\d:\d\d:\d\d\.\d{3})Z? (?:REQTMOUT|FAIL)"
-    r" \[(?P<client>[\w-]+)#"
+    r" \[(?P<client>[\w.-]+)#"
 )
 """librdkafka: a request timed out, or its connection broke."""
 

@@ -53,7 +53,8 @@ def verdict(findings: Findings) -> Verdict:
     promise = promised(case.plan, faults=findings.faults)
     word, reasons = decide(promise, counts, unjudged=_unjudged(findings))
     if following := sum(findings.found.following.values()):
-        reasons = (*reasons, f"{following} more anomalies follow from these.")
+        more = "anomaly follows" if following == 1 else "anomalies follow"
+        reasons = (*reasons, f"{following} more {more} from these.")
     ledger = findings.ledger or NOTHING
     return Verdict(
         run=case.run.name,

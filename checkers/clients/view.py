@@ -104,17 +104,22 @@ class View:
         (run, topic, partition, value) and of the operation (run, process, op), ``history`` that of
         the run; and ``fact``.
         """
-        op = F.coalesce("op", "at")
-        return self.operations.select(
+        named = self.operations.withColumns(
+            {
+                "op": F.coalesce("op", "at"),
+                "history": F.xxhash64("run"),
+                "client": F.xxhash64("run", "process"),
+                "slot": slot(),
+                "fact": fact(),
+            }
+        )
+        return named.select(
             *("run", "topic", "partition", "process", "kind", "outcome", "isolation", "offset"),
-            *("value", "invoke_ns", "complete_ns", "acks", "phase", "at"),
-            op.alias("op"),
-            F.xxhash64("run").alias("history"),
-            F.xxhash64("run", "process").alias("client"),
-            slot().alias("slot"),
-            F.xxhash64("run", "topic", "partition", "value").alias("key"),
-            F.xxhash64("run", "process", op).alias("deed"),
-            fact().alias("fact"),
+            *("value", "invoke_ns", "complete_ns", "acks", "phase", "at", "op"),
+            *("history", "client", "slot"),
+            F.xxhash64("slot", "value").alias("key"),
+            F.xxhash64("client", "op").alias("deed"),
+            "fact",
         )
 
     @cached_property
@@ -181,7 +186,10 @@ class View:
         """The counts of ``slots``, of all of them together: mostly, nothing is to be looked at."""
         names = [name for name in self.slots.columns if name not in ("slot", "bound")]
         row = self.slots.agg(*(F.sum(name).alias(name) for name in names)).first()
-        return {name: int((row and row[name]) or 0) for name in names}
+        found = {name: int((row and row[name]) or 0) for name in names}
+        if found["own"] and not found["stray"] and not self.two_faced:
+            found["own"] = 0  # only who sends, too, can read what it has sent
+        return found
 
     @property
     def entangled(self) -> bool:

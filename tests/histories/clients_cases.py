@@ -363,4 +363,90 @@ CASES: Final = (
         "int-nonmonotonic-send, near miss: two operations of two clients",
         "p1: send k0 c@3 \n p2: send k0 a@1 \n c1: poll k0 a@1 c@3",
     ),
+    # What is left of Jepsen's own tests (jepsen/tests/kafka_test.clj)
+    Case(
+        "jepsen: version-orders-test",
+        "c1: poll k0 a@0 b@1 \n p1: send k0 c@1 b@3 d@4  info",
+        (
+            "duplicate k0 b@1: c1 b@1, p1 b@3",
+            "inconsistent-offsets k0 @1: c1 b@1, p1 c@1",
+            "lost-write k0 c@1: p1 c@1, c1 b@1",
+            "phantom k0 a@0: c1 a@0",
+        ),
+    ),
+    Case(
+        "jepsen: version-orders-test, a real-world example",
+        "p379: send k11 641@537 \n p363: send k11 645@537",
+        (
+            "inconsistent-offsets k11 @537: p379 641@537, p363 645@537",
+            "unseen k11 641@537: p379 641@537",
+            "unseen k11 645@537: p363 645@537",
+        ),
+    ),
+    Case(
+        "jepsen: duplicate-test, hash-insensitive",
+        """p0: send k0 a@0
+           p1: poll k0 a@1
+           p0: send k0 b@0
+           p1: poll k0 b@1""",
+        (
+            "duplicate k0 a@0: p0 a@0, p1 a@1",
+            "duplicate k0 b@0: p0 b@0, p1 b@1",
+            "inconsistent-offsets k0 @0: p0 a@0, p0 b@0",
+            "inconsistent-offsets k0 @1: p1 a@1, p1 b@1",
+            "nonmonotonic-poll k0 b@1 +0: p1 a@1, p1 b@1",
+            "nonmonotonic-send k0 b@0 +0: p0 a@0, p0 b@0",
+            "vanished k0 a@1: p0 a@0, p1 a@1, p1 b@1",
+        ),
+    ),
+    Case(
+        "jepsen: poll-skip-test",
+        """p0: poll k0 a@1 b@2
+           p1: poll k0 c@3
+           p0: poll k0 d@4
+           p2: send k0 f@6
+           p0: poll k0 g@7
+           p3: send k0 a b c d g  info""",
+        (
+            "int-send-skip k0 f@6 +2: p3 d, p3 g",
+            "lost-write k0 f@6: p2 f@6, p0 g@7",
+            "poll-skip k0 c@3 +2: p0 b@2, p0 d@4",
+            "poll-skip k0 f@6 +2: p0 d@4, p0 g@7",
+        ),
+    ),
+    Case(
+        "jepsen: poll-skip-test, with intermediate subscribe",
+        """p0: poll k0 a@1 b@2
+           p1: poll k0 c@3
+           p0: subscribe k1
+           p0: poll k0 d@4
+           p3: send k0 a b c d  info""",
+    ),
+    Case(
+        "jepsen: nonmonotonic-poll-test, with intermediate assign, without and with it",
+        """p0: send k0 a b c d
+           p1: poll k0 a@1 b@2 c@3
+           p1: assign k1
+           p1: poll k0 b@2 c@3 d@4
+           p2: poll k0 a@1 b@2 c@3
+           p2: assign k0 k1
+           p2: poll k0 b@2 c@3 d@4""",
+        ("nonmonotonic-poll k0 b@2 -1: p2 c@3, p2 b@2",),
+    ),
+    Case(
+        "jepsen: nonmonotonic-send-test, with intermediate subscribe, without and with it",
+        """p0: send k0 c@3 d@4
+           p0: subscribe k1
+           p0: send k0 a@1 b@2
+           p1: send k1 c@3 d@4
+           p1: assign k0 k1  info
+           p1: send k1 a@1 b@2
+           p2: poll k0 a@1 b@2 c@3 d@4  k1 a@1 b@2 c@3 d@4""",
+        ("nonmonotonic-send k1 a@1 -3: p1 d@4, p1 a@1",),
+    ),
+    Case("jepsen: empty-history-test", "p0: assign k0"),
+    Case(
+        "jepsen: unseen-test",
+        "p0: send k0 a@0 b@1 \n p0: poll k0 a@0 \n p0: poll k0 b@1",
+    ),
 )

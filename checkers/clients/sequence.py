@@ -169,7 +169,7 @@ def _strays(view: View) -> DataFrame:
     proven = view.proven.withColumn("proven", F.lit(True))
     met = has("facts", READ_BY_ANY | SEEN_OK)
     own = F.col("proven") & has("fact", SENT_INFO)
-    place = F.when(met, F.col("first")).when(own, F.col("offset"))
+    place = F.coalesce(F.when(own, F.col("offset")), F.when(met, F.col("first")))
     found = both.join(proven, "deed", "left").withColumn("offset", place)
     sure = ~has("fact", SENT_FAIL | READ_OTHER | PEEK_OTHER)
     sent = has("fact", SENT)

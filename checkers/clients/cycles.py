@@ -12,10 +12,7 @@ because it is promised nothing.
 Kafka isolates no writes: transactions that run side by side may well stand in one partition in one
 order and in another in the other, so that G0, and with ww edges G1c, are no broken promise.
 
-**At any scale.** A graph of 100 million operations is not held anywhere. Every operation is given a
-point of time at which it may have happened (``_bound``). Of nearly all edges that leads from
-earlier to later, and a cycle lies wholly within the times that the other edges span: only the
-operations of these times, stretch by stretch, are put into a graph.
+Only the operations that ``checkers.clients.times`` leaves are put into a graph.
 """
 
 import warnings
@@ -24,7 +21,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -38,18 +35,14 @@ from checkers.clients.digraph import (
     Operations,
     cycles,
 )
-from checkers.clients.facts import READ_OK, READ_OTHER, SEEN, SENT, SENT_INFO, SENT_OK, has
+from checkers.clients.facts import READ_BY_ANY, SEEN, SENT, has
+from checkers.clients.times import READER, SENDER, keep, suspects
 from checkers.clients.view import View
 from checkers.clients.witness import none
 from checkers.registry import SCHEMA, anomalies
 from harness.history import OK, SEND
 
-_TICKS: Final = 1000  # parts of a nanosecond, so that many operations fit between two times
-_BLOCKS: Final = 4096  # into how many equal times a history is cut
 _GATHERED: Final = 1_000_000  # edges that are put into one graph, unless one segment has more
-
-_SENT: Final = 0
-_READ: Final = 1
 
 _WITNESS: Final = pa.schema(
     [
@@ -77,20 +70,13 @@ def find(view: View, *, ww: bool = True) -> DataFrame:
         ww: whether the log's order of records makes an order of operations (Jepsen's ``ww-deps``).
             Without it G0 cannot be found, and every G1c is one that no isolation level allows.
     """
-    if not ww and not view.entangled:
+    members = suspects(view, ww=ww)
+    if members is None:
         return none(view)
-    placed = _placed(view)
-    several = view.keep("cycles-several", _several(placed))
-    timed = _timed(placed, None if several.isEmpty() else several)
-    asked = F.lit(True) if ww else F.col("rank") == _READ
-    backward = view.keep("cycles-backward", timed.where(asked & (F.col("bound") > F.col("time"))))
-    if backward.isEmpty():
-        return anomalies(view.rows.where(F.lit(False)), "G0")
-    members = view.keep("cycles-members", _members(placed, timed, backward))
     edges = _read_edges(view, members)
     if ww:
         edges = edges.unionByName(_log_edges(members))
-    deeds = view.keep("cycles-deeds", _deeds(view, members))
+    deeds = keep(view, "deeds", _deeds(view, members), ww=ww)
     for end in ("source", "target"):
         named = [F.col(name).alias(f"{end}_{name}") for name in ("client", "begun", "ended")]
         edges = edges.join(
@@ -100,116 +86,14 @@ def find(view: View, *, ww: bool = True) -> DataFrame:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
         found = graphs.mapInArrow(_witnesses, from_arrow_schema(_WITNESS))
-    return _told(view, view.keep("cycles-found", found))
-
-
-def _placed(view: View) -> DataFrame:
-    """Where what was sent stands, and how far each operation read in each partition.
-
-    ``history, slot, offset, rank, deed, key, sure, begun, ended``: of a send the first offset that
-    anybody named, and whether it was the only one; of a read the last. ``ended`` is null unless the
-    operation is known to have succeeded.
-    """
-    facts = view.records.where(has("facts", SENT) & F.col("first").isNotNull())
-    landed = has("facts", SENT_OK | READ_OK | READ_OTHER)
-    info = facts.where(~landed & has("facts", SENT_INFO))
-    proven = info.join(view.proven, F.col("writer") == F.col("deed"), "left_semi")
-    sent = facts.where(landed).unionByName(proven)
-    read = view.rows.where(has("fact", READ_OK | READ_OTHER) & F.col("offset").isNotNull())
-    polled = read.groupBy("history", "slot", "deed").agg(
-        F.max("offset").alias("offset"),
-        F.min("invoke_ns").alias("begun"),
-        F.max(F.when(has("fact", READ_OK), F.col("complete_ns"))).alias("ended"),
-    )
-    sends = sent.select(
-        *("history", "slot", F.col("first").alias("offset"), F.lit(_SENT).alias("rank")),
-        *(F.col("writer").alias("deed"), "key", (F.col("first") == F.col("last")).alias("sure")),
-        *("begun", "ended"),
-    )
-    return sends.unionByName(
-        view.keep("cycles-polled", polled).withColumn("rank", F.lit(_READ)),
-        allowMissingColumns=True,
-    )
-
-
-def _several(placed: DataFrame) -> DataFrame:
-    """The deeds of several places that sent to one of them: such are in cycles without time too."""
-    counted = placed.groupBy("deed").agg(F.count("*").alias("places"), F.min("rank").alias("rank"))
-    return counted.where((F.col("places") > 1) & (F.col("rank") == _SENT)).select("deed")
-
-
-def _timed(placed: DataFrame, several: DataFrame | None) -> DataFrame:
-    """``placed`` with a ``time`` for each operation, and the ``bound`` that its place sets to it.
-
-    ``time`` lies between an operation's begin and end, so that every order in time leads from
-    earlier to later. An edge by records does unless the ``bound`` there is greater than ``time``.
-    A read that did not succeed leads nowhere, and is left out.
-    """
-    own = F.col("begun") * _TICKS
-    end = F.col("ended") * _TICKS
-    floors = placed.withColumn("floor", F.lit(None).cast("long"))
-    if several is not None:
-        met = _bound(placed, own).join(several, "deed")
-        floor = F.least(F.max(F.greatest(own, F.col("bound"))), F.max(end))
-        floors = placed.join(met.groupBy("deed").agg(floor.alias("floor")), "deed", "left")
-    bound = _bound(floors, F.coalesce("floor", own))
-    late = F.when(F.col("rank") == _READ, end).otherwise(
-        F.least(F.greatest(own, F.col("bound")), end)
-    )
-    return bound.withColumn("time", F.coalesce("floor", late)).where(F.col("time").isNotNull())
-
-
-def _bound(placed: DataFrame, floor: Column) -> DataFrame:
-    """``placed`` with the time before which an operation cannot be, by its place in the log.
-
-    It is later than all that were sent to earlier offsets, which are at ``floor`` or later, each by
-    at least one tick than the one before it.
-    """
-    order = Window.partitionBy("slot").orderBy("offset", "rank", "key")
-    counted = placed.withColumn("place", F.row_number().over(order))
-    ahead = F.when(F.col("rank") == _SENT, floor - F.col("place"))
-    earlier = F.max(ahead).over(order.rowsBetween(Window.unboundedPreceding, -1))
-    return counted.withColumn("bound", earlier + F.col("place")).drop("place")
-
-
-def _members(placed: DataFrame, timed: DataFrame, backward: DataFrame) -> DataFrame:
-    """The operations whose time lies where an edge leads back, and the ``segment`` of each.
-
-    Times are cut into blocks, so that the list of those to look at is short however many edges
-    there are; blocks that an edge spans are one segment.
-    """
-    began, ended = F.min("begun"), F.max(F.coalesce("ended", "begun"))
-    width = F.greatest(F.lit(1), F.ceil((ended - began) / _BLOCKS)) * _TICKS
-    cut = F.broadcast(
-        placed.groupBy("history").agg((began * _TICKS).alias("start"), width.alias("width"))
-    )
-
-    def block(time: str) -> Column:
-        return F.floor((F.col(time) - F.col("start")) / F.col("width"))
-
-    spans = backward.join(cut, "history").groupBy("history", block("time").alias("low"))
-    order = Window.partitionBy("history").orderBy("low")
-    apart = F.col("low") > F.max("high").over(order.rowsBetween(Window.unboundedPreceding, -1))
-    begins = spans.agg(F.max(block("bound")).alias("high")).withColumn("apart", apart)
-    count = F.sum(F.coalesce(F.col("apart").cast("int"), F.lit(0))).over(order)
-    segments = (
-        begins.withColumn("count", count)
-        .groupBy("history", F.xxhash64("history", "count").alias("segment"))
-        .agg(F.explode(F.sequence(F.min("low"), F.max("high"))).alias("block"))
-    )
-    return (
-        timed.join(cut, "history")
-        .withColumn("block", block("time"))
-        .join(F.broadcast(segments), ["history", "block"])
-        .select("segment", "slot", "offset", "rank", "deed", "key", "sure")
-    )
+    return _told(view, keep(view, "found", found, ww=ww))
 
 
 def _read_edges(view: View, members: DataFrame) -> DataFrame:
     """Each sender to those that read of it: ``segment, source, target, sent, met, wr``."""
-    readers = members.where(F.col("rank") == _READ).select("segment", "deed").distinct()
-    reads = view.rows.where(has("fact", READ_OK | READ_OTHER)).join(readers, "deed")
-    sends = members.where(F.col("rank") == _SENT)
+    readers = members.where(F.col("rank") == READER).select("segment", "deed").distinct()
+    reads = view.rows.where(has("fact", READ_BY_ANY)).join(readers, "deed")
+    sends = members.where(F.col("rank") == SENDER)
     return (
         reads.select("segment", "key", F.col("deed").alias("target"))
         .join(sends.select("segment", "key", F.col("deed").alias("source")), ["segment", "key"])
@@ -233,7 +117,7 @@ def _log_edges(members: DataFrame) -> DataFrame:
     """
     here = Window.partitionBy("slot", "offset")
     alone = F.min("key").over(here) == F.max("key").over(here)
-    sure = members.where(F.col("rank") == _SENT).withColumn("alone", alone)
+    sure = members.where(F.col("rank") == SENDER).withColumn("alone", alone)
     order = Window.partitionBy("slot").orderBy("offset")
     before = F.lag(F.struct("segment", "deed", "key")).over(order)
     return (

@@ -203,9 +203,16 @@ class View:
     @cached_property
     def two_faced(self) -> bool:
         """Whether any client both sends and reads."""
-        what = self.strides.groupBy("client").agg(
-            F.bool_or(F.col("what") == READS).alias("reads"),
-            F.bool_or(F.col("what") == SENDS).alias("sends"),
+        reads, sends = F.col("what") == READS, F.col("what") == SENDS
+        sides = self.strides.select("client", reads.alias("reads"), sends.alias("sends"))
+        if self.suspects["stray"]:
+            strays = self.rows.where(has("fact", STRAY))
+            sent = has("fact", SENT)
+            sides = sides.unionByName(
+                strays.select("client", (~sent).alias("reads"), sent.alias("sends"))
+            )
+        what = sides.groupBy("client").agg(
+            F.bool_or("reads").alias("reads"), F.bool_or("sends").alias("sends")
         )
         return not what.where(F.col("reads") & F.col("sends")).isEmpty()
 

@@ -176,7 +176,7 @@ class Op:
     begin: int
     end: int
     outcome: str = "ok"
-    sent: list[tuple[int, int, str]] = field(default_factory=list)
+    sent: list[tuple[int, int | None, str]] = field(default_factory=list)
     read: list[tuple[int, int, str]] = field(default_factory=list)
 
 
@@ -238,6 +238,10 @@ BY_HAND = {
         Op(process="p", begin=0, end=9, sent=[(0, 0, "a")], read=[(1, 0, "b")]),
         Op(process="q", begin=1, end=8, sent=[(1, 0, "b")], read=[(0, 0, "a")]),
     ],
+    "each reads the other, and is told no offset": [
+        Op(process="p", begin=0, end=9, sent=[(0, None, "a")], read=[(1, 0, "b")]),
+        Op(process="q", begin=1, end=8, sent=[(1, None, "b")], read=[(0, 0, "a")]),
+    ],
     # Which of a transaction's own records it reads is no cycle; see precommitted-read.
     "reads its own": [Op(process="p", begin=0, end=9, sent=[(0, 0, "a")], read=[(0, 0, "a")])],
     "read, then sent": [
@@ -264,6 +268,10 @@ EXPECTED = {
     ("side by side", "G0: p/1 send a@0:0, q/1 send c@0:1, q/1 send d@1:0, p/1 send b@1:1"),
     ("each reads the other", "G1c: p/1 send a@0:0, q/1 read a@0:0, q/1 send b@1:0, p/1 read b@1:0"),
     (
+        "each reads the other, and is told no offset",
+        "G1c: p/1 send a@0:None, q/1 read a@0:0, q/1 send b@1:None, p/1 read b@1:0",
+    ),
+    (
         "read, then sent",
         "G1c-realtime: c/1 realtime, p/1 realtime, p/1 send a@0:0, c/1 read a@0:0",
     ),
@@ -287,6 +295,13 @@ def test_cycles_of_histories_written_by_hand(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.spark
+def test_senders_who_are_told_no_offset_are_senders(spark: SparkSession, tmp_path: Path) -> None:
+    name = "each reads the other, and is told no offset"
+    found = _found(spark, tmp_path, {name: BY_HAND[name]}, ww=False)
+    assert [(row.run, _words(row)) for row in found] == [one for one in EXPECTED if one[0] == name]
+
+
+@pytest.mark.spark
 def test_without_ww_only_what_was_read_is_an_order(spark: SparkSession, tmp_path: Path) -> None:
     found = _found(spark, tmp_path, BY_HAND, ww=False)
     assert {(row.run, _words(row)) for row in found} == {
@@ -297,6 +312,7 @@ def test_without_ww_only_what_was_read_is_an_order(spark: SparkSession, tmp_path
 def _random(random: Random) -> list[Op]:
     """A history in which anything may be wrong, but each record stands at one offset of its own."""
     ops: list[Op] = []
+    records: list[tuple[int, int, str]] = []
     ends = [0, 0]
     for number in range(random.randint(2, 9)):
         begin = random.randint(0, 30)
@@ -305,16 +321,16 @@ def _random(random: Random) -> list[Op]:
         for partition in partitions:
             sent.append((partition, ends[partition], f"m{number}-{len(sent)}"))
             ends[partition] += 1
+        records += sent
         ops.append(
             Op(
                 process=random.choice("pqr"),
                 begin=begin,
                 end=begin + random.randint(0, 12),
                 outcome=random.choice(["ok", "ok", "ok", "ok", "fail", "info"]),
-                sent=sent,
+                sent=[*sent],
             )
         )
-    records = [record for op in ops for record in op.sent]
     for op in ops:
         if random.random() < (0.2 if op.sent else 1):
             op.read.extend(random.sample(records, min(len(records), random.randint(1, 3))))
@@ -351,11 +367,11 @@ def _defined(ops: list[Op], *, ww: bool) -> set[str]:
 def test_no_cycle_is_missed_where_only_some_times_are_looked_at(
     spark: SparkSession, tmp_path: Path, ww: bool
 ) -> None:
-    histories = {f"seed {seed}": _random(Random(seed)) for seed in range(2000)}  # noqa: S311
+    histories = {f"seed {seed}": _random(Random(seed)) for seed in range(600)}  # noqa: S311
     expected = {run: _defined(ops, ww=ww) for run, ops in histories.items()}
     found: dict[str, set[str]] = {run: set() for run in histories}
     for row in _found(spark, tmp_path, histories, ww=ww):
         found[row.run].add(row.kind)
     wrong = {run: (found[run], expected[run]) for run in histories if found[run] != expected[run]}
     assert not wrong
-    assert 200 < sum(map(bool, expected.values())) < 1800
+    assert 60 < sum(map(bool, expected.values())) < 540

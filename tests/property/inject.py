@@ -368,7 +368,8 @@ def int_send_skip(draft: Draft) -> Anomaly | None:
             after = values.index(sent[-1].row.value) + 1 if len(sent) > 1 else len(values)
             if after < len(values):
                 other = draft.sender(values[after])
-                if len(other.op.rows) == 1 and _in_time(draft, sent[-1], other):
+                alone = len(other.op.rows) == 1 and other.op.process != op.process
+                if alone and _in_time(draft, sent[-1], other):
                     found.append((*sent[-2:], other))
     if not found:
         return None

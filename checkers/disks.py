@@ -10,7 +10,7 @@ COLUMNS: Final = (
     "run", "broker", "topic", "partition", "segment", "position",
     "base_offset",  # of the batch
     "offset",  # null: a damaged stretch, see damage and error
-    "leader_epoch", "record_id", "damage", "error",
+    "leader_epoch", "producer_id", "producer_epoch", "sequence", "record_id", "damage", "error",
     "fingerprint",  # equal where two records' keys, values and kinds are
 )  # fmt: skip
 

@@ -136,6 +136,30 @@ KINDS: Final = {
         _CRITICAL,
         "integrity: every batch on a disk passes its checksum",
     ),
+    "missing": Kind(
+        "in-sync replica lacks committed records",
+        "in-sync replicas lack committed records",
+        _CRITICAL,
+        "replication: an in-sync replica has all that was committed (KIP-106, KIP-966)",
+    ),
+    "repeated-sequence": Kind(
+        "sequence number stands in a log twice",
+        "sequence numbers stand in a log twice",
+        _SERIOUS,
+        "exactly once: a broker drops what it has appended before (KIP-98)",
+    ),
+    "epochs": Kind(
+        "replica's epoch list contradicts its log",
+        "replicas' epoch lists contradict their logs",
+        Severity.EXPECTED,
+        "none: since 3.7 a broker writes its list behind its log (KAFKA-15046)",
+    ),
+    "checkpoint": Kind(
+        "checkpoint lies beyond its log's end",
+        "checkpoints lie beyond their logs' ends",
+        Severity.EXPECTED,
+        "none: only what was flushed outlives a machine",
+    ),
 }  # fmt: skip
 """In the order in which a verdict speaks of them. Of G0 and G1c there are also ``-process`` and
 ``-realtime``, where the cycle closes only through a process's own order, or through time."""

@@ -18,10 +18,16 @@ UNSEEN: Final = "unseen"
 DIVERGENCE: Final = "divergence"
 DUPLICATE: Final = "duplicate"
 CORRUPT: Final = "corrupt"
+MISSING: Final = "missing"
+EPOCHS: Final = "epochs"
+CHECKPOINT: Final = "checkpoint"
+SEQUENCE: Final = "repeated-sequence"
+BESIDE: Final = frozenset({MISSING, EPOCHS, CHECKPOINT, SEQUENCE})
+"""What brokers had written down beside their logs says otherwise than these."""
 
 _ALWAYS: Final = frozenset(
     {
-        *(DIVERGENCE, CORRUPT, "phantom", "G1a", "precommitted-read"),
+        *(DIVERGENCE, CORRUPT, MISSING, "phantom", "G1a", "precommitted-read"),
         *("G1c", "G1c-process", "G1c-realtime"),
     }
 )
@@ -53,7 +59,7 @@ def promised(plan: Plan, *, faults: int) -> Promise:
     """
     breaking = set(_ALWAYS)
     if plan.workload.idempotence:
-        breaking |= {DUPLICATE, *_SENT_IN_ORDER}
+        breaking |= {DUPLICATE, SEQUENCE, *_SENT_IN_ORDER}
     if _keeps_acknowledged(plan, faults=faults):
         breaking |= {LOST, "inconsistent-offsets"}
     if _keeps_committed(plan, faults=faults):

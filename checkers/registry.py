@@ -82,7 +82,10 @@ class Checker:
     find: Find
 
 
-_MODULES: Final = ("lost", "unseen", "divergence", "duplicate", "corrupt", "clients.ours")
+_MODULES: Final = (
+    *("lost", "unseen", "divergence", "duplicate", "corrupt"),
+    *("replicas.runs", "clients.ours"),
+)
 _registry: dict[str, Checker] = {}
 
 

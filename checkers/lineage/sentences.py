@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from checkers.lineage.evidence import Row
 from checkers.lineage.subject import Subject, where
-from checkers.policy import CORRUPT, DIVERGENCE, DUPLICATE, LOST
+from checkers.policy import BESIDE, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from harness.history import OK
 
 
@@ -21,10 +21,19 @@ def sentence(row: Row, subject: Subject | None) -> str:
         return _duplicate(row)
     if row["kind"] == CORRUPT:
         return _corrupt(row)
+    if row["kind"] in BESIDE:
+        return _beside(row)
     let = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
     if row["kind"] == LOST:
         return " ".join([let, *_lost(row, subject)])
     return f"{let} However, no reader came as far as R, so nobody can say whether it is there."
+
+
+def _beside(row: Row) -> str:
+    """What a broker had written down beside its log, in the words of what was found."""
+    copy = row["copies"][0]
+    name = where(row["topic"], row["partition"])
+    return f"Broker {copy['broker']}, {name}: {copy['note']}"
 
 
 def _acknowledged(row: Row, subject: Subject | None) -> str:

@@ -13,6 +13,7 @@ from harness.plan import Topic, Workload
 from harness.store import Run
 from tests.builder import RunBuilder
 from tests.histories.stories import fork, loss
+from tests.logdirs import batch as numbered
 
 Finding = tuple[str, int, int | None, str | None]
 """Kind, partition, offset, value."""
@@ -165,7 +166,7 @@ def _restless(path: Path, *, checkpointed: int) -> Run:
     run.fence(4)
     built = run.write()
     for broker in (1, 2, 3):
-        run.checkpoint(broker, {0: checkpointed + broker})
+        run.checkpoint(broker, {0: min(4, checkpointed + broker)})
     return built
 
 
@@ -189,6 +190,45 @@ def _untested(path: Path) -> Run:
     run = RunBuilder(path)
     run.send("m0", None, outcome="fail")
     run.fence(0)
+    return run.write()
+
+
+def _in_sync(path: Path, isr: list[int]) -> Run:
+    """Broker 3 lacks the last record, and the ISR is as told."""
+    run = RunBuilder(path)
+    run.leader(1, 0, isr)
+    run.everywhere(M012)
+    run.fence(3)
+    run.disk([1, 2], [(3, 0, "fence-0")])
+    return run.write()
+
+
+def _beside(path: Path, *, hw: int, epochs: str) -> Run:
+    """Broker 2 had written down a high watermark and a list of epochs."""
+    run = RunBuilder(path)
+    run.everywhere(M012)
+    run.fence(3)
+    run.disk([1, 2, 3], [(3, 0, "fence-0")])
+    built = run.write()
+    run.checkpoint(2, {0: hw})
+    folder = built.replicas / "2" / f"{run.topic.name}-0"
+    (folder / "leader-epoch-checkpoint").write_text(epochs)
+    return built
+
+
+def _numbered(path: Path, *, epoch: int) -> Run:
+    """An idempotent producer's first number stands at offset 3, and again at 4 in some epoch."""
+    run = RunBuilder(path, workload=Workload(idempotence=True))
+    run.everywhere(M012)
+    for offset, own in ((3, 0), (4, epoch)):
+        value = f"m{offset}"
+        run.send(value, offset)
+        run.read(value, offset)
+        for broker in (1, 2, 3):
+            data = numbered(offset, [(None, value.encode())], producer=(7, own, 0))
+            run.disks[broker, 0].append(data)
+    run.fence(5)
+    run.disk([1, 2, 3], [(5, 0, "fence-0")])
     return run.write()
 
 
@@ -312,6 +352,41 @@ GOLDEN: Final = (
         breaking=frozenset({"corrupt"}),
     ),
     Golden(name="torn-tail", build=_torn, verdict="valid"),
+    Golden(
+        name="missing",
+        build=lambda path: _in_sync(path, [1, 2, 3]),
+        verdict="invalid",
+        anomalies=(("missing", 0, 3, None),),
+        breaking=frozenset({"missing"}),
+    ),
+    Golden(name="behind", build=lambda path: _in_sync(path, [1, 2]), verdict="valid"),
+    Golden(
+        name="beside", build=lambda path: _beside(path, hw=4, epochs="0\n1\n0 0\n"), verdict="valid"
+    ),
+    Golden(
+        name="checkpoint",
+        build=lambda path: _beside(path, hw=5, epochs="0\n1\n0 0\n"),
+        verdict="valid",
+        anomalies=(("checkpoint", 0, 4, None),),
+    ),
+    Golden(
+        name="epochs",
+        build=lambda path: _beside(path, hw=4, epochs="0\n2\n0 0\n1 2\n"),
+        verdict="valid",
+        anomalies=(("epochs", 0, None, None),),
+    ),
+    Golden(
+        name="repeated-sequence",
+        build=lambda path: _numbered(path, epoch=0),
+        verdict="invalid",
+        anomalies=(("repeated-sequence", 0, 3, "m3"),),
+        breaking=frozenset({"repeated-sequence"}),
+    ),
+    Golden(
+        name="sequence-of-a-new-epoch",
+        build=lambda path: _numbered(path, epoch=1),
+        verdict="valid",
+    ),
     Golden(
         name="nothing-acknowledged",
         build=_untested,

@@ -1,0 +1,202 @@
+"""What only the disks of a run's replicas show, as anomalies like any other.
+
+``divergence`` and ``corrupt`` compare records and bytes; these compare what brokers had written
+down beside them: in-sync replicas, checkpoint files, leader epochs, producers' sequence numbers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from checkers.policy import CHECKPOINT, EPOCHS, MISSING, SEQUENCE
+from checkers.registry import SCHEMA, anomalies, checker
+from checkers.replicas.evidence import Row
+from checkers.replicas.finding import Finding
+from checkers.replicas.listing import Replica, replicas
+from checkers.replicas.places import LogDir
+from checkers.replicas.states import Facts, beyond, contradicted, disordered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from checkers.disks import End
+    from checkers.staging import Case
+    from checkers.tables import Tables
+
+_PLACE: Final = ("run", "broker", "topic", "partition")
+_SEQUENCES: Final = 1 << 31
+
+Key = tuple[str, int, str, int]
+"""Run, broker, topic and partition."""
+
+
+@checker(MISSING, guarantee="Every in-sync replica holds every record that was committed.")
+def missing(tables: "Tables") -> "DataFrame":
+    """In-sync replicas that end before a record which the final reader was given, so committed.
+
+    Of runs that quiesced alone: there nothing fails any more when the last ISR is observed. A
+    consumer is given nothing above the leader's high watermark, and that is what every member of
+    the ISR has (Partition.maybeIncrementLeaderHW).
+    """
+    ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
+    rows = []
+    for isr, read_to in _in_sync(tables):
+        for broker in isr["isr"]:
+            key: Key = (isr["run"], broker, isr["topic"], isr["partition"])
+            end = ends.get(key)
+            leo = 0 if end is None or end.last is None else end.last + 1
+            if leo <= read_to and not (end and end.damaged):
+                says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
+                rows.append(_row(MISSING, key, leo, says))
+    return _frame(tables, rows)
+
+
+def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
+    """The last ISR observed of each partition, and the last offset of the final read."""
+    quiesced = {case.key for case in tables.cases if case.status.quiesced}
+    reach = {
+        (one.run, one.topic, one.partition): one.last
+        for one in tables.books
+        if one.run in quiesced and one.complete and one.last is not None
+    }
+    latest = tables.partitions.groupBy("run", "topic", "partition").agg(
+        F.max_by("isr", "time_ns").alias("isr")
+    )
+    for row in latest.collect():
+        last = reach.get((row["run"], row["topic"], row["partition"]))
+        if last is not None:
+            yield row.asDict(), last
+
+
+@checker(
+    EPOCHS, guarantee="Leader epochs only grow along a log, and its list of them says the same."
+)
+def epochs(tables: "Tables") -> "DataFrame":
+    """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
+    found = (
+        tables.log.where(F.col("leader_epoch").isNotNull())
+        .groupBy(*_PLACE, F.col("leader_epoch").alias("epoch"))
+        .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+    )
+    facts = _facts(tables)
+    for row in found.orderBy("first").collect():
+        key: Key = (row["run"], row["broker"], row["topic"], row["partition"])
+        if key in facts:
+            span = {"segment": 0, "covered": None, **row.asDict()}
+            facts[key].spans = [*facts[key].spans, span]
+    return _found(tables, EPOCHS, facts, lambda one: [*disordered(one), *contradicted(one)])
+
+
+@checker(CHECKPOINT, guarantee="No checkpoint of a replica lies beyond the end of its log.")
+def checkpoint(tables: "Tables") -> "DataFrame":
+    """High watermarks, recovery points and log start offsets that a log does not reach.
+
+    A damaged log, which ``corrupt`` tells of, reaches nothing.
+    """
+    damaged = {
+        (end.run, end.broker, end.topic, end.partition) for end in tables.ends if end.damaged
+    }
+    facts = {key: one for key, one in _facts(tables).items() if key not in damaged}
+    return _found(tables, CHECKPOINT, facts, beyond)
+
+
+@checker(SEQUENCE, guarantee="No sequence number of a producer stands in a log twice.")
+def repeated_sequence(tables: "Tables") -> "DataFrame":
+    """Records of one producer id, epoch and sequence number at two offsets of one log (KIP-98).
+
+    A broker drops what it has appended before (ProducerStateManager). Numbers begin anew after
+    2^31; that far apart they are no repetition.
+    """
+    note = F.format_string(
+        "sequence number %d of producer %d stands at offset %d and again at %d.",
+        *("sequence", "producer_id", "offset", "again"),
+    )
+    nothing = F.lit(None).cast("string")
+    found = (
+        tables.log.where(F.col("sequence").isNotNull())
+        .groupBy("run", "topic", "partition", "broker", "producer_id", "producer_epoch", "sequence")
+        .agg(
+            F.min("offset").alias("offset"),
+            F.max("offset").alias("again"),
+            F.min_by("record_id", "offset").alias("value"),
+            F.min_by("leader_epoch", "offset").alias("leader_epoch"),
+        )
+        .where(F.col("again").between(F.col("offset") + 1, F.col("offset") + _SEQUENCES - 1))
+        .withColumn(
+            "copy", F.struct("broker", "partition", "offset", "leader_epoch", nothing, note)
+        )
+        .groupBy("run", "topic", "partition", "offset", "value")
+        .agg(F.array_sort(F.collect_list("copy")).alias("copies"))
+    )
+    return anomalies(found, SEQUENCE)
+
+
+def _facts(tables: "Tables") -> dict[Key, Facts]:
+    """Every replica of the runs' own topics, with where its log ends."""
+    ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
+    found = {}
+    for case in tables.cases:
+        for one in _replicas(case):
+            key: Key = (case.key, one.broker, one.topic, one.partition)
+            end = ends.get(key)
+            spans = [] if end is None else [_span(end)]
+            found[key] = Facts(replica=one, spans=spans)
+    return found
+
+
+def _span(end: "End") -> Row:
+    return {
+        "segment": end.segment,
+        "epoch": None,
+        "first": end.first,
+        "last": end.last,
+        "covered": end.last,
+    }
+
+
+def _replicas(case: "Case") -> list[Replica]:
+    folders: dict[int, set[str]] = {}
+    for folder in case.replica_folders:
+        if folder.parent.name.isdecimal():
+            folders.setdefault(int(folder.parent.name), set()).add(folder.name)
+    dirs = [
+        LogDir(
+            path=case.run.replicas / str(broker),
+            broker=broker,
+            name=str(broker),
+            only=frozenset(names),
+        )
+        for broker, names in folders.items()
+    ]
+    return replicas(dirs, internal=False)
+
+
+def _found(
+    tables: "Tables",
+    kind: str,
+    facts: Mapping[Key, Facts],
+    look: Callable[[Facts], Iterable[Finding]],
+) -> "DataFrame":
+    """A row for each finding about a replica."""
+    rows = [
+        _row(kind, key, finding.offset, finding.says)
+        for key, one in facts.items()
+        for finding in look(one)
+    ]
+    return _frame(tables, rows)
+
+
+def _row(kind: str, key: Key, offset: int | None, says: str) -> Row:
+    run, broker, topic, partition = key
+    copy = {"broker": broker, "partition": partition, "offset": offset, "note": says}
+    names = ("run", "kind", "topic", "partition", "offset")
+    return {
+        **dict(zip(names, (run, kind, topic, partition, offset), strict=True)),
+        "copies": [copy],
+    }
+
+
+def _frame(tables: "Tables", rows: list[Row]) -> "DataFrame":
+    return tables.local(pa.Table.from_pylist(rows, schema=SCHEMA))

@@ -184,12 +184,15 @@ class View:
     @cached_property
     def suspects(self) -> dict[str, int]:
         """The counts of ``slots``, of all of them together: mostly, nothing is to be looked at."""
+        if self._counted["own"] and not self.two_faced:
+            return self._counted | {"own": 0}  # only who sends, too, can read what it has sent
+        return self._counted
+
+    @cached_property
+    def _counted(self) -> dict[str, int]:
         names = [name for name in self.slots.columns if name not in ("slot", "bound")]
         row = self.slots.agg(*(F.sum(name).alias(name) for name in names)).first()
-        found = {name: int((row and row[name]) or 0) for name in names}
-        if found["own"] and not found["stray"] and not self.two_faced:
-            found["own"] = 0  # only who sends, too, can read what it has sent
-        return found
+        return {name: int((row and row[name]) or 0) for name in names}
 
     @property
     def entangled(self) -> bool:
@@ -198,14 +201,14 @@ class View:
         Where each client only sends or only reads, and nobody has read a record before its writer
         began, such edges never lead back: let a writer's time be its begin, and a reader's its end.
         """
-        return bool(self.suspects["foreseen"]) or self.two_faced
+        return bool(self._counted["foreseen"]) or self.two_faced
 
     @cached_property
     def two_faced(self) -> bool:
         """Whether any client both sends and reads."""
         reads, sends = F.col("what") == READS, F.col("what") == SENDS
         sides = self.strides.select("client", reads.alias("reads"), sends.alias("sends"))
-        if self.suspects["stray"]:
+        if self._counted["stray"]:
             strays = self.rows.where(has("fact", STRAY))
             sent = has("fact", SENT)
             sides = sides.unionByName(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pyarrow as pa
@@ -15,10 +16,12 @@ from checkers.model.script import Setting, play
 from checkers.registry import SCHEMA
 from harness.errors import StoreError
 from harness.expected import reconcile
+from harness.history import LOG_LINES
 from harness.store import Run
 from harness.verdict import Ledger, Verdict
 from nemesis.stories import STORIES
 from tests.builder import RunBuilder
+from tests.histories.failover import failover
 
 M0123 = [(0, 0, "m0"), (1, 0, "m1"), (2, 0, "m2"), (3, 0, "m3")]
 KEPT = Outcome(logs=dict.fromkeys("ABC", ("m0", "m1", "m2", "m3")))
@@ -107,6 +110,38 @@ def test_a_loss_that_the_model_does_not_know_is_unexplained(tmp_path: Path) -> N
     (finding,) = answer.findings
     assert finding.because[-1].says == "The model, playing the same script, does not do this."
     assert any("holds it" in link.says for link in finding.because)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [(2, ("explained", "elr")), (3, ("unexplained", "none"))], ids=["it", "not"]
+)
+def test_who_led_last_may_lead_again_when_nobody_is_in_sync(
+    tmp_path: Path, last: int, said: tuple[str, str]
+) -> None:
+    run = failover(tmp_path / "run", Random(1), kafka="4.3.1")  # noqa: S311 - not for secrets
+    elected = run.table("events/partitions").to_pylist()[1]
+    line = (
+        "UNCLEAN partition change for events-0 with topic ID x: isr: [] -> [2], leader: -1 -> 2,"
+        f" leaderEpoch: 0 -> 1, lastKnownElr: [{last}] -> [], partitionEpoch: 4 -> 5"
+    )
+    row = {"time_ns": elected["time_ns"], "broker": 100, "kind": "unclean", "topic": "events",
+           "partition": 0, "offset": None, "line": line}  # fmt: skip
+    rows = [*run.table("events/log_lines").to_pylist(), row]
+    pq.write_table(pa.Table.from_pylist(rows, LOG_LINES), run.parquet("events/log_lines"))
+    done = run.table("history/ops").to_pylist()
+    read = {each["value"] for each in done if each["phase"] == "final"}
+    gone = [each for each in done if each["kind"] == "send" and each["value"] not in read]
+    anomalies(
+        run,
+        *(
+            {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0}
+            | {name: each[name] for name in ("offset", "value")}
+            for each in gone
+        ),
+    )
+    found = as_random(run, verdict(kafka="4.3.1"))
+    assert gone
+    assert {(one.verdict, one.because[-1].rule) for one in found.findings} == {said}
 
 
 def test_a_missed_schedule_was_not_reproduced(tmp_path: Path) -> None:

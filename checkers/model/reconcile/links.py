@@ -97,11 +97,13 @@ def struck(one: Struck) -> Because:
 def led_without(start: Start, send: Row) -> Because:
     """The beginning of a leadership without a record."""
     how = " from outside the ISR" if start.unclean else ""
+    if start.last_leader:
+        how = ", as the last that had led,"
     return Because(
-        rule="unclean" if start.unclean else "elections",
+        rule="unclean" if start.unclean else "elr" if start.last_leader else "elections",
         says=f"Broker {start.broker} was elected{how} in epoch {start.epoch} and led from offset"
         f" {start.offset}, without {send['value']} at {send['offset']}.",
-        event=start.unclean or start.event,
+        event=start.unclean or start.last_leader or start.event,
         broker=start.broker,
         time_ns=start.time_ns,
     )

@@ -219,17 +219,19 @@ def _starts(trace: Trace) -> list[Start]:
     for row in trace.leaderships:
         if row.leader >= 0 and row.epoch != epoch:
             outside = row.event if isr is not None and row.leader not in isr else None
-            found.append(_start(trace, row, told.pop((row.leader, row.epoch), None), outside))
+            said = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
+            line = told.pop((row.leader, row.epoch), None)
+            found.append(_start(trace, row, line, said or outside))
         isr, epoch = row.isr, row.epoch
     # Who led between two looks of the observer is known by its own line alone.
     found += [
-        Start(
+        _began(
+            line.broker,
+            _said_unclean(trace, line.broker, line.epoch, line.time_ns),
             time_ns=line.time_ns,
-            broker=line.broker,
             epoch=line.epoch,
             offset=line.offset,
             isr=(),
-            unclean=_said_unclean(trace, line.broker, line.epoch, line.time_ns),
             told=True,
             event=line.text,
         )
@@ -241,15 +243,26 @@ def _starts(trace: Trace) -> list[Start]:
 def _start(trace: Trace, row: Leadership, line: Line | None, outside: str | None) -> Start:
     offset = line.offset if line else _leo_at(trace, row.leader, row.time_ns)
     event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
-    return Start(
+    return _began(
+        row.leader,
+        outside,
         time_ns=row.time_ns,
-        broker=row.leader,
         epoch=row.epoch,
         offset=offset,
         isr=row.isr,
-        unclean=_said_unclean(trace, row.leader, row.epoch, row.time_ns) or outside,
         told=line is not None,
         event=event,
+    )
+
+
+def _began(broker: int, outside: str | None, **fields: Any) -> Start:  # noqa: ANN401 - Start's
+    """A beginning; KRaft's controller says of one from outside the ISR whether it had led last."""
+    again = outside is not None and f"lastKnownElr: [{broker}] ->" in outside
+    return Start(
+        broker=broker,
+        unclean=None if again else outside,
+        last_leader=outside if again else None,
+        **fields,
     )
 
 

@@ -96,6 +96,8 @@ class Start:
 
     Attributes:
         unclean: what shows that it was elected from outside the ISR; None: nothing does.
+        last_leader: what shows that it was elected because it had led last, when nobody was in
+            sync any more (KIP-966); None: nothing does. Kafka calls that unclean, and allows it.
         told: the broker itself wrote the offset down; else it is the LEO that was last observed.
     """
 
@@ -107,6 +109,7 @@ class Start:
     unclean: str | None
     told: bool
     event: str
+    last_leader: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

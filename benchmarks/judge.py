@@ -1,11 +1,13 @@
-"""How fast the judge is and what memory it takes: 0.1, 1 and 10 million operations, 2 GB of heap.
+"""How fast the judge is and what memory it takes: 0.1, 1 and 10 million operations, 4 GB of heap.
 
-Half of the operations send and half are the final read; one record in 1000 is lost. Every record
-lies on three replicas' disks. The histories are streamed to disk, so that making them is no test of
-memory.
+Half of the operations send and half are the final read; one record in 1000 is lost. The clients'
+view is judged alone, as Jepsen's checker does, and with every record on three replicas' disks. The
+histories are streamed to disk, so that making them is no test of memory. For other sizes:
+``python -m benchmarks.judge 100000000``.
 """
 
 import math
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from pyspark.sql import SparkSession
 
 from checkers.judge import judge
 from checkers.session import spark
@@ -29,6 +32,7 @@ from harness.plan import Plan
 from harness.store import Run, Status
 
 SIZES: Final = (100_000, 1_000_000, 10_000_000)
+WARM: Final = 20_000  # judged first, because a JVM's first judgement is several times as slow
 _ROWS: Final = 250_000
 _BATCH: Final = 500  # records in a batch on disk
 _LOST_EVERY: Final = 1000
@@ -56,27 +60,33 @@ class Measurement:
 
 def main(sizes: Sequence[int] = SIZES) -> None:
     """Measure and print every size, and how time grows with it."""
-    session = spark(driver_memory="2g")
-    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
-        judge([history(Path(folder) / "warm", 2000)], session)
-        measured = []
+    session = spark(driver_memory="4g", heavy=True)
+    for disks in (False, True):
+        print("clients and disks" if disks else "clients alone")
         print(
             f"{'operations':>12} {'seconds':>8} {'per second':>11} {'JVM MB':>7} {'Python MB':>9}"
         )
-        for size in sizes:
-            run = history(Path(folder) / str(size), size)
-            with peak_memory() as peak:
-                began = time.perf_counter()
-                (verdict,) = judge([run], session)
-                seconds = time.perf_counter() - began
-            one = Measurement(operations=size, seconds=seconds, peak=peak, lost=verdict.ledger.lost)
-            assert one.lost == size // 2 // _LOST_EVERY, verdict.reasons
-            print(
-                f"{size:>12,} {seconds:>8.1f} {size / seconds:>11,.0f}"
-                f" {peak.jvm // _MB:>7,} {peak.python // _MB:>9,}"
-            )
-            measured.append(one)
-    print(f"time grows with operations to the power of {exponent(measured):.2f}")
+        measured = [_measure(session, size, disks=disks) for size in (WARM, *sizes)][1:]
+        if len(measured) > 1:
+            print(f"time grows with operations to the power of {exponent(measured):.2f}")
+
+
+def _measure(session: SparkSession, size: int, *, disks: bool) -> Measurement:
+    """Judge one history, and print what that took."""
+    with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
+        run = history(Path(folder) / str(size), size, disks=disks)
+        with peak_memory() as peak:
+            began = time.perf_counter()
+            (verdict,) = judge([run], session)
+            seconds = time.perf_counter() - began
+    one = Measurement(operations=size, seconds=seconds, peak=peak, lost=verdict.ledger.lost)
+    assert one.lost == size // 2 // _LOST_EVERY, verdict.reasons
+    print(
+        f"{size:>12,} {seconds:>8.1f} {size / seconds:>11,.0f}"
+        f" {peak.jvm // _MB:>7,} {peak.python // _MB:>9,}",
+        flush=True,
+    )
+    return one
 
 
 def exponent(measured: Sequence[Measurement]) -> float:
@@ -87,7 +97,7 @@ def exponent(measured: Sequence[Measurement]) -> float:
     return math.log(last.seconds / first.seconds) / math.log(last.operations / first.operations)
 
 
-def history(path: Path, operations: int) -> Run:
+def history(path: Path, operations: int, *, disks: bool = True) -> Run:
     """A run of this many operations on one partition and three brokers, written bit by bit."""
     records = operations // 2
     run = Run(path)
@@ -102,6 +112,8 @@ def history(path: Path, operations: int) -> Run:
     folders = [run.replicas / str(broker) / "events-0" for broker in (1, 2, 3)]
     for folder in folders:
         folder.mkdir(parents=True)
+    if not disks:
+        return run
     with (
         (folders[0] / f"{0:020d}.log").open("wb") as one,
         (folders[1] / f"{0:020d}.log").open("wb") as two,
@@ -210,4 +222,4 @@ def _batches(records: int) -> Iterator[bytes]:
 
 
 if __name__ == "__main__":
-    main()
+    main([int(size) for size in sys.argv[1:]] or SIZES)

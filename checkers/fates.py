@@ -27,6 +27,7 @@ COLUMNS: Final = (
     "run", "topic", "value",  # the record
     "partition", "offset", "acks",  # as its producer was told; null where it was not
     "first", "last",  # least and greatest offset at which the final read met it
+    "place",  # the least offset that anybody named for it
     "fate",  # null: it was not acknowledged
 )  # fmt: skip
 
@@ -95,7 +96,8 @@ def fates(tables: "Tables") -> DataFrame:
     """One row, in ``COLUMNS``, for every record that is lost, unseen, or there several times."""
     doubtful = sum(each.missing + each.again for each in tables.books)
     records = tables.view.records.where(missing() | again()).select(
-        "key", "told", F.col("met_first").alias("first"), F.col("met_last").alias("last")
+        *("key", "told", F.col("first").alias("place")),
+        *(F.col("met_first").alias("first"), F.col("met_last").alias("last")),
     )
     if doubtful <= _FEW:
         records = F.broadcast(records)
@@ -110,6 +112,7 @@ def fates(tables: "Tables") -> DataFrame:
             F.max("told").alias("offset"),
             F.max("first").alias("first"),
             F.max("last").alias("last"),
+            F.max("place").alias("place"),
         )
     )
     return _decided(tables, _found_elsewhere(tables, named)).select(*COLUMNS)

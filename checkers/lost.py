@@ -21,6 +21,17 @@ def lost_write(tables: "Tables") -> "DataFrame":
     """Acknowledged, and not read by the final reader, which has passed its offset.
 
     A record without an offset (acks=0) is lost when the final reader has read its whole partition,
-    fence included; the whole topic where its partition was never told either.
+    fence included; the whole topic where its partition was never told either. If a reader met it
+    before, its copy says where.
     """
-    return anomalies(tables.fates.where(F.col("fate") == LOST), "lost-write")
+    copy = F.struct(
+        F.lit(None).cast("int").alias("broker"),
+        "partition",
+        F.col("place").alias("offset"),
+        F.lit(None).cast("int").alias("leader_epoch"),
+        "value",
+        F.lit("a reader met it").alias("note"),
+    )
+    met = F.col("offset").isNull() & F.col("place").isNotNull()
+    lost = tables.fates.where(F.col("fate") == LOST)
+    return anomalies(lost, "lost-write", copies=F.when(met, F.array(copy)))

@@ -17,7 +17,8 @@ same partition there follow from a stretch
 
 Nothing follows for lost-write, vanished and divergence (a cut may lose many records, and each is
 lost), nor for G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip, which no cut
-makes. Nor does anything follow for an anomaly in another partition or without an offset.
+makes. Nor does anything follow for an anomaly in another partition or without an offset; a record
+that was lost stands where its producer was told, or where a reader met it.
 """
 
 from typing import Final
@@ -61,7 +62,10 @@ def _stretches(found: DataFrame) -> DataFrame:
     ``deep``: more is wrong in it than that records stand beside each other.
     """
     rank = F.array_position(F.array(*map(F.lit, _BEFOREHAND)), F.col("kind"))
-    first = found.where(F.col("kind").isin(*_BEFOREHAND) & F.col("offset").isNotNull())
+    # Under acks=0 nobody is told where a record stands; a reader may have met it all the same.
+    met = F.when(F.col("kind") == LOST, F.get("copies", F.lit(0))["offset"])
+    placed = found.withColumn("offset", F.coalesce("offset", met))
+    first = placed.where(F.col("kind").isin(*_BEFOREHAND) & F.col("offset").isNotNull())
     one = first.groupBy(*_LOG, "offset").agg(
         F.min(F.struct(rank.alias("rank"), "kind")).alias("is")
     )

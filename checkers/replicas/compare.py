@@ -228,7 +228,7 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
             F.col("hole").isNull() | (F.col("offset") < F.col("hole"))
         )
     epoch = F.coalesce("leader_epoch", F.lit(_NONE))
-    told = F.when(F.col("told"), epoch)
+    told = F.when(F.col("told"), F.col("leader_epoch"))  # none at all contradicts none
     return rows.groupBy("part", "offset").agg(
         (F.min("print") != F.max("print")).alias("other_record"),
         F.coalesce(F.min(told) != F.max(told), F.lit(False)).alias("other_epoch"),

@@ -75,6 +75,16 @@ def _lost_without_offset(path: Path) -> Run:
     return run.write()
 
 
+def _read_and_lost_without_offset(path: Path) -> Run:
+    """A reader met m3 at 3, where the fence stands in the end: that is one loss, and no more."""
+    run = RunBuilder(path, workload=Workload(acks="0"))
+    run.send("m3", None)
+    run.read("m3", 3, process="consumer-0", phase="run")
+    run.fault("kill", 1, "broker 1 is killed")
+    run.fence(3)
+    return run.write()
+
+
 def _without_offset_and_fence(path: Path) -> Run:
     run = RunBuilder(path, topic=Topic(partitions=2), workload=Workload(acks="0"))
     run.send("a", None, partition=0)
@@ -282,6 +292,12 @@ GOLDEN: Final = (
         verdict="valid",
         anomalies=(("lost-write", 0, None, "a"), ("lost-write", -1, None, "c")),
         says=("lost 2 of 3",),
+    ),
+    Golden(
+        name="acks-0-read-before",
+        build=_read_and_lost_without_offset,
+        verdict="valid",
+        anomalies=(("lost-write", 0, None, "m3"),),
     ),
     Golden(
         name="acks-0-unread-fence",

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.registry import anomalies, checker
+from checkers.registry import anomalies, checker, copy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,21 +15,15 @@ if TYPE_CHECKING:
 @checker("duplicate", guarantee="A record that was sent once is read at one offset.")
 def duplicate(tables: "Tables") -> "DataFrame":
     """Records that the final read met at two offsets or more; the first and last are copies."""
-
-    def copy(offset: Column) -> Column:
-        return F.struct(
-            F.lit(None).cast("int").alias("broker"),
-            "partition",
-            offset.alias("offset"),
-            F.lit(None).cast("int").alias("leader_epoch"),
-            F.col("value"),
-            F.lit(None).cast("string").alias("note"),
-        )
-
     first, last = F.col("first"), F.col("last")
     return anomalies(
         tables.fates.where(first != last),
         "duplicate",
         offset=first,
-        copies=F.array(copy(first), copy(last)),
+        copies=F.array(
+            *(
+                copy(partition=F.col("partition"), offset=place, value=F.col("value"))
+                for place in (first, last)
+            )
+        ),
     )

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.clients.facts import ADRIFT, SENT, SENT_FAIL, SENT_INFO, SENT_OK, has
-from checkers.clients.view import final, slot
+from checkers.clients.view import FEW, final, slot
 
 if TYPE_CHECKING:
     from checkers.tables import Tables
@@ -30,8 +30,6 @@ COLUMNS: Final = (
     "place",  # the least offset that anybody named for it
     "fate",  # null: it was not acknowledged
 )  # fmt: skip
-
-_FEW: Final = 100_000  # records that may be sent to every task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +97,7 @@ def fates(tables: "Tables") -> DataFrame:
         *("key", "told", F.col("first").alias("place")),
         *(F.col("met_first").alias("first"), F.col("met_last").alias("last")),
     )
-    if doubtful <= _FEW:
+    if doubtful <= FEW:
         records = F.broadcast(records)
     by = F.when(has("fact", SENT_OK), F.col("acks"))
     named = (

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.fates import LOST
-from checkers.registry import anomalies, checker
+from checkers.registry import anomalies, checker, copy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,14 +24,12 @@ def lost_write(tables: "Tables") -> "DataFrame":
     fence included; the whole topic where its partition was never told either. If a reader met it
     before, its copy says where.
     """
-    copy = F.struct(
-        F.lit(None).cast("int").alias("broker"),
-        "partition",
-        F.col("place").alias("offset"),
-        F.lit(None).cast("int").alias("leader_epoch"),
-        "value",
-        F.lit("a reader met it").alias("note"),
+    there = copy(
+        partition=F.col("partition"),
+        offset=F.col("place"),
+        value=F.col("value"),
+        note=F.lit("a reader met it"),
     )
     met = F.col("offset").isNull() & F.col("place").isNotNull()
     lost = tables.fates.where(F.col("fate") == LOST)
-    return anomalies(lost, "lost-write", copies=F.when(met, F.array(copy)))
+    return anomalies(lost, "lost-write", copies=F.when(met, F.array(there)))

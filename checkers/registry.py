@@ -122,6 +122,19 @@ def finders(checkers: Iterable[Checker]) -> dict[Find, tuple[str, ...]]:
     return found
 
 
+def copy(*, partition: Column, offset: Column, value: Column, note: Column | None = None) -> Column:
+    """One of ``copies``, of a record that a client met: it stands on no broker that we know of."""
+    nothing = F.lit(None)
+    return F.struct(
+        nothing.cast("int").alias("broker"),
+        partition.alias("partition"),
+        offset.alias("offset"),
+        nothing.cast("int").alias("leader_epoch"),
+        value.alias("value"),
+        (nothing if note is None else note).cast("string").alias("note"),
+    )
+
+
 def anomalies(found: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:
     """Rows as anomalies of one kind: ``columns`` by name, then ``found``'s own, then null."""
     given = {"kind": F.lit(kind), **columns}

@@ -22,11 +22,10 @@ from checkers.clients.facts import (
     SENT_OK,
     has,
 )
-from checkers.clients.view import View, doubts
+from checkers.clients.view import FEW, View, doubts
 from checkers.clients.witness import copies, end, finding
 
 NAMES: Final = ("run", "topic", "partition", "value")
-_FEW: Final = 100_000  # records that may be sent to every task
 
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
@@ -62,7 +61,7 @@ def _doubtful(view: View, names: set[str]) -> DataFrame:
     for name in sorted(names):
         wrong = wrong | doubts()[name]
     keys = view.records.where(wrong).select("key", "facts", "writer")
-    if sum(view.suspects[name] for name in names) <= _FEW:
+    if sum(view.suspects[name] for name in names) <= FEW:
         keys = F.broadcast(keys)
     rows = view.rows.where(has("fact", SENT | SEEN))
     return view.keep("doubtful", rows.join(keys, "key"))

@@ -35,13 +35,12 @@ from checkers.clients.facts import (
 from checkers.clients.moves import unexcused
 from checkers.clients.places import before
 from checkers.clients.strides import READS, SENDS
-from checkers.clients.view import View, in_a_place
+from checkers.clients.view import FEW, View, in_a_place
 
 _COLUMNS: Final = (
     *("client", "slot", "sent", "ok", "sought"),
     *("op", "at", "place", "last_op", "last_at", "last_place"),
 )
-_FEW: Final = 100_000  # records that may be sent to every task
 
 POLL_SKIP: Final = "poll-skip"
 NONMONOTONIC_POLL: Final = "nonmonotonic-poll"
@@ -162,7 +161,7 @@ def _singles(view: View) -> DataFrame:
 def _strays(view: View) -> DataFrame:
     """Rows that were told no offset, or not for sure, where their record stands all the same."""
     strays = view.rows.where(has("fact", STRAY))
-    if view.suspects["stray"] <= _FEW:
+    if view.suspects["stray"] <= FEW:
         strays = F.broadcast(strays)
     told = view.records.where(has("facts", STRAY) & F.col("first").isNotNull())
     both = strays.join(told.select("key", "facts", "first"), "key")

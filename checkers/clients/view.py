@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
@@ -63,6 +64,10 @@ def in_a_place() -> Column:
     """Whether a row of ``View.rows`` says for itself where its record stands, or stood."""
     told = has("fact", SENT_OK | SEEN) & ~has("fact", BLIND | ADRIFT)
     return told & F.col("offset").isNotNull()
+
+
+FEW: Final = 100_000
+"""So many rows of a few numbers each may be sent to every task."""
 
 
 def slot() -> Column:
@@ -263,12 +268,6 @@ class View:
         return self.records.where(read).select(F.col("writer").alias("deed")).distinct()
 
     @cached_property
-    def committed(self) -> DataFrame:
-        """``rows`` of sends that took effect: acknowledged ones, and those of ``proven`` deeds."""
-        info = self.rows.where(has("fact", SENT_INFO)).join(self.proven, "deed", "left_semi")
-        return self.rows.where(has("fact", SENT_OK)).unionByName(info)
-
-    @cached_property
     def placed(self) -> DataFrame:
         """``rows`` that tell where a record stands in the log; what the version order is made of.
 
@@ -296,26 +295,6 @@ class View:
         landed = took_effect.unionByName(self.records.where(has("facts", SENT_OK)))
         peeks = told.where(has("fact", PEEK)).join(landed, "key", "left_semi")
         return info.unionByName(peeks)
-
-    @cached_property
-    def order(self) -> DataFrame:
-        """The version order: ``slot, offset, index, key``, one row a known offset. Kept.
-
-        ``index`` counts a slot's known offsets from 0 without gaps, so that control markers and
-        what compaction removed are no places. Where an offset holds several records (see
-        inconsistent-offsets), ``key`` is the least of theirs; Jepsen takes any.
-        """
-        known = self.placed.groupBy("slot", "offset").agg(F.min("key").alias("key"))
-        rank = F.row_number().over(Window.partitionBy("slot").orderBy("offset"))
-        index = (rank - 1).cast("long").alias("index")
-        return self.keep("order", known.select("slot", "offset", index, "key"))
-
-    @cached_property
-    def writers(self) -> DataFrame:
-        """Who sent what: ``key, slot, client, op, deed, at, outcome, offset``, one row a send."""
-        return self.rows.where(has("fact", SENT)).select(
-            "key", "slot", "client", "op", "deed", "at", "outcome", "offset"
-        )
 
 
 def doubts() -> dict[str, Column]:

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.clients.view import View
-from checkers.registry import ANOMALY, anomalies
+from checkers.registry import ANOMALY, anomalies, copy
 
 _COPIES: Final = "array<struct<offset:bigint,value:string,note:string>>"
 _COLUMNS: Final = {
@@ -116,16 +116,6 @@ def none(view: View) -> DataFrame:
 def _anomalies(gathered: DataFrame) -> DataFrame:
     partition = F.col("fault.partition")
 
-    def copy(each: Column) -> Column:
-        return F.struct(
-            F.lit(None).cast("int").alias("broker"),
-            partition.alias("partition"),
-            each["offset"].alias("offset"),
-            F.lit(None).cast("int").alias("leader_epoch"),
-            each["value"].alias("value"),
-            each["note"].alias("note"),
-        )
-
     own = ~F.col("named")
     return anomalies(
         gathered,
@@ -133,6 +123,11 @@ def _anomalies(gathered: DataFrame) -> DataFrame:
         partition=partition,
         offset=F.when(own, F.col("fault.offset")).otherwise(F.col("place")),
         value=F.when(own, F.col("fault.value")).otherwise(F.col("record")),
-        copies=F.transform("copies", copy),
+        copies=F.transform(
+            "copies",
+            lambda each: copy(
+                partition=partition, offset=each["offset"], value=each["value"], note=each["note"]
+            ),
+        ),
         steps=F.transform("numbered", lambda each: each["step"]),
     )

@@ -95,6 +95,10 @@ class Broker(Protocol):
     def state(self) -> BrokerState:
         """What was last done to it, or ``down`` if it died by itself."""
 
+    @property
+    def directory(self) -> Path:
+        """Its log directory. Its files may be changed from outside while it is down."""
+
     def read(self, name: str) -> str:
         """A small text file of its log directory, whether it runs or not.
 

@@ -55,6 +55,11 @@ class RealBroker:
         """Processes of this machine that it consists of, while it runs."""
         return self._node.pids
 
+    @property
+    def directory(self) -> Path:
+        """Its log directory."""
+        return self._log_directory
+
     def read(self, name: str) -> str:
         """A small text file of its log directory, whether it runs or not."""
         return (self._log_directory / name).read_text(encoding="utf-8")

@@ -93,7 +93,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     kafka: Annotated[str, typer.Option(help="Release, as highwater versions names it.")],
     story: Annotated[
         str | None,
-        typer.Option(help="Scripted schedule: loss, divergence, leader-kill or unclean."),
+        typer.Option(help="Scripted schedule, such as loss; docs/faults.md lists them."),
     ] = None,
     nemesis: Annotated[
         str | None, typer.Option(help="Faults to mix at random: kill,pause,stop; or none.")
@@ -166,6 +166,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             replication_factor=brokers,
             min_insync_replicas=min_isr,
             unclean_leader_election=unclean,
+            config=dict(find_story(story).topic_config) if story else {},
         ),
         workload=workload,
         story=story,

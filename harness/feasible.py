@@ -9,6 +9,7 @@ from harness.plan import Plan, Workload
 from harness.suggest import nearest
 from nemesis.fault import find_fault
 from nemesis.scripts import find_script
+from nemesis.stories import find_story
 
 _CHURN_MOST_S: Final = 3600
 
@@ -58,10 +59,16 @@ def _check_schedule(plan: Plan) -> None:
         return
     if plan.topic.replication_factor < 3:  # noqa: PLR2004 - its A, B and C
         raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
-    if plan.topic.min_insync_replicas > 1:
+    if reason := find_story(plan.story).why_not(release(plan.kafka)):
+        raise UsageError(
+            f"the story {plan.story} cannot be told on Kafka {plan.kafka}: {reason}",
+            hint="Choose another release, or another story.",
+        )
+    most = find_story(plan.story).min_isr_most
+    if plan.topic.min_insync_replicas > most:
         raise UsageError(
             "a story leaves one replica alive, which must go on by itself",
-            hint="Use --min-isr 1; a nemesis takes any.",
+            hint=f"Use --min-isr {most}; a nemesis takes any.",
         )
     if plan.workload.producers:
         raise UsageError(

@@ -97,7 +97,7 @@ def conduct(
         replicas = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(Recorder(run, clock))
         scribe = Narrator(recorder)
-        nemesis = Nemesis(cluster, scribe)
+        nemesis = Nemesis(cluster, scribe, plan.topic)
         with (
             Observer(cluster, recorder, plan.topic) as observer,
             Workload(plan, cluster.bootstrap, recorder, run) as workload,

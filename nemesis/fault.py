@@ -9,14 +9,52 @@ import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
 
 from clusters.cluster import Cluster
+from clusters.release import Release
 from harness.errors import HarnessError, UsageError
+from harness.plan import Topic
 from harness.suggest import nearest
 
+Scope = Literal["broker", "topic", "coordination", "cluster"]
+"""What a fault strikes, and so what it may not overlap with: one broker; the topic under test, by
+requests to whoever runs; ZooKeeper or the KRaft controller; or every broker at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What a fault is aimed at.
+
+    Attributes:
+        broker: id of the one that it strikes; None of one whose scope is no broker.
+        topic: the topic under test, as the plan has it.
+        partition: the one that the strike is about.
+        choice: 0 up to 1, for what a fault leaves to chance.
+    """
+
+    broker: int | None = None
+    topic: Topic = field(default_factory=Topic)
+    partition: int = 0
+    choice: float = 0.0
+
+    @property
+    def victim(self) -> int:
+        """The broker, of a fault that strikes one.
+
+        Raises:
+            HarnessError: nobody was named.
+        """
+        if self.broker is None:
+            raise HarnessError("the fault strikes a broker, and none was named")
+        return self.broker
+
+
 Body = Callable[[Cluster, int], Iterator[str]]
+AimedBody = Callable[[Cluster, Aim], Iterator[str]]
+WhyNot = Callable[[Release, str], str]
+"""Says of a release and a driver why a fault cannot be had there; nothing, if it can."""
 
 
 class Scribe(Protocol):
@@ -26,28 +64,70 @@ class Scribe(Protocol):
         """Record one row of ``events/faults``: phase is inject, heal or note."""
 
 
+def anywhere(_: Release, __: str) -> str:
+    """Nothing speaks against it."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A named way to break one broker, and its undoing."""
+    """A named way to break something, and its undoing.
+
+    Attributes:
+        family: the module that has it.
+        scope: what it strikes.
+        why_not: why a release or driver has it not; empty where it does.
+    """
 
     name: str
+    family: str
     summary: str
-    body: Body
+    scope: Scope
+    body: AimedBody
+    why_not: WhyNot = anywhere
 
 
-_FAMILIES: Final = ("process",)
+_FAMILIES: Final = ("process", "storage")
 _registry: dict[str, Fault] = {}
 
 
-def fault(name: str) -> Callable[[Body], Body]:
-    """Register a generator as the fault ``name``; its docstring's first line is the summary."""
+def fault(name: str, *, why_not: WhyNot = anywhere) -> Callable[[Body], Body]:
+    """Register a generator as the fault ``name`` of a broker, which it is given the id of."""
 
     def register(body: Body) -> Body:
-        summary = (body.__doc__ or "").partition("\n")[0]
-        _registry[name] = Fault(name=name, summary=summary, body=body)
+        def aimed_body(cluster: Cluster, aim: Aim) -> Iterator[str]:
+            return body(cluster, aim.victim)
+
+        _register(name, body, aimed_body, "broker", why_not)
         return body
 
     return register
+
+
+def aimed(
+    name: str, *, at: Scope = "broker", why_not: WhyNot = anywhere
+) -> Callable[[AimedBody], AimedBody]:
+    """Register a generator as the fault ``name`` that wants to know more than a broker's id."""
+
+    def register(body: AimedBody) -> AimedBody:
+        _register(name, body, body, at, why_not)
+        return body
+
+    return register
+
+
+def _register(
+    name: str, told: Callable[..., object], body: AimedBody, scope: Scope, why_not: WhyNot
+) -> None:
+    """The docstring's first line is the summary."""
+    _registry[name] = Fault(
+        name=name,
+        family=told.__module__.rpartition(".")[2],
+        summary=(told.__doc__ or "").partition("\n")[0],
+        scope=scope,
+        body=body,
+        why_not=why_not,
+    )
 
 
 def faults() -> Mapping[str, Fault]:
@@ -69,61 +149,113 @@ def find_fault(name: str) -> Fault:
     return known[name]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Open:
+    """A fault that is not healed yet."""
+
+    fault: Fault
+    target: str
+    broker: int | None
+    stack: contextlib.ExitStack
+
+
 class Nemesis:
     """Injects faults into one cluster, knows which are open, and heals them.
 
-    At most one fault is open on a broker at a time. Safe to use from several threads.
+    At most one fault is open on a broker at a time, one on the topic and one on the coordination;
+    one that strikes every broker is alone. Safe to use from several threads.
+
+    Args:
+        topic: the topic under test.
     """
 
-    def __init__(self, cluster: Cluster, scribe: Scribe) -> None:
+    def __init__(self, cluster: Cluster, scribe: Scribe, topic: Topic | None = None) -> None:
         self._cluster = cluster
         self._scribe = scribe
-        self._open: dict[int, tuple[Fault, contextlib.ExitStack]] = {}
+        self._topic = topic or Topic()
+        self._open: dict[str, _Open] = {}
         self._lock = threading.Lock()
 
     @property
     def struck(self) -> frozenset[int]:
         """Ids of the brokers that a fault is open on."""
-        return frozenset(self._open)
+        return frozenset(one.broker for one in self._open.values() if one.broker is not None)
 
-    def inject(self, name: str, broker: int) -> None:
-        """Open a fault on a broker that has none, or kill one that is paused as it is.
+    def can(self, name: str, broker: int | None = None) -> bool:
+        """Whether a fault could be opened now: nothing that is open is in its way."""
+        chosen = find_fault(name)
+        return self._in_the_way(chosen, broker) is None
+
+    def inject(
+        self, name: str, broker: int | None = None, *, partition: int = 0, choice: float = 0.0
+    ) -> None:
+        """Open a fault on a target that has none, or kill a broker that is paused as it is.
+
+        Args:
+            broker: whom to strike, of a fault that strikes a broker.
+            partition: of the topic, that it is about.
+            choice: 0 up to 1, for what the fault leaves to chance.
 
         Raises:
-            UsageError: no such fault.
-            HarnessError: the broker is struck already.
+            UsageError: no such fault, or no such broker.
+            HarnessError: the target is struck already.
         """
         chosen = find_fault(name)
-        with self._lock:
-            before = self._open.get(broker)
-            if before is not None and (before[0].name, name) != ("pause", "kill"):
-                raise HarnessError(f"broker {broker} is struck already, by {before[0].name}")
-            stack = contextlib.ExitStack()
-            self._open[broker] = (chosen, stack)
-        try:
-            says = stack.enter_context(
-                contextlib.contextmanager(chosen.body)(self._cluster, broker)
+        if broker is not None and broker not in self._cluster.brokers:
+            raise UsageError(
+                f"there is no broker {broker} to strike", hint=f"{[*self._cluster.brokers]} run."
             )
+        stack = contextlib.ExitStack()
+        target = _target(chosen, broker)
+        with self._lock:
+            before = self._in_the_way(chosen, broker)
+            if before is not None and (before.fault.name, name) != ("pause", "kill"):
+                raise HarnessError(f"{target} is struck already, by {before.fault.name}")
+            whom = broker if chosen.scope == "broker" else None
+            self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
+        aim = Aim(broker=broker, topic=self._topic, partition=partition, choice=choice)
+        try:
+            says = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, aim))
         except BaseException:
-            self._open.pop(broker, None)
+            self._open.pop(target, None)
             raise
         if before is not None:
-            before[1].close()  # nobody is left to be woken
-            self._scribe.fault(before[0].name, "heal", f"broker {broker} is paused no more", broker)
-        self._scribe.fault(name, "inject", says, broker)
+            before.stack.close()  # nobody is left to be woken
+            self._scribe.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
+        self._scribe.fault(name, "inject", says, whom)
+
+    def _in_the_way(self, chosen: Fault, broker: int | None) -> _Open | None:
+        """What is open and overlaps with a fault."""
+        for one in self._open.values():
+            both = {one.fault.scope, chosen.scope}
+            alone = "cluster" in both and both & {"cluster", "broker"} == both
+            if alone or one.target == _target(chosen, broker):
+                return one
+        return None
 
     def heal(self, broker: int) -> None:
         """Mend what is open on a broker, if anything is; returns when it has taken effect."""
+        self._heal(f"broker {broker}")
+
+    def _heal(self, target: str) -> None:
         with self._lock:
-            chosen, stack = self._open.pop(broker, (None, None))
-        if chosen is None or stack is None:
+            found = self._open.pop(target, None)
+        if found is None:
             return
-        stack.close()
-        self._scribe.fault(chosen.name, "heal", f"broker {broker} is mended", broker)
+        found.stack.close()
+        self._scribe.fault(found.fault.name, "heal", f"{target} is mended", found.broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
         """Mend everything that is open on these brokers (all, if none are named), side by side."""
-        targets = sorted(self.struck if brokers is None else self.struck & set(brokers))
+        wanted = None if brokers is None else {f"broker {one}" for one in brokers}
+        targets = sorted(one for one in self._open if wanted is None or one in wanted)
         if targets:
             with ThreadPoolExecutor(len(targets), thread_name_prefix="heal") as pool:
-                list(pool.map(self.heal, targets))
+                list(pool.map(self._heal, targets))
+
+
+def _target(chosen: Fault, broker: int | None) -> str:
+    """What a fault strikes, in words."""
+    if chosen.scope == "broker":
+        return f"broker {broker}"
+    return "every broker" if chosen.scope == "cluster" else f"the {chosen.scope}"

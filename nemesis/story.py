@@ -69,6 +69,9 @@ class Story:
         script: what happens in it, in the words of ``checkers.model.script``.
         outcome: what it comes to and where, one sentence for a person.
         controller: who is the controller on ZooKeeper, of A, B and C.
+        topic_config: settings of the topic that it needs.
+        min_isr_most: the largest min.insync.replicas that lets it be played.
+        why_not: why it cannot be played on a release; empty where it can.
     """
 
     name: str
@@ -77,6 +80,9 @@ class Story:
     outcome: str
     controller: Role
     broker_config: Mapping[str, str]
+    topic_config: Mapping[str, str]
+    min_isr_most: int
+    why_not: Callable[[Release], str]
 
     @property
     def summary(self) -> str:
@@ -143,7 +149,9 @@ class Story:
             driver=driver,
             story=self.name,
             seed=seed,
-            topic=Topic(partitions=1, unclean_leader_election=unclean),
+            topic=Topic(
+                partitions=1, unclean_leader_election=unclean, config=dict(self.topic_config)
+            ),
             workload=Workload(producers=0, consumers=1, acks=acks),
             broker_config=dict(self.broker_config),
         )
@@ -154,7 +162,14 @@ STORIES: dict[str, Story] = {}
 
 
 def story(
-    name: str, script: str, *, outcome: str, controller: Role = "C"
+    name: str,
+    script: str,
+    *,
+    outcome: str,
+    controller: Role = "C",
+    topic_config: Mapping[str, str] = MappingProxyType({}),
+    min_isr_most: int = 1,
+    why_not: Callable[[Release], str] = lambda _: "",
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
     """Register a schedule."""
 
@@ -166,6 +181,9 @@ def story(
             outcome=outcome,
             controller=controller,
             broker_config=BROKER_CONFIG,
+            topic_config=topic_config,
+            min_isr_most=min_isr_most,
+            why_not=why_not,
         )
         return play
 

@@ -34,6 +34,7 @@ PAST: Final = {
     "stop": "stopped",
     "isolate": "isolated",
     "partition": "cut off",
+    "power-failure": "without power",
 }
 """How a broker under a fault is called in a drawing."""
 

@@ -117,6 +117,16 @@ def _faults(subject: Subject) -> Iterator[Witness]:
 
 def _truncated(subject: Subject) -> Iterator[Witness]:
     for cut in subject.cuts:
+        if subject.taken_from(cut):
+            yield Witness(
+                who=f"broker {cut.broker}",
+                what="taken",
+                time_ns=cut.time_ns,
+                says=f"Broker {cut.broker} came back with LEO {cut.after}, which had been"
+                f" {cut.before}: the fault had taken the rest.",
+                source=_REPLICAS,
+            )
+            continue
         reason = f" Its HW had been {cut.hw}." if cut.hw is not None and cut.hw <= cut.after else ""
         yield Witness(
             who=f"broker {cut.broker}",

@@ -7,6 +7,7 @@ from typing import Final
 
 from checkers.lineage.evidence import Evidence, Row
 from checkers.policy import DUPLICATE, LOST
+from checkers.taken import taken
 from harness.history import FENCE, OK, READ, SEND
 
 NEVER: Final = (1 << 63) - 1
@@ -97,6 +98,15 @@ class Subject:
     def cuts(self) -> list[Cut]:
         """Replicas whose LEO fell from above the offset to it or below it."""
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
+
+    def taken_from(self, cut: Cut) -> bool:
+        """Whether no cut of Kafka's own, but a fault took the offset from that replica's disk."""
+        return any(
+            self.offset in offsets
+            for row in self.evidence.faults
+            if row["broker"] == cut.broker and self.began_ns <= row["time_ns"] <= cut.time_ns
+            for offsets in taken(row["says"], self.evidence.topic, self.partition or 0)
+        )
 
     @cached_property
     def elections(self) -> list[Row]:

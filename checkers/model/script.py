@@ -6,7 +6,8 @@ A script is a few lines of text, played by the rules as plain Python:
     send m3 to A        nobody fetches it before the script says so
     fetch B C           one fetch each, in this order
     let C               C does all that it can do by itself: learn, cut, fetch
-    kill A, pause A, resume A, start A, checkpoint A
+    kill A, pause A, resume A, start A, stop B, checkpoint A
+    cut A to 3          a fault takes from A, which is dead, what it has from offset 3 on
     expire A for B      A's session ends and B is elected; without a name, nobody is
     retry m3 to B       unless it was acknowledged, its producer sends it again
     heal                mend everything, and go on until everybody is at rest
@@ -23,14 +24,18 @@ from checkers.model.layout import (
     DECISIONS,
     FLAG_OVERFLOW,
     FLAGS,
+    HW,
     LEO,
     LOG,
+    PROCESS,
     STATUS,
+    Process,
     Status,
     block,
     get,
     leader_of,
     newest,
+    put,
 )
 from checkers.model.moves import Move, apply, attempt
 from checkers.model.reconciliation import Outcome
@@ -242,6 +247,17 @@ class Stage:
                 if row[0] == Move.SEND:
                     self.names.append(f"m{len(self.names) + 1}")
 
+    def cut(self, b: int, end: int) -> bool:
+        """Take the end of a dead broker's log, as no rule of Kafka's does."""
+        leo = get(self.state, b, LEO)
+        if get(self.state, b, PROCESS) != Process.DEAD or end > leo:
+            return False
+        for offset in range(end, leo):
+            put(self.state, b, LOG + offset, 0)
+        put(self.state, b, LEO, end)
+        put(self.state, b, HW, min(get(self.state, b, HW), end))
+        return True
+
     def log(self, b: int) -> tuple[str, ...]:
         """The records of a replica."""
         entries = (int(self.state[at]) for at in self._places(b))
@@ -299,6 +315,16 @@ def _expire(stage: Stage, words: list[str]) -> bool:
     return stage.take(Move.EXPIRE, b, successor[0] if successor else b)
 
 
+def _cut(stage: Stage, words: list[str]) -> bool:
+    name, _, offset = words
+    return stage.cut(_BROKER[name], int(offset))
+
+
+def _stop(stage: Stage, words: list[str]) -> bool:
+    """Followers, so that nobody takes over from them; what they leave is heard by the others."""
+    return all(stage.take(Move.STOP, b, b) and stage.let((0, 1, 2)) for b in _brokers(words))
+
+
 def _each(kind: Move) -> Callable[[Stage, list[str]], bool]:
     return lambda stage, words: all(stage.take(kind, b) for b in _brokers(words))
 
@@ -308,6 +334,8 @@ _VERBS: Final[Mapping[str, Callable[[Stage, list[str]], bool]]] = {
     "send": _send,
     "retry": _retry,
     "expire": _expire,
+    "stop": _stop,
+    "cut": _cut,
     "let": lambda stage, words: stage.let(_brokers(words)),
     "heal": lambda stage, _: stage.heal(),
     "fetch": _each(Move.FETCH),

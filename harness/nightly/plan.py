@@ -21,7 +21,7 @@ from harness.errors import UsageError
 from harness.nightly.cells import NEMESIS_S, Cell, Job, Mark, Night, Planned, Why, canaries, fields
 from harness.plan import Acks
 from harness.suggest import nearest
-from nemesis.fault import faults
+from nemesis.fault import anywhere, faults, find_fault
 from nemesis.stories import STORIES
 
 STORY_S: Final = 25.0
@@ -203,6 +203,7 @@ def _drawn(
             for one in releases
             for driver in _drivers(one, drivers)
             for setting in settings()
+            if can_be_had(setting, one, driver)
         ]
         dice.shuffle(cells)
         yield from sorted(cells, key=lambda cell: ran.get(cell.key, ""))
@@ -214,12 +215,20 @@ def settings() -> Iterator[Cell]:
         for unclean in (False, True) if story == "unclean" else (False,):
             for acks in _ACKS:
                 yield Cell(kafka="", story=story, acks=acks, unclean=unclean)
-    everything = ",".join(faults())
+    everything = ",".join(one.name for one in faults().values() if one.why_not is anywhere)
     for nemesis in (*faults(), everything):
         for min_isr in (1, 2):
             for acks in ("1", "all"):
                 yield Cell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
     yield Cell(kafka="", nemesis=everything, unclean=True)
+
+
+def can_be_had(setting: Cell, kafka: Release, driver: str) -> bool:
+    """Whether a release and a driver have the story, or every fault, of a setting."""
+    if setting.story:
+        return not STORIES[setting.story].why_not(kafka)
+    names = (setting.nemesis or "").split(",")
+    return not any(find_fault(name).why_not(kafka, driver) for name in names)
 
 
 def _drivers(release: Release, wanted: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from nemesis.window import await_settled, await_window
 
 pytestmark = pytest.mark.kafka
 
-STRUCK = {"kill": "down", "pause": "paused", "stop": "down"}
+STRUCK = {"kill": "down", "pause": "paused", "stop": "down", "power-failure": "down"}
 
 
 class Silence:

@@ -1,6 +1,7 @@
 """The nemesis knows what it broke, mends it once, and writes both down."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from clusters.cluster import Cluster
 from harness.errors import HarnessError, UsageError
 from nemesis import fault as fault_module
-from nemesis.fault import Nemesis, fault, faults, find_fault
+from nemesis.fault import Aim, Nemesis, Scope, aimed, fault, faults, find_fault
 
-CLUSTER = cast("Cluster", object())
+CLUSTER = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None, 3: None}))
 
 
 class Diary:
@@ -39,8 +40,15 @@ def mended() -> Iterator[list[int]]:
             raise HarnessError(f"broker {broker} would not stumble")
         yield ""
 
+    for name, scope in (("sting", "broker"), ("flood", "cluster"), ("fog", "topic")):
+
+        @aimed(name, at=cast("Scope", scope))
+        def told(_: Cluster, aim: Aim) -> Iterator[str]:
+            """Strike what it is aimed at."""
+            yield f"struck {aim.broker} of {aim.topic.name}-{aim.partition}"
+
     yield done
-    for name in ("itch", "stumble"):
+    for name in ("itch", "stumble", "sting", "flood", "fog"):
         del fault_module._registry[name]
 
 
@@ -99,3 +107,40 @@ def test_heal_all_mends_the_named_or_everything(mended: list[int]) -> None:
 def test_every_registered_fault_has_a_summary() -> None:
     for one in faults().values():
         assert one.summary.endswith("."), one
+
+
+@pytest.mark.usefixtures("mended")
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        (("itch", 1), ("sting", 1), False),
+        (("itch", 1), ("sting", 2), True),
+        (("itch", 1), ("flood", None), False),
+        (("flood", None), ("itch", 1), False),
+        (("fog", None), ("itch", 1), True),
+        (("fog", None), ("flood", None), True),
+        (("fog", None), ("fog", None), False),
+    ],
+)
+def test_what_overlaps_on_one_target_is_refused(
+    first: tuple[str, int | None], second: tuple[str, int | None], together: bool
+) -> None:
+    nemesis = Nemesis(CLUSTER, Diary())
+    nemesis.inject(*first)
+    assert nemesis.can(*second) == together
+    if together:
+        nemesis.inject(*second)
+    else:
+        with pytest.raises(HarnessError, match=f"struck already, by {first[0]}"):
+            nemesis.inject(*second)
+    nemesis.heal_all()
+    assert nemesis.can(*second)
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_broker_that_there_is_not_is_refused_before_anything_is_hurt() -> None:
+    diary = Diary()
+    with pytest.raises(UsageError, match="no broker 7") as refused:
+        Nemesis(CLUSTER, diary).inject("itch", 7)
+    assert "[1, 2, 3]" in refused.value.hint
+    assert diary.rows == []

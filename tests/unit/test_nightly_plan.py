@@ -24,6 +24,7 @@ from harness.nightly.command import app as nightly_app
 from harness.nightly.jobs import LONGEST, github_matrix, read, write
 from harness.nightly.plan import (
     Clock,
+    can_be_had,
     find_drivers,
     find_releases,
     newest,
@@ -97,6 +98,7 @@ def test_within_a_week_every_setting_of_every_release_runs_on_every_driver() -> 
         for one in CATALOGUE.values()
         for driver in one.drivers
         for setting in settings()
+        if can_be_had(setting, one, driver)
     }
 
 

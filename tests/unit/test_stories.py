@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from checkers.policy import Word
 from clusters.cluster import Cluster, Probe, ReplicaState, UnreachableError
 from clusters.versions import CATALOGUE, release
+from harness.errors import UsageError
 from harness.expected import as_predicted
 from harness.feasible import check_plan
 from harness.plan import Acks, Plan
@@ -52,6 +54,24 @@ def test_the_canaries_lose_on_every_release(kafka: str) -> None:
         assert predicted("unclean", kafka, acks=acks, unclean=True) == (
             LOST if heeded else Prediction()
         )
+
+
+@pytest.mark.parametrize("min_isr", [1, 2])
+@pytest.mark.parametrize("kafka", [name for name in CATALOGUE if name not in OLD])
+def test_a_power_failure_costs_the_last_replica_standing_its_tail(kafka: str, min_isr: int) -> None:
+    story = find_story("power-failure")
+    plan = story.plan(kafka)
+    topic = msgspec.structs.replace(plan.topic, min_insync_replicas=min_isr)
+    plan = msgspec.structs.replace(plan, topic=topic)
+    check_plan(plan)
+    eligible = min_isr > 1 and release(kafka).number >= (4, 1)  # KIP-966
+    assert story.predict(release(kafka), plan) == (Prediction() if eligible else LOST)
+
+
+@pytest.mark.parametrize("kafka", OLD)
+def test_a_story_that_a_release_cannot_tell_is_refused(kafka: str) -> None:
+    with pytest.raises(UsageError, match="halt, and never come back"):
+        check_plan(find_story("power-failure").plan(kafka))
 
 
 def test_kraft_heeds_unclean_elections_since_3_9() -> None:

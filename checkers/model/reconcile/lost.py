@@ -16,6 +16,7 @@ from checkers.model.reconcile.links import (
 )
 from checkers.model.reconcile.trace import LOOK, SECOND, Observed, Start, Trace
 from checkers.model.reconciliation import Because
+from checkers.taken import taken
 from harness.history import OK
 
 _ZOMBIE: Final = 2 * SECOND
@@ -172,6 +173,8 @@ def _lost_though_committed(
     """acks=all and a leader from the ISR: only a release's own faults explain that."""
     told, cut, led = links
     rules, known = observed.rules, tuple(link for link in links if link)
+    if gone := _taken(observed, trace, start, send):
+        return Chain(links=(told, gone, led))
     if cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns + SECOND:
         if not rules.epochs:
             because = Because(
@@ -194,6 +197,16 @@ def _lost_though_committed(
     if not rules.join_from_epoch_start and (joined := _joined(trace, start, send)):
         return Chain(links=(told, joined, led))
     return unknown("A member of the ISR should have had it.", *known)
+
+
+def _taken(observed: Observed, trace: Trace, start: Start, send: Row) -> Because | None:
+    """The fault that took the record from the disk of who led without it, before that."""
+    for one in observed.faults:
+        if one.broker == start.broker and send["invoke_ns"] <= one.since_ns <= start.time_ns:
+            for offsets in taken(one.says, observed.topic, trace.partition):
+                if send["offset"] in offsets:
+                    return struck(one)
+    return None
 
 
 def _was_unknown(trace: Trace, cut: Because) -> bool:

@@ -1,0 +1,25 @@
+"""What a fault took from a log, as the sentence of its row in ``events/faults`` says.
+
+Whoever breaks a disk writes the sentence, and whoever explains a loss reads it: no rule of Kafka's
+cuts such records, and no line of a broker's log tells of it.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_TAKEN: Final = re.compile(
+    r"(?P<topic>[\w.-]+)-(?P<partition>\d+) lost (?P<first>\d+) up to (?P<end>\d+)"
+)
+
+
+def phrase(topic: str, partition: int, first: int, end: int) -> str:
+    """The words for offsets from ``first`` up to but not including ``end`` that are gone."""
+    return f"{topic}-{partition} lost {first} up to {end}"
+
+
+def taken(says: str, topic: str, partition: int) -> Iterator[range]:
+    """The offsets of a partition that a fault's sentence says are gone."""
+    for found in _TAKEN.finditer(says):
+        if (found["topic"], int(found["partition"])) == (topic, partition):
+            yield range(int(found["first"]), int(found["end"]))

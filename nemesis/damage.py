@@ -1,0 +1,138 @@
+"""What faults do to the files of a broker that is down, and nothing else: no process, no cluster.
+
+Kafka appends to the newest segment of a log and flushes it when the segment is full, when it shuts
+down in order, or when ``flush.messages`` says so (``Log.append``, ``Log.roll``). The offset up to
+which it has flushed is its *recovery point*, written to ``recovery-point-offset-checkpoint`` every
+``log.flush.offset.checkpoint.interval.ms``. What lies above exists in the page cache alone.
+"""
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from checkers.segments.checkpoints import RECOVERY_POINT, CheckpointError, Offsets, read_offsets
+from checkers.segments.files import PARTITION, SEGMENT
+
+METADATA: Final = "__cluster_metadata"
+"""KRaft's log, of which every append is flushed (``KafkaMetadataLog.appendAsLeader``)."""
+
+_FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
+_HEAD: Final = 12  # bytes of offset and length, which the length leaves out
+_LAST_DELTA_AT: Final = 23  # of format 2: what to add to the base offset for the last one
+_BATCHED: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A batch of records: where it lies, and from which offset to which."""
+
+    position: int
+    end: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What a replica lost: it ended before one offset, and ends before a smaller one now."""
+
+    topic: str
+    partition: int
+    before: int
+    after: int
+
+
+def partitions(directory: Path, topic: str | None = None) -> list[Path]:
+    """The replicas of a log directory, of one topic or all; KRaft's metadata is none."""
+    found = []
+    for folder in sorted(directory.iterdir()):
+        name = PARTITION.fullmatch(folder.name)
+        if name and folder.is_dir() and name["topic"] != METADATA:
+            found += [folder] if topic in (None, name["topic"]) else []
+    return found
+
+
+def segments(replica: Path) -> list[Path]:
+    """The segments of a replica, oldest first."""
+    return sorted(path for path in replica.iterdir() if SEGMENT.fullmatch(path.name))
+
+
+def batches(segment: Path) -> Iterator[Batch]:
+    """The whole batches of a segment in order; in formats 0 and 1 each message is one.
+
+    There a batch bears the offset of its last record.
+    """
+    data = segment.read_bytes()
+    at = 0
+    while len(data) - at >= _FRAME.size:
+        offset, length, magic = _FRAME.unpack_from(data, at)
+        end = at + length + _HEAD
+        if length <= 0 or end > len(data):
+            return
+        last = offset
+        if magic >= _BATCHED:
+            last += int.from_bytes(data[at + _LAST_DELTA_AT :][:4])
+        yield Batch(position=at, end=end, first=offset, last=last)
+        at = end
+
+
+def recovery_points(directory: Path) -> Offsets:
+    """How far each replica is flushed by its broker's own word; none where it cannot be read."""
+    with contextlib.suppress(CheckpointError):
+        return read_offsets(directory / RECOVERY_POINT)
+    return {}
+
+
+def lose_unflushed(directory: Path, *, flushes: int | None, spared: float = 0.0) -> list[Cut]:
+    """Cut from every replica what a power failure may take: what was never flushed.
+
+    Only of the newest segment, since older ones are flushed when the next one begins, and from the
+    recovery point on. Where a broker flushes after so many messages, the recovery point on disk may
+    be behind; what lies below the last so many stays then.
+
+    Args:
+        directory: of a broker that is down.
+        flushes: ``flush.messages``, if it is set.
+        spared: 0 up to 1, the share of the unflushed bytes that had reached the disk. A cut may go
+            through the midst of a batch, as a real one does.
+
+    Returns:
+        What replicas have lost, those that lost nothing left out.
+    """
+    points = recovery_points(directory)
+    found = []
+    for replica in partitions(directory):
+        name = PARTITION.fullmatch(replica.name)
+        assert name is not None
+        topic, partition = name["topic"], int(name["partition"])
+        point = points.get((topic, partition), 0)
+        cut = _lose_tail(replica, point, flushes=flushes, spared=spared)
+        if cut is not None:
+            found.append(Cut(topic=topic, partition=partition, before=cut[0], after=cut[1]))
+    return found
+
+
+def _lose_tail(
+    replica: Path, point: int, *, flushes: int | None, spared: float
+) -> tuple[int, int] | None:
+    """Cut one replica's newest segment; the LEO before and after, if it lost a batch."""
+    own = segments(replica)
+    if not own:
+        return None
+    held = list(batches(own[-1]))
+    before = held[-1].last + 1 if held else int(own[-1].stem)
+    if flushes is not None:
+        point = max(point, before - (flushes - 1))
+    unflushed = [one for one in held if one.last >= point]
+    if not unflushed:
+        return None
+    start, end = unflushed[0].position, held[-1].end
+    keep = start + int(spared * (end - start))
+    os.truncate(own[-1], keep)
+    left = [one for one in held if one.end <= keep]
+    after = left[-1].last + 1 if left else int(own[-1].stem)
+    return (before, after) if after < before else None

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 
-NAMES = ("kafka_log", "judge", "recording", "startup", "model")
+NAMES = ("kafka_log", "judge", "recording", "startup", "model", "wire")
 
 
 def main(names: list[str]) -> int:

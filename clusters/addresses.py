@@ -14,6 +14,7 @@ from harness.errors import HarnessError
 
 BROKER_PORT = 9092
 COORDINATION_PORT = 2181
+PEERS_PORT = 9093
 _CLAIM_PORT = 9091
 _FIRST_BROKER_HOST = 10
 _COORDINATION_HOST = 5
@@ -49,6 +50,14 @@ class Addresses(Protocol):
         """Of ZooKeeper or the KRaft controller."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """Where the nodes of a cluster find each other, if not where clients find them."""
+
+    brokers: Mapping[int, Address]
+    coordination: Address
+
+
 class AddressGroup:
     """Addresses of one cluster, claimed until ``close`` or the end of this process.
 
@@ -58,6 +67,7 @@ class AddressGroup:
 
     Attributes:
         brokers: broker id (from 1) to address.
+        peers: broker id to a second address, for its peers alone.
         coordination: of ZooKeeper or the KRaft controller.
     """
 
@@ -66,11 +76,14 @@ class AddressGroup:
         ids = range(1, brokers + 1)
         group = self._claim_group() if _whole_loopback_answers() else None
         if group is not None:
-            self.brokers = {i: Address(host=broker_host(group, i), port=BROKER_PORT) for i in ids}
+            hosts = {i: broker_host(group, i) for i in ids}
+            self.brokers = {i: Address(host=hosts[i], port=BROKER_PORT) for i in ids}
+            self.peers = {i: Address(host=hosts[i], port=PEERS_PORT) for i in ids}
             self.coordination = Address(host=coordination_host(group), port=COORDINATION_PORT)
         else:
-            ports = _free_ports(brokers + 1)
+            ports = _free_ports(2 * brokers + 1)
             self.brokers = {i: Address(host="127.0.0.1", port=ports[i]) for i in ids}
+            self.peers = {i: Address(host="127.0.0.1", port=ports[brokers + i]) for i in ids}
             self.coordination = Address(host="127.0.0.1", port=ports[0])
 
     def _claim_group(self) -> str:

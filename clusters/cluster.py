@@ -4,11 +4,13 @@ A driver (``local`` today) opens a cluster of real brokers and hands out these P
 above this room knows whether a broker is a process or a container.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from clusters.relay.rules import Rule
 from clusters.versions import Release
 from harness.errors import HarnessError
 
@@ -126,6 +128,40 @@ class Broker(Protocol):
         """SIGCONT."""
 
 
+class Network(Protocol):
+    """The links between the nodes of a cluster, where a wire is between them."""
+
+    @property
+    def brokers(self) -> frozenset[int]:
+        """Ids of the brokers."""
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        """The brokers, and ``clusters.relay.rules.COORDINATION``."""
+
+    @property
+    def topic_id(self) -> Callable[[str], str]:
+        """Gives the id by which brokers fetch a topic; empty where they use its name."""
+
+    def under(self, *rules: Rule) -> AbstractContextManager[None]:
+        """Do these things to links while the block lasts; afterwards everything goes on."""
+
+    def hw_held(
+        self, topic: str, partition: int, *followers: int, above: int
+    ) -> AbstractContextManager[None]:
+        """Keep followers from hearing of a HW above some offset, while the block lasts."""
+
+    def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
+        """Wait until a message of one kind to each of these nodes has been held back.
+
+        Raises:
+            WaitTimeoutError: that has not come within the limit.
+        """
+
+    def watch(self, watcher: Callable[[dict[str, Any]], None] | None) -> None:
+        """Hear of every message that tells something of replication, on the wire's own thread."""
+
+
 class Cluster(Protocol):
     """A cluster of brokers, its coordination included."""
 
@@ -144,6 +180,10 @@ class Cluster(Protocol):
     @property
     def bootstrap(self) -> str:
         """``host:port,host:port`` of every broker."""
+
+    @property
+    def network(self) -> Network | None:
+        """The links between its nodes, which can be cut and held; None without a wire."""
 
     def probe(self) -> Probe:
         """A new probe with connections of its own, for one thread. Whoever asks closes it."""
@@ -222,6 +262,7 @@ class Driver(Protocol):
         *,
         brokers: int,
         broker_config: Mapping[str, str],
+        wired: bool = False,
     ) -> Cluster:
         """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
 
@@ -231,6 +272,7 @@ class Driver(Protocol):
                 start, so that even a killed harness leaves them where the judge looks.
             brokers: how many; ids count from 1.
             broker_config: settings beside and above the driver's own, as Kafka spells them.
+            wired: whether the wire is to stand between its nodes, so that it has a network.
 
         Returns once every broker has registered. Raises HarnessError with the last words of what
         died.

@@ -7,6 +7,7 @@ from clusters.addresses import BROKER_PORT, Address
 from clusters.versions import Release
 
 CONTROLLER_ID = 100
+_CONTROLLER_ADVERTISES = (3, 9)
 Settings = dict[str, str]
 
 _PROTOCOLS = ",".join(
@@ -25,6 +26,7 @@ def broker(
     *,
     public: Address,
     inside: Address,
+    advertised: Address,
     log_directory: Path,
     coordination: Address,
     overrides: Mapping[str, str],
@@ -33,12 +35,13 @@ def broker(
 
     Args:
         public: where clients find it.
-        inside: where its peers find it, and it listens; another one in a container.
+        inside: where it listens for its peers; another one in a container, or on the wire.
+        advertised: where its peers are told to find it: ``inside``, or the wire before it.
         coordination: where it finds ZooKeeper or the controller.
     """
     settings = {
         "log.dirs": str(log_directory.absolute()),
-        **_listeners(public, inside),
+        **_listeners(public, inside, advertised),
         **_SMALL,
         **_PLAIN,
         **_PROMPT,
@@ -52,18 +55,30 @@ def broker(
     return settings | dict(release.config) | dict(overrides)
 
 
-def controller(address: Address, *, log_directory: Path, overrides: Mapping[str, str]) -> Settings:
-    """Settings of the KRaft controller. It decides elections, so it needs the overrides too."""
+def controller(
+    release: Release,
+    address: Address,
+    *,
+    advertised: Address,
+    log_directory: Path,
+    overrides: Mapping[str, str],
+) -> Settings:
+    """Settings of the KRaft controller. It decides elections, so it needs the overrides too.
+
+    From 3.9 on a controller tells where it is to be found (KIP-853), and may not before.
+    """
     settings = {
         "process.roles": "controller",
         "node.id": str(CONTROLLER_ID),
         "log.dirs": str(log_directory.absolute()),
         "listeners": f"CONTROLLER://{address}",
-        **_quorum(address),
+        **_quorum(advertised),
         **_KRAFT_SESSION,
         **_SMALL,
         **_PLAIN,
     }
+    if release.number >= _CONTROLLER_ADVERTISES and advertised != address:
+        settings["advertised.listeners"] = f"CONTROLLER://{advertised}"
     return settings | dict(overrides)
 
 
@@ -82,14 +97,18 @@ def zookeeper(address: Address, *, directory: Path) -> Settings:
     }
 
 
-def _listeners(public: Address, inside: Address) -> Settings:
+def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
     """One listener for all, or one for clients and one for peers (KIP-103, from 0.10.2)."""
     if public == inside:
-        listener = f"PLAINTEXT://{public}"
-        return {"listeners": listener, "advertised.listeners": listener}
+        return {
+            "listeners": f"PLAINTEXT://{public}",
+            "advertised.listeners": f"PLAINTEXT://{advertised}",
+        }
+    here = public.host == inside.host
+    external = public if here else Address(host=inside.host, port=BROKER_PORT)
     return {
-        "listeners": f"EXTERNAL://{inside.host}:{BROKER_PORT},INTERNAL://{inside}",
-        "advertised.listeners": f"EXTERNAL://{public},INTERNAL://{inside}",
+        "listeners": f"EXTERNAL://{external},INTERNAL://{inside}",
+        "advertised.listeners": f"EXTERNAL://{public},INTERNAL://{advertised}",
         "listener.security.protocol.map": _PROTOCOLS,
         "inter.broker.listener.name": "INTERNAL",
     }

@@ -11,7 +11,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +19,10 @@ from clusters import claims
 from clusters.addresses import (
     BROKER_PORT,
     COORDINATION_PORT,
+    PEERS_PORT,
     Address,
     AddressGroup,
+    Inside,
     broker_host,
     coordination_host,
     require_free,
@@ -37,7 +38,6 @@ from clusters.site import NodePlan
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.waiting import await_condition
 
-_PEERS_PORT: Final = 9093
 _TAKES_EFFECT_S: Final = 20.0
 _HELD_S: Final = 0.2
 _SUBNET_ATTEMPTS: Final = 20
@@ -47,7 +47,12 @@ _INTO_LOG: Final = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 
 
 def open_cluster(
-    release: Release, directory: Path, *, brokers: int, broker_config: Mapping[str, str]
+    release: Release,
+    directory: Path,
+    *,
+    brokers: int,
+    broker_config: Mapping[str, str],
+    wired: bool = False,
 ) -> RealCluster:
     """Start a cluster of containers; a ``clusters.cluster.Driver``, for 0.10.2 and later.
 
@@ -61,15 +66,7 @@ def open_cluster(
     with connected() as client:
         image = release_image(client, release, _Rehearsals(client))
     site = ContainerSite(image, brokers)
-    return opened(RealCluster(release, directory, site, broker_config=broker_config))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
-    """Addresses in a cluster's own network."""
-
-    brokers: Mapping[int, Address]
-    coordination: Address
+    return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
 
 
 class ContainerSite:
@@ -96,11 +93,29 @@ class ContainerSite:
             raise
         self.inside = Inside(
             brokers={
-                id_: Address(host=broker_host(group, id_), port=_PEERS_PORT)
+                id_: Address(host=broker_host(group, id_), port=PEERS_PORT)
                 for id_ in self.public.brokers
             },
             coordination=Address(host=coordination_host(group), port=COORDINATION_PORT),
         )
+        self._gateway = f"{group}.1"
+
+    def wire_host(self, broker: int) -> str:
+        """This machine as the network sees it, the same for all: its gateway.
+
+        Raises:
+            HarnessError: Docker's networks are not this machine's own, as on a desktop's.
+        """
+        del broker
+        with socket.socket() as trial:
+            try:
+                trial.bind((self._gateway, 0))
+            except OSError as error:
+                raise HarnessError(
+                    f"the wire cannot listen at {self._gateway}, the gateway of Docker's network",
+                    hint="It can where Docker runs on this very Linux; use --cluster local here.",
+                ) from error
+        return self._gateway
 
     def begin(self, plan: NodePlan) -> "ContainerLife":
         """Create and start the node's container, or start it again."""

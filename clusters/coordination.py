@@ -16,8 +16,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 from clusters.addresses import Address
 from clusters.cluster import PartitionState, UnreachableError
 from clusters.config import CONTROLLER_ID
+from clusters.relay.messages import topic_id
 from clusters.wire import Response, Wire
 
+_METADATA_WITH_IDS = 10
 _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
@@ -35,6 +37,9 @@ class View(Protocol):
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
         """The partition's assignment, preferred leader first."""
+
+    def topic_id(self, topic: str) -> str:
+        """The topic's id (KIP-516) as Kafka writes it; empty if it has none."""
 
     def live_brokers(self) -> frozenset[int]:
         """Brokers with a session (ZooKeeper) or unfenced (KRaft)."""
@@ -81,6 +86,10 @@ class ZooKeeperView:
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
         """The topic's node."""
         return tuple(self.read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
+
+    def topic_id(self, topic: str) -> str:
+        """In the topic's node, from 2.8 on."""
+        return str(self.read(f"/brokers/topics/{topic}").get("topic_id", ""))
 
     def exists(self, path: str) -> bool:
         """Whether there is a node."""
@@ -209,6 +218,12 @@ class KraftView:
         """Metadata lists the unfenced brokers alone."""
         return frozenset(broker.node_id for broker in self._ask([]).brokers)
 
+    def topic_id(self, topic: str) -> str:
+        """Metadata of the topic, in the first version that has it."""
+        wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        found = self._ask(wanted, version=max(self._metadata, _METADATA_WITH_IDS)).topics
+        return topic_id(found[0].topic_id.bytes) if found and found[0].topic_id else ""
+
     def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
         wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
         for found_topic in self._ask(wanted).topics:
@@ -217,9 +232,9 @@ class KraftView:
                     return found
         raise UnreachableError(f"{topic}-{partition} is not known yet")
 
-    def _ask(self, topics: list[Any]) -> Response:
+    def _ask(self, topics: list[Any], *, version: int | None = None) -> Response:
         request = MetadataRequest(
-            version=self._metadata, topics=topics, allow_auto_topic_creation=False
+            version=version or self._metadata, topics=topics, allow_auto_topic_creation=False
         )
         [answer] = self._wire.ask_any(self._brokers, request)
         return answer

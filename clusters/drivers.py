@@ -12,12 +12,19 @@ from harness.suggest import nearest
 
 
 def _in_containers(
-    release: Release, directory: Path, *, brokers: int, broker_config: Mapping[str, str]
+    release: Release,
+    directory: Path,
+    *,
+    brokers: int,
+    broker_config: Mapping[str, str],
+    wired: bool = False,
 ) -> Cluster:
     """The docker driver, whose libraries are imported by those who use it."""
     from clusters import containers  # noqa: PLC0415 - as said
 
-    return containers.open_cluster(release, directory, brokers=brokers, broker_config=broker_config)
+    return containers.open_cluster(
+        release, directory, brokers=brokers, broker_config=broker_config, wired=wired
+    )
 
 
 DRIVERS: Final[Mapping[str, Driver]] = {"local": open_cluster, "docker": _in_containers}

@@ -10,6 +10,7 @@ from clusters.addresses import Address
 from clusters.node import Node
 from clusters.site import NodePlan, Site
 from clusters.versions import Release
+from clusters.wiring import Wiring
 from harness.errors import HarnessError
 
 _KAFKA = "kafka.Kafka"
@@ -30,6 +31,7 @@ class Layout:
         directory: of the run, absolute; gets ``replicas/``, ``logs/`` and ``coordination/``.
         site: where the nodes will live.
         overrides: broker settings above the driver's own.
+        wiring: the wire between the nodes, if there is one.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Layout:
         site: Site,
         *,
         overrides: Mapping[str, str],
+        wiring: Wiring | None = None,
     ) -> None:
         self.directory = directory
         self.replicas = directory / "replicas"
@@ -48,6 +51,7 @@ class Layout:
         self._release = release
         self._site = site
         self._overrides = overrides
+        self._wiring = wiring
         self._cluster_id = storage.kafka_uuid()
 
     def prepare(self) -> None:
@@ -63,13 +67,17 @@ class Layout:
         if self._release.coordination == "kraft":
             storage.format_broker(folder, identity, self._cluster_id)
         public, inside = self._site.public.brokers[identity], self._site.inside.brokers[identity]
+        wiring = self._wiring
         settings = config.broker(
             self._release,
             identity,
             public=public,
             inside=inside,
+            advertised=wiring.peers[identity] if wiring else inside,
             log_directory=folder,
-            coordination=self._site.inside.coordination,
+            coordination=(
+                wiring.coordination[identity] if wiring else self._site.inside.coordination
+            ),
             overrides=self._overrides,
         )
         file = self._write(f"broker-{identity}.properties", settings)
@@ -91,8 +99,11 @@ class Layout:
         Kafka's own tool does it the first time, because it decides which features a new cluster of
         its release starts with.
         """
+        address = self._site.inside.coordination
         settings = config.controller(
-            self._site.inside.coordination,
+            self._release,
+            address,
+            advertised=self._wiring.controller if self._wiring else address,
             log_directory=self._metadata,
             overrides=self._overrides,
         )

@@ -6,17 +6,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clusters import archive, jvm
-from clusters.addresses import Address, Addresses, AddressGroup, require_free
+from clusters.addresses import Address, Addresses, AddressGroup, Inside, require_free
 from clusters.distribution import classpath
 from clusters.process import Process
 from clusters.real import RealCluster, opened, rehearse
 from clusters.site import NodePlan
 from clusters.versions import Release
+from clusters.wiring import LISTENER_NAMES
 from harness.errors import HarnessError
 
 
 def open_cluster(
-    release: Release, directory: Path, *, brokers: int, broker_config: Mapping[str, str]
+    release: Release,
+    directory: Path,
+    *,
+    brokers: int,
+    broker_config: Mapping[str, str],
+    wired: bool = False,
 ) -> RealCluster:
     """Start a cluster of local processes; a ``clusters.cluster.Driver``.
 
@@ -26,8 +32,8 @@ def open_cluster(
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
-    site = LocalSite(release, brokers, archive.flags(release, _rehearse))
-    return opened(RealCluster(release, directory, site, broker_config=broker_config))
+    site = LocalSite(release, brokers, archive.flags(release, _rehearse), wired=wired)
+    return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
 
 
 class LocalSite:
@@ -36,17 +42,23 @@ class LocalSite:
     Attributes:
         runtime: the machine's own.
         public: the group.
+        inside: the same, unless there is a wire: brokers then listen for their peers elsewhere,
+            where the release can.
     """
 
-    def __init__(self, release: Release, brokers: int, sharing: Sequence[str]) -> None:
+    def __init__(
+        self, release: Release, brokers: int, sharing: Sequence[str], *, wired: bool = False
+    ) -> None:
         jars = tuple(str(path) for path in classpath(release))
         self.runtime = jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
         self.public = AddressGroup(brokers)
+        self.inside: Addresses = self.public
+        if wired and release.number >= LISTENER_NAMES:
+            self.inside = Inside(brokers=self.public.peers, coordination=self.public.coordination)
 
-    @property
-    def inside(self) -> Addresses:
-        """The same: there is no other side."""
-        return self.public
+    def wire_host(self, broker: int) -> str:
+        """The broker's own."""
+        return self.public.brokers[broker].host
 
     def begin(self, plan: NodePlan) -> Process:
         """Start the JVM under a warden."""

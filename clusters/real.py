@@ -18,6 +18,7 @@ from clusters.node import START_LIMIT_S, Node
 from clusters.probe import ClusterProbe
 from clusters.site import Site
 from clusters.versions import Release
+from clusters.wiring import Network, Wiring
 from harness.errors import HarnessError
 from harness.waiting import await_condition
 
@@ -99,14 +100,28 @@ class RealCluster:
         directory: of the run.
         site: where the nodes live; closed with the cluster.
         broker_config: settings above the driver's own.
+        wired: whether the wire is to be between the nodes.
     """
 
     def __init__(
-        self, release: Release, directory: Path, site: Site, *, broker_config: Mapping[str, str]
+        self,
+        release: Release,
+        directory: Path,
+        site: Site,
+        *,
+        broker_config: Mapping[str, str],
+        wired: bool = False,
     ) -> None:
         self._release = release
         self._site = site
-        self._layout = Layout(release, directory.absolute(), site, overrides=broker_config)
+        try:
+            self._wiring = Wiring(release, site) if wired else None
+        except BaseException:
+            site.close()
+            raise
+        self._layout = Layout(
+            release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
+        )
         self._nodes: list[Node] = []
         self._brokers: dict[int, Broker] = {}
 
@@ -134,6 +149,18 @@ class RealCluster:
     def pids(self) -> frozenset[int]:
         """Processes of this machine that it consists of now, the coordination's included."""
         return frozenset(pid for node in self._nodes for pid in node.pids)
+
+    @property
+    def network(self) -> Network | None:
+        """The links between its nodes; None without a wire."""
+        if self._wiring is None:
+            return None
+        return Network(self._wiring.relay, frozenset(self._brokers), self._topic_id)
+
+    def _topic_id(self, topic: str) -> str:
+        """The id by which brokers of this release fetch a topic, if they do."""
+        with contextlib.closing(self._view()) as view:
+            return view.topic_id(topic)
 
     def open(self) -> None:
         """Start every node at once and wait until all brokers have registered."""
@@ -223,6 +250,8 @@ class RealCluster:
         _at_once(Node.release, self._nodes)
         for node in self._nodes:
             node.gone(_GONE_S)
+        if self._wiring is not None:
+            self._wiring.close()
         self._site.close()
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 

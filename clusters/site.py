@@ -89,6 +89,13 @@ class Site(Protocol):
     def inside(self) -> Addresses:
         """Where the nodes find each other."""
 
+    def wire_host(self, broker: int) -> str:
+        """Where a process of this machine can listen so that nodes find it.
+
+        Raises:
+            HarnessError: there is no such place.
+        """
+
     def begin(self, plan: NodePlan) -> Life:
         """Start a node's JVM, for the first time or again on what it left behind.
 

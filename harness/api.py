@@ -18,7 +18,7 @@ from checkers.segments.reader import SCHEMA, read_segment
 from checkers.session import HEAVY_BYTES, SparkStarter
 from harness.expected import reconcile
 from harness.feasible import check_plan
-from harness.history import TABLES
+from harness.history import TABLES, WIRE_TABLE
 from harness.plan import Plan
 from harness.runner import execute
 from harness.store import Run, Store
@@ -172,7 +172,7 @@ class Loaded:
         return frame
 
 
-_TABLE_PATHS = {path.partition("/")[2]: path for path in TABLES}
+_TABLE_PATHS = {path.partition("/")[2]: path for path in (*TABLES, WIRE_TABLE)}
 
 
 def load(run: str | os.PathLike[str]) -> Loaded:

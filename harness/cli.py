@@ -131,6 +131,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     delivery_timeout: Annotated[
         str, typer.Option("--delivery-timeout", help="When an unanswered send becomes info.")
     ] = "30s",
+    wire: Annotated[
+        bool, typer.Option("--wire", help="Put the wire between brokers, and record what passes.")
+    ] = False,
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
@@ -174,6 +177,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         duration_s=0.0 if story else options.duration(duration),
         seed=seed,
         broker_config=dict(find_story(story).broker_config) if story else {},
+        wire=wire,
     )
     spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:

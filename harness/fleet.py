@@ -26,6 +26,7 @@ from harness.plan import Plan
 from harness.runner import boot, conduct
 from harness.store import Run, Store
 from harness.waiting import await_condition
+from nemesis.wired import wired
 
 WARM_CONFIG: Final[Mapping[str, str]] = {
     "auto.leader.rebalance.enable": "false",  # by default every 5 minutes, in the midst of any run
@@ -42,12 +43,13 @@ class Key:
     driver: str
     brokers: int
     broker_config: tuple[tuple[str, str], ...]
+    wired: bool = False
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """The key of the cluster that a plan can run on."""
         settings = tuple(sorted(plan.broker_settings().items()))
-        return cls(plan.kafka, plan.driver, plan.brokers, settings)
+        return cls(plan.kafka, plan.driver, plan.brokers, settings, wired(plan))
 
 
 class Fleet:

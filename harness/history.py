@@ -125,6 +125,25 @@ LOG_LINES: Final = pa.schema(
     ]
 )
 
+WIRE: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        # fetch: a follower asks for its LEO; told: it hears a HW; held: it was not to hear it;
+        # leadership: a controller's request about leaders; isr: a change of an ISR is asked for
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("source", pa.int32(), nullable=False),  # who sends; 0: ZooKeeper, the controller
+        pa.field("target", pa.int32(), nullable=False),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("leo", pa.int64()),  # of a fetch
+        pa.field("hw", pa.int64()),  # of told and held
+        pa.field("epoch", pa.int32()),  # the leader's, of a fetch (KIP-320) or a state written
+        pa.field("isr", pa.list_(pa.int32())),  # of a state written in ZooKeeper
+    ]
+)
+"""What passed between brokers, as the wire saw it: a row whenever it differs from the one before of
+its kind, ends and partition. Only runs with the wire have it, and no checker asks for it."""
+
 ADDED: Final = frozenset(("op", "isolation"))
 """Columns that runs recorded before them lack; all may be null."""
 
@@ -136,6 +155,8 @@ TABLES: Final = {
     "events/log_lines": LOG_LINES,
 }
 """Path inside a run, without suffix, to the schema of the table there."""
+
+WIRE_TABLE: Final = "events/wire"
 
 
 def record_value(identity: str, size: int) -> bytes:

@@ -1,11 +1,20 @@
 """Watches leader, ISR, LEO and HW of every replica while a run goes on."""
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
-from clusters.cluster import Cluster, PartitionState, Probe, ReplicaState, UnreachableError
+from clusters.cluster import (
+    Cluster,
+    Network,
+    PartitionState,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
+from harness.errors import HarnessError
 from harness.plan import Topic
 
 EVERY_S: Final = 0.1
@@ -126,3 +135,35 @@ class Observer:
                     )
 
         return look
+
+
+@contextlib.contextmanager
+def wire_watched(
+    network: Network | None, topic: str, record: Callable[[dict[str, object]], None], zero_ns: int
+) -> Iterator[None]:
+    """Have what passes on the wire recorded while the block lasts, if there is a wire.
+
+    Args:
+        topic: the topic under test; other topics are left out.
+        zero_ns: the monotonic clock at the run's start.
+    """
+    if network is None:
+        yield
+        return
+    names = {topic, network.topic_id(topic)}
+
+    def watch(row: dict[str, Any]) -> None:
+        if row.get("topic", topic) not in names:
+            return
+        known = {name: value for name, value in row.items() if name != "what"}
+        if "topic" in known:
+            known["topic"] = topic
+        with contextlib.suppress(HarnessError):  # the recorder has told the run of it
+            record({**known, "time_ns": row["time_ns"] - zero_ns})
+
+    network.watch(watch)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(HarnessError):  # a wire that is gone reports nothing more
+            network.watch(None)

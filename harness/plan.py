@@ -81,6 +81,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         duration_s: how long a random schedule goes on.
         seed: what every random choice of the run follows from.
         broker_config: broker settings beside the driver's own, as Kafka spells them.
+        wire: whether the wire is between the nodes though no fault or story needs it.
     """
 
     kafka: str
@@ -95,6 +96,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     duration_s: float = 0.0
     seed: int = 0
     broker_config: dict[str, str] = {}
+    wire: bool = False
 
     def broker_settings(self) -> dict[str, str]:
         """What brokers are to be told: with coordinators in use, their topics on every broker.
@@ -152,6 +154,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 f"--for {self.duration_s:g}s",
             ]
             words += _differences(self)
+        words += ["--wire"] if self.wire else []
         words.append(f"--seed {self.seed}")
         return " ".join(words)
 

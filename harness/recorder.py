@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.errors import HarnessError
-from harness.history import TABLES, StreamWriter
+from harness.history import TABLES, WIRE, WIRE_TABLE, StreamWriter
 from harness.store import Run
 
 FLUSH_S: Final = 0.2
@@ -33,34 +33,41 @@ class Clock:
 
     Attributes:
         started_at_ns: the wall clock at 0, nanoseconds since the epoch, for ``environment.json``.
+        zero_ns: the machine's monotonic clock at 0, which all its processes share.
     """
 
-    __slots__ = ("_zero", "started_at_ns")
+    __slots__ = ("started_at_ns", "zero_ns")
 
     def __init__(self) -> None:
         self.started_at_ns = time.time_ns()
-        self._zero = time.monotonic_ns()
+        self.zero_ns = time.monotonic_ns()
 
     def __call__(self) -> int:
         """The time now."""
-        return time.monotonic_ns() - self._zero
+        return time.monotonic_ns() - self.zero_ns
 
 
 class Recorder:
     """Owns the streams of one run. Safe to share between threads, unlike the tapes it gives out.
+
+    Args:
+        run: where they are.
+        clock: nanoseconds since the run's start.
+        wired: whether there is a wire that reports what passes.
 
     Attributes:
         clock: nanoseconds since the run's start.
         failed: set when nothing can be recorded any more; whoever waits should wait for it too.
     """
 
-    def __init__(self, run: Run, clock: Callable[[], int]) -> None:
+    def __init__(self, run: Run, clock: Callable[[], int], *, wired: bool = False) -> None:
         self.clock = clock
         self.failed = threading.Event()
         self._error: HarnessError | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._words: dict[str, dict[str, int]] = {}
-        self._rows: dict[str, list[dict[str, object]]] = {table: [] for table in TABLES}
+        tables = {**TABLES, WIRE_TABLE: WIRE} if wired else TABLES
+        self._rows: dict[str, list[dict[str, object]]] = {table: [] for table in tables}
         self._rows_lock = threading.Lock()
         self._operations_lock = threading.Lock()
         self._closing = threading.Event()
@@ -68,7 +75,7 @@ class Recorder:
         self._where = run.path
         try:
             self._streams = {
-                table: StreamWriter(run.stream(table), schema) for table, schema in TABLES.items()
+                table: StreamWriter(run.stream(table), schema) for table, schema in tables.items()
             }
         except OSError as error:
             self._fail(error)
@@ -100,6 +107,10 @@ class Recorder:
     def replica(self, **row: object) -> None:
         """Record a row of ``REPLICAS``; the time is now unless told."""
         self._add("events/replicas", {"time_ns": self.clock(), **row})
+
+    def wire(self, row: dict[str, object]) -> None:
+        """Record a row of ``WIRE``, whose time is told."""
+        self._add(WIRE_TABLE, row)
 
     def log_lines(self, rows: Sequence[dict[str, object]]) -> None:
         """Record rows of ``LOG_LINES``."""

@@ -17,7 +17,7 @@ from harness.environment import describe
 from harness.errors import WaitTimeoutError
 from harness.feasible import check_plan
 from harness.loglines import log_lines
-from harness.observer import Observer
+from harness.observer import Observer, wire_watched
 from harness.plan import Plan
 from harness.recorder import Clock, Recorder
 from harness.store import Run, Store
@@ -27,6 +27,7 @@ from nemesis import schedule
 from nemesis.fault import Nemesis
 from nemesis.scene import MissedError, Scene
 from nemesis.scripts import find_script
+from nemesis.wired import wired
 
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
@@ -65,7 +66,11 @@ def boot(plan: Plan, directory: Path) -> Cluster:
         HarnessError: it did not start; nothing is left running.
     """
     return DRIVERS[plan.driver](
-        release(plan.kafka), directory, brokers=plan.brokers, broker_config=plan.broker_settings()
+        release(plan.kafka),
+        directory,
+        brokers=plan.brokers,
+        broker_config=plan.broker_settings(),
+        wired=wired(plan),
     )
 
 
@@ -95,10 +100,11 @@ def conduct(
         run.write_struct("environment.json", describe(cluster, started_at_ns=clock.started_at_ns))
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         replicas = _create_topic(plan, cluster, probe)
-        recorder = stack.enter_context(Recorder(run, clock))
+        recorder = stack.enter_context(Recorder(run, clock, wired=cluster.network is not None))
         scribe = Narrator(recorder)
         nemesis = Nemesis(cluster, scribe, plan.topic)
         with (
+            wire_watched(cluster.network, plan.topic.name, recorder.wire, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,
             Workload(plan, cluster.bootstrap, recorder, run) as workload,
         ):

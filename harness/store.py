@@ -14,14 +14,14 @@ store/latest -> the last run
 import secrets
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import StoreError
-from harness.history import TABLES, read_stream, to_parquet
+from harness.history import TABLES, WIRE, WIRE_TABLE, read_stream, to_parquet
 from harness.plan import Plan
 from harness.verdict import Verdict
 
@@ -117,7 +117,7 @@ class Run:
         try:
             if self.parquet(name).exists():
                 return pq.read_table(self.parquet(name))
-            return pa.Table.from_batches(read_stream(self.stream(name)), schema=TABLES[name])
+            return pa.Table.from_batches(read_stream(self.stream(name)), schema=_SCHEMAS[name])
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
@@ -129,7 +129,7 @@ class Run:
 
     def seal(self) -> None:
         """Turn every stream into Parquet; a stream too short to have a schema is left alone."""
-        for table in TABLES:
+        for table in (*TABLES, WIRE_TABLE):
             if self.stream(table).exists():
                 to_parquet(self.stream(table), self.parquet(table))
 
@@ -232,6 +232,9 @@ class Store:
         link = self.root / f".latest-{secrets.token_hex(4)}"
         link.symlink_to(name)
         link.replace(self.root / "latest")
+
+
+_SCHEMAS: Final = {**TABLES, WIRE_TABLE: WIRE}
 
 
 def _decode(text: bytes, kind: type[_T], name: str) -> _T:

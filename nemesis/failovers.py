@@ -136,10 +136,10 @@ def _fail_over_to_survivor(scene: Scene, began: float) -> None:
     scene.nemesis.inject("kill", b)
     if a not in scene.probe.live_brokers():
         raise MissedError(f"the session of broker {a} ended before broker {b} was dead")
-    _await_turns(scene, b, survivor)
+    await_turns(scene, b, survivor)
 
 
-def _await_turns(scene: Scene, b: int, survivor: int) -> None:
+def await_turns(scene: Scene, b: int, survivor: int) -> None:
     """Wait until C leads, and make sure that B, dead, was the leader in between.
 
     Raises:

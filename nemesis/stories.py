@@ -9,7 +9,7 @@ from nemesis.story import STORIES, Prediction, Story
 
 __all__ = ["STORIES", "Prediction", "Story", "find_story"]
 
-_FAMILIES: Final = ("failovers", "canaries", "outages")
+_FAMILIES: Final = ("failovers", "canaries", "outages", "network_stories")
 
 for _family in _FAMILIES:
     importlib.import_module(f"nemesis.{_family}")

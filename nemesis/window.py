@@ -6,8 +6,9 @@ becomes of them when it has to follow somebody else is what distinguishes the re
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 
-from clusters.cluster import Probe, ReplicaState, UnreachableError
+from clusters.cluster import Network, Probe, ReplicaState, UnreachableError
 from harness.waiting import await_condition
 
 POLL_S = 0.01
@@ -28,6 +29,20 @@ def widen(seconds: float) -> dict[str, str]:
         "replica.lag.time.max.ms": str(max(10_000, 4 * wait_ms)),
         "replica.socket.timeout.ms": str(max(3_000, 2 * wait_ms)),
     }
+
+
+def hold_window(
+    network: Network, topic: str, partition: int, followers: Collection[int], *, offset: int
+) -> AbstractContextManager[None]:
+    """Keep the window of the record at ``offset`` open on these followers while the block lasts.
+
+    The wire holds back every answer that would tell a HW above that offset; the record itself
+    comes with an answer that cannot, because the leader has no such HW before the follower has
+    asked for what follows. A follower whose answer is held asks again on a new connection after
+    ``replica.socket.timeout.ms``, from its LEO, which is why it stays in the ISR for as long as
+    that is shorter than ``replica.lag.time.max.ms``. Nothing depends on the release.
+    """
+    return network.hw_held(topic, partition, *followers, above=offset)
 
 
 def await_window(

@@ -38,7 +38,7 @@ class Cell(NamedTuple):
         return not find_story(self.story).why_not(release(kafka))
 
 
-TELLING = (Cell("loss"), Cell("divergence"))
+TELLING = (Cell("loss"), Cell("divergence"), Cell("cut-off"))
 THE_REST = (
     Cell("loss", "0"),
     Cell("leader-kill", "1"),

@@ -17,12 +17,15 @@ HERE = Address(host="127.0.0.1", port=9092)
 THERE = Address(host="127.0.0.1", port=2181)
 
 
-def settings(name: str, inside: Address = HERE, **overrides: str) -> dict[str, str]:
+def settings(
+    name: str, inside: Address = HERE, advertised: Address | None = None, **overrides: str
+) -> dict[str, str]:
     return config.broker(
         release(name),
         7,
         public=HERE,
         inside=inside,
+        advertised=advertised or inside,
         log_directory=Path("/data/7"),
         coordination=THERE,
         overrides={key.replace("_", "."): value for key, value in overrides.items()},
@@ -45,6 +48,27 @@ def test_in_a_container_peers_and_clients_have_a_listener_each() -> None:
     assert found["listeners"] == "EXTERNAL://172.18.0.11:9092,INTERNAL://172.18.0.11:9093"
     assert found["advertised.listeners"] == "EXTERNAL://127.0.0.1:9092,INTERNAL://172.18.0.11:9093"
     assert found["inter.broker.listener.name"] == "INTERNAL"
+
+
+def test_on_the_wire_peers_are_told_of_another_address_than_clients() -> None:
+    wire = Address(host="127.0.0.1", port=40_000)
+    found = settings("0.10.2.2", inside=Address(host="127.0.0.1", port=9093), advertised=wire)
+    assert found["listeners"] == "EXTERNAL://127.0.0.1:9092,INTERNAL://127.0.0.1:9093"
+    assert found["advertised.listeners"] == "EXTERNAL://127.0.0.1:9092,INTERNAL://127.0.0.1:40000"
+    one = settings("0.9.0.1", advertised=wire)  # and before 0.10.2 everybody is
+    assert one["listeners"] == "PLAINTEXT://127.0.0.1:9092"
+    assert one["advertised.listeners"] == "PLAINTEXT://127.0.0.1:40000"
+
+
+@pytest.mark.parametrize(("name", "tells"), [("3.7.2", False), ("3.9.2", True), ("4.3.1", True)])
+def test_a_controller_on_the_wire_tells_its_address_where_it_may(name: str, tells: bool) -> None:
+    wire = Address(host="127.0.0.1", port=40_000)
+    found = config.controller(
+        release(name), THERE, advertised=wire, log_directory=Path("/data"), overrides={}
+    )
+    assert found["listeners"] == "CONTROLLER://127.0.0.1:2181"
+    assert found["controller.quorum.voters"] == "100@127.0.0.1:40000"
+    assert found.get("advertised.listeners") == ("CONTROLLER://127.0.0.1:40000" if tells else None)
 
 
 def test_what_the_caller_sets_comes_last() -> None:

@@ -37,10 +37,11 @@ def predicted(story: str, kafka: str, *, acks: Acks, unclean: bool = False) -> P
 def test_the_truncation_rule_alone_decides_the_two_stories(
     kafka: str, acks: Acks, unclean: bool
 ) -> None:
-    expected = (LOST, FORKED) if kafka in OLD else (Prediction(), Prediction())
+    expected = (LOST, FORKED, FORKED) if kafka in OLD else (Prediction(),) * 3
     assert expected == (
         predicted("loss", kafka, acks=acks, unclean=unclean),
         predicted("divergence", kafka, acks=acks, unclean=unclean),
+        predicted("cut-off", kafka, acks=acks, unclean=unclean),
     )
 
 

@@ -107,6 +107,9 @@ class NoView:
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
         raise UnreachableError(f"{topic}-{partition} is not known")
 
+    def topic_id(self, topic: str) -> str:
+        raise UnreachableError(f"{topic} is not known")
+
     def live_brokers(self) -> frozenset[int]:
         return frozenset()
 

@@ -1,0 +1,241 @@
+"""What the wire can do and what it costs: ``python -m benchmarks.wire [windows|cost] [RELEASE]``.
+
+``windows`` holds the HW-lag window open for 5 s and for 60 s, in 20 attempts each that run side by
+side: each has a partition of its own, and there are so many fetchers that every partition has its
+own connection to each follower. An attempt succeeds if, from the first look to the last, the probe
+sees both followers hold the record above their HW, the wire has held back what would have told them
+more and has let none of it pass, the ISR stays whole, and the window closes when it is let go.
+
+``cost`` compares two clusters of a release, one with the wire and one without, in turns: records of
+1 kB, flat out under acks=all, which is what replication can carry; and the median time to the
+acknowledgement of one record at a time.
+"""
+
+import contextlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Producer
+
+from clusters.cluster import Cluster, Probe, UnreachableError
+from clusters.drivers import DRIVERS
+from clusters.versions import release
+from harness.waiting import await_condition
+from nemesis.window import hold_window
+
+RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.3.1")
+COSTED: Final = ("0.10.2.2", "4.3.1")
+ATTEMPTS: Final = 20
+SECONDS: Final = (5.0, 60.0)
+TOPIC: Final = "events"
+LEADER, *FOLLOWERS = (1, 2, 3)
+RECORD_BYTES: Final = 1000
+FLOOD: Final = 60_000
+SINGLE: Final = 400
+ROUNDS: Final = 3
+_LOOK_EVERY_S: Final = 0.5
+
+
+class Cost(NamedTuple):
+    """Megabytes a second, flat out, and milliseconds to one acknowledgement."""
+
+    rate: float
+    latency_ms: float
+
+
+@contextlib.contextmanager
+def opened(
+    name: str, *, wired: bool, partitions: int, settings: Mapping[str, str]
+) -> Iterator[Cluster]:
+    """Three brokers and a topic that broker 1 leads."""
+    with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
+        cluster = DRIVERS["local"](
+            release(name), Path(folder) / "run", brokers=3, broker_config=settings, wired=wired
+        )
+        with contextlib.closing(cluster):
+            cluster.create_topic(TOPIC, [[LEADER, *FOLLOWERS]] * partitions, {})
+            yield cluster
+
+
+def producer(cluster: Cluster, **settings: object) -> Producer:
+    """A client that waits for all in-sync replicas."""
+    config = {**cluster.release.client, "bootstrap.servers": cluster.bootstrap, "acks": "all"}
+    return Producer({**config, **settings})
+
+
+def windows(names: tuple[str, ...]) -> None:
+    for name in names:
+        settings = {"num.replica.fetchers": str(ATTEMPTS)}
+        with opened(name, wired=True, partitions=ATTEMPTS, settings=settings) as cluster:
+            for seconds in SECONDS:
+                good, shortest = attempts(cluster, seconds)
+                print(
+                    f"{name:>9}: held {seconds:g} s in {good} of {ATTEMPTS} attempts;"
+                    f" the shortest was open for {shortest:.1f} s",
+                    flush=True,
+                )
+
+
+def attempts(cluster: Cluster, seconds: float) -> tuple[int, float]:
+    """How many attempts succeeded, and for how long the shortest of these was seen open."""
+    assert cluster.network is not None
+    rows: list[dict[str, Any]] = []
+    cluster.network.watch(rows.append)
+    offsets = send_to_all(cluster)
+    good: dict[int, float] = {}
+    with contextlib.closing(cluster.probe()) as probe:
+        with contextlib.ExitStack() as held:
+            for partition, offset in offsets.items():
+                window = hold_window(
+                    cluster.network, TOPIC, partition, FOLLOWERS, offset=offset + 1
+                )
+                held.enter_context(window)
+            began_ns = time.monotonic_ns()
+            send_to_all(cluster)
+            good = stay_open(probe, offsets, seconds)
+            ended_ns = time.monotonic_ns()
+            whole = {p for p in good if len(probe.partition(TOPIC, p).isr) == 1 + len(FOLLOWERS)}
+        closed = {p for p in good if closes(probe, p, offsets[p] + 2)}
+    cluster.network.watch(None)
+    wired = {p for p in good if seen_by_wire(rows, p, offsets[p] + 1, began_ns, ended_ns)}
+    kept = whole & closed & wired
+    if len(kept) < len(offsets):
+        print(
+            f"           by probe {len(good)}, ISR whole {len(whole)}, closed {len(closed)},"
+            f" by wire {len(wired)}"
+        )
+    return len(kept), min((good[p] for p in kept), default=0.0)
+
+
+def send_to_all(cluster: Cluster) -> dict[int, int]:
+    """One acknowledged record to every partition; returns its offsets."""
+    offsets: dict[int, int] = {}
+
+    def note(error: object, message: Any) -> None:  # noqa: ANN401 - confluent's
+        assert error is None, error
+        offsets[message.partition()] = message.offset()
+
+    client = producer(cluster)
+    for partition in range(ATTEMPTS):
+        client.produce(TOPIC, b"record", partition=partition, on_delivery=note)
+    client.flush(30)
+    assert len(offsets) == ATTEMPTS
+    return offsets
+
+
+def is_open(probe: Probe, partition: int, offset: int) -> bool:
+    try:
+        seen = [probe.replica(one, TOPIC, partition) for one in FOLLOWERS]
+    except UnreachableError:
+        return False
+    return all(one.hw <= offset < one.leo for one in seen)
+
+
+def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int, float]:
+    """Look at every window until the time is over; returns how long each was seen open."""
+    began: dict[int, float] = {}
+    for partition, offset in offsets.items():
+        await_condition(
+            lambda p=partition, at=offset + 1: is_open(probe, p, at),  # type: ignore[misc]
+            bool,
+            what=f"the window of partition {partition}",
+            limit_s=10,
+            every_s=0.01,
+        )
+        began[partition] = time.monotonic()
+    alive = dict.fromkeys(began, 0.0)
+    until = time.monotonic() + seconds
+    while True:
+        for partition in list(alive):
+            if is_open(probe, partition, offsets[partition] + 1):
+                alive[partition] = time.monotonic() - began[partition]
+            else:
+                del alive[partition]
+        if time.monotonic() > until:
+            return alive
+        time.sleep(_LOOK_EVERY_S)
+
+
+def closes(probe: Probe, partition: int, hw: int) -> bool:
+    await_condition(
+        lambda: [probe.replica(one, TOPIC, partition).hw for one in FOLLOWERS],
+        lambda seen: seen == [hw] * len(FOLLOWERS),
+        what=f"the window of partition {partition} to close",
+        limit_s=30,
+        passing=(UnreachableError,),
+    )
+    return True
+
+
+def seen_by_wire(
+    rows: list[dict[str, Any]], partition: int, offset: int, began_ns: int, ended_ns: int
+) -> bool:
+    """Whether each follower had an answer held back, and was told nothing above the record."""
+    mine = [
+        row
+        for row in rows
+        if row.get("partition") == partition and began_ns <= row["time_ns"] <= ended_ns
+    ]
+    held = {row["target"] for row in mine if row["kind"] == "held"}
+    told = [row for row in mine if row["kind"] == "told" and row["hw"] > offset]
+    return held == set(FOLLOWERS) and not told
+
+
+def cost(names: tuple[str, ...]) -> None:
+    for name in names:
+        with (
+            opened(name, wired=False, partitions=1, settings={}) as direct,
+            opened(name, wired=True, partitions=1, settings={}) as wired,
+        ):
+            clusters = {"direct": direct, "wire": wired}
+            for cluster in clusters.values():
+                measure(cluster)  # warm
+            found: dict[str, list[Cost]] = {kind: [] for kind in clusters}
+            for _ in range(ROUNDS):
+                for kind, cluster in clusters.items():
+                    found[kind].append(measure(cluster))
+        means = {
+            kind: Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
+            for kind, costs in found.items()
+        }
+        for kind, one in means.items():
+            print(f"{name:>9} {kind:>6}: {one.rate:.1f} MB/s, {one.latency_ms:.2f} ms", flush=True)
+        share = means["wire"].rate / means["direct"].rate
+        more = means["wire"].latency_ms - means["direct"].latency_ms
+        print(f"{name:>9}: {share:.0%} of the throughput, {more:+.2f} ms", flush=True)
+
+
+def measure(cluster: Cluster) -> Cost:
+    value = bytes(RECORD_BYTES)
+    client = producer(cluster, **{"linger.ms": 5, "queue.buffering.max.messages": FLOOD})
+    began = time.perf_counter()
+    for _ in range(FLOOD):
+        client.produce(TOPIC, value, partition=0)
+    assert client.flush(120) == 0
+    rate = FLOOD * RECORD_BYTES / (time.perf_counter() - began) / 1e6
+    client = producer(cluster, **{"linger.ms": 0})
+    waits = []
+    for _ in range(SINGLE):
+        began = time.perf_counter()
+        client.produce(TOPIC, value, partition=0)
+        client.flush(30)
+        waits.append(time.perf_counter() - began)
+    return Cost(rate, 1000 * statistics.median(waits[SINGLE // 10 :]))
+
+
+def main(words: list[str] | None = None) -> None:
+    words = words or []
+    releases = tuple(word for word in words if word not in {"windows", "cost"})
+    if "windows" not in words:
+        cost(releases or COSTED)
+    if "cost" not in words:
+        windows(releases or RELEASES)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,200 @@
+"""One direction of one connection: frames come in, are looked at, and go on, or not.
+
+Nothing here blocks; the loop says when a socket can be read or written, and when time has passed.
+"""
+
+import random
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from clusters.relay.rules import Rule
+
+_CHUNK: Final = 1 << 16
+_SCRATCH: Final = memoryview(bytearray(_CHUNK))
+_FRAME_MAX: Final = 1 << 28
+_QUEUE_MAX: Final = 1 << 23
+"""A direction that has so many bytes to deliver takes no more, as a full socket would not."""
+
+_SIZE: Final = struct.Struct(">i")
+_DICE: Final = random.Random()  # noqa: S311 - jitter is no secret
+
+
+class Passing(NamedTuple):
+    """A frame, and what it is to whoever judges it."""
+
+    frame: bytearray
+    note: object
+
+
+class Judge(Protocol):
+    """Says of each frame what it is."""
+
+    def read(self, frame: bytearray) -> object:
+        """What a whole frame is; None if nobody needs to know."""
+
+    def held(self, note: object, rules: Iterable[Rule]) -> bool:
+        """Whether one of these rules keeps it back."""
+
+    def behind(self, note: object) -> bool:
+        """Whether it may pass what is held before it."""
+
+    def passed(self, note: object) -> None:
+        """It goes on now."""
+
+
+class Channel:
+    """Takes bytes from one socket and gives them to another, frame by frame.
+
+    A frame whose fate is clear goes on as it comes, piece by piece and without being copied; one
+    that may be held, delayed or throttled is gathered first.
+
+    Args:
+        judge: of its frames.
+        late: told when something is to be looked at again, in seconds of ``clock``.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self, judge: Judge, late: Callable[[float], None], clock: Callable[[], float]
+    ) -> None:
+        self.blocked = False
+        self._judge = judge
+        self._late = late
+        self._clock = clock
+        self._slow: tuple[Rule, ...] = ()
+        self._holds: tuple[Rule, ...] = ()
+        self._rest = b""
+        self._frame: bytearray | None = None
+        self._got = self._gone = 0
+        self._queue: deque[memoryview] = deque()
+        self._queued = 0
+        self._waiting: deque[tuple[float, bytearray]] = deque()
+        self._held: deque[Passing] = deque()
+        self._busy_until = 0.0
+
+    def obey(self, rules: Iterable[Rule]) -> None:
+        """Take the rules of its link; what they no longer hold goes on."""
+        rules = tuple(rules)
+        self.blocked = any(rule.kind == "cut" for rule in rules)
+        self._slow = tuple(rule for rule in rules if rule.kind == "slow")
+        self._holds = tuple(rule for rule in rules if rule.kind == "hold")
+        held, self._held = self._held, deque()
+        for one in held:
+            self._meet(one)
+        if not self._slow:
+            self._ripen(float("inf"))
+
+    @property
+    def takes(self) -> bool:
+        """Whether it wants to read."""
+        return not self.blocked and self._queued < _QUEUE_MAX
+
+    @property
+    def gives(self) -> bool:
+        """Whether it has something to write."""
+        return bool(self._queue) and not self.blocked
+
+    def take(self, inbox: socket.socket) -> bool:
+        """Read what has come; False at its end."""
+        try:
+            if self._frame is None:
+                count = inbox.recv_into(_SCRATCH)
+                self._split(_SCRATCH[:count])
+            else:
+                count = inbox.recv_into(memoryview(self._frame)[self._got :])
+                self._got += count
+                self._grown(self._frame)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            return False
+        return count > 0
+
+    def give(self, outbox: socket.socket) -> bool:
+        """Write what can be written; False when nobody takes it any more."""
+        try:
+            while self._queue:
+                view = self._queue[0]
+                sent = outbox.send(view)
+                self._queued -= sent
+                if sent < len(view):
+                    self._queue[0] = view[sent:]
+                    return True
+                self._queue.popleft()
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            return False
+        return True
+
+    def ripen(self) -> None:
+        """Let go what has waited for long enough."""
+        self._ripen(self._clock())
+
+    def _split(self, chunk: memoryview) -> None:
+        """Cut a chunk into frames; the last may be the beginning of one."""
+        data = memoryview(self._rest + chunk) if self._rest else chunk
+        while len(data) >= _SIZE.size:
+            size = _SIZE.size + _SIZE.unpack_from(data)[0]
+            if not _SIZE.size <= size <= _FRAME_MAX:
+                raise ConnectionAbortedError("this is neither Kafka nor ZooKeeper")
+            if len(data) < size:
+                self._frame = bytearray(size)
+                self._frame[: len(data)] = data
+                self._got, self._gone = len(data), 0
+                self._rest = b""
+                self._grown(self._frame)
+                return
+            self._whole(bytearray(data[:size]))
+            data = data[size:]
+        self._rest = bytes(data)
+
+    def _grown(self, frame: bytearray) -> None:
+        """More of a long frame has come."""
+        if self._gone or not (self._slow or self._holds or self._held or self._waiting):
+            self._push(memoryview(frame)[self._gone : self._got])
+            self._gone = self._got
+        if self._got < len(frame):
+            return
+        self._frame = None
+        if self._gone:
+            self._judge.passed(self._judge.read(frame))
+        else:
+            self._whole(frame)
+
+    def _whole(self, frame: bytearray) -> None:
+        self._meet(Passing(frame, self._judge.read(frame)))
+
+    def _meet(self, one: Passing) -> None:
+        """Hold a frame, delay it, or let it pass."""
+        waits = self._held and not self._judge.behind(one.note)
+        if waits or self._judge.held(one.note, self._holds):
+            self._held.append(one)
+            return
+        self._judge.passed(one.note)
+        if not (self._slow or self._waiting):
+            self._push(memoryview(one.frame))
+            return
+        due = self._due(len(one.frame))
+        self._waiting.append((due, one.frame))
+        self._late(due)
+
+    def _due(self, size: int) -> float:
+        """When a frame arrives that is sent now: no sooner than the one before."""
+        now = self._clock()
+        delay = sum(rule.delay_s + rule.jitter_s * _DICE.random() for rule in self._slow)
+        rates = [rule.bytes_per_s for rule in self._slow if rule.bytes_per_s]
+        self._busy_until = max(self._busy_until, now) + (size / min(rates) if rates else 0.0)
+        last = self._waiting[-1][0] if self._waiting else 0.0
+        return max(self._busy_until + delay, last)
+
+    def _ripen(self, now: float) -> None:
+        while self._waiting and self._waiting[0][0] <= now:
+            self._push(memoryview(self._waiting.popleft()[1]))
+
+    def _push(self, view: memoryview) -> None:
+        self._queue.append(view)
+        self._queued += len(view)

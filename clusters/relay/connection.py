@@ -1,0 +1,302 @@
+"""One connection through the wire, from the node that opened it to the one that it asks."""
+
+import json
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, Protocol
+
+from clusters.relay import messages
+from clusters.relay.channel import Channel
+from clusters.relay.messages import Header, Told
+from clusters.relay.rules import COORDINATION, Rule
+
+_RESET: Final = struct.pack("ii", 1, 0)
+_METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
+"""The name and the id of KRaft's own log."""
+
+Row = dict[str, Any]
+
+
+class Host(Protocol):
+    """What a connection needs of the loop it lives in."""
+
+    @property
+    def told(self) -> dict[tuple[int, str, int], int]:
+        """The HW that each follower was told last: follower, topic, partition."""
+
+    def rules(self, source: int, target: int) -> list[Rule]:
+        """Those of one link."""
+
+    def note(self, row: Row) -> None:
+        """Something was seen."""
+
+    def late(self, channel: Channel, due: float) -> None:
+        """A channel wants to be looked at then."""
+
+    def clock(self) -> float:
+        """Seconds, monotonic."""
+
+
+class Asking(NamedTuple):
+    """A request that has no answer yet."""
+
+    head: Header
+    fetch: messages.Fetch | None
+
+
+class Connection:
+    """Two channels, and who is at their ends.
+
+    Args:
+        host: the loop.
+        client: the socket that was accepted.
+        server: the number of the node that is asked.
+        source: the number of the node that asks, where its address tells; else its first request
+            does. None is a client or a tool, whom no rule concerns.
+        zookeeper: whether ZooKeeper is spoken.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        client: socket.socket,
+        *,
+        server: int,
+        source: int | None,
+        zookeeper: bool,
+    ) -> None:
+        self.client = client
+        self.upstream: socket.socket | None = None
+        self.upstream_address = ("", 0)
+        self.connected = False
+        self.server = server
+        self.source = source
+        self._host = host
+        asks: Requests = ZooKeeperRequests(self) if zookeeper else Requests(self)
+        self.requests = self._channel(asks)
+        self.answers = self._channel(Answers(self, asks))
+        self.obey()
+
+    def obey(self) -> None:
+        """Take the rules of its link as they are now."""
+        if self.source is not None:
+            self.requests.obey(self._host.rules(self.source, self.server))
+            self.answers.obey(self._host.rules(self.server, self.source))
+
+    @property
+    def refused(self) -> bool:
+        """Whether a rule wants it reset."""
+        if self.source is None:
+            return False
+        ends = (self.source, self.server), (self.server, self.source)
+        return any(rule.kind == "reset" for end in ends for rule in self._host.rules(*end))
+
+    def name(self, source: int) -> None:
+        """Its first request has told who asks."""
+        self.source = source
+        self.obey()
+
+    @property
+    def told(self) -> dict[tuple[int, str, int], int]:
+        """The HW that each follower was told last: follower, topic, partition."""
+        return self._host.told
+
+    def note(self, kind: str, source: int, target: int, **facts: object) -> None:
+        """Report what was seen."""
+        self._host.note({"kind": kind, "source": source, "target": target, **facts})
+
+    def close(self, *, reset: bool = False) -> None:
+        """Close both ends."""
+        for end in (self.client, self.upstream):
+            if end is not None:
+                if reset:
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                end.close()
+
+    def _channel(self, judge: "Requests | Answers") -> Channel:
+        def late(due: float) -> None:
+            self._host.late(channel, due)
+
+        channel = Channel(judge, late, self._host.clock)
+        return channel
+
+
+class Requests:
+    """Judges what a node asks of another in Kafka's protocol."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.asking: deque[Asking] = deque()
+
+    def read(self, frame: bytearray) -> object:
+        """Remember it for its answer, and learn from it who asks."""
+        try:
+            head = messages.header(frame)
+            fetch = messages.fetch(frame, head) if head.api == messages.FETCH else None
+            if self._connection.source is None:
+                source = messages.sender(head, frame)
+                if source is not None:
+                    self._connection.name(source)
+        except (struct.error, IndexError, UnicodeDecodeError):
+            return None
+        asking = Asking(head, fetch)
+        self.asking.append(asking)
+        return asking
+
+    def held(self, note: object, rules: Iterable[Rule]) -> bool:
+        """Whether it is about leadership, or a change of an ISR, and such are held."""
+        if not isinstance(note, Asking):
+            return False
+        api = note.head.api
+        return any(
+            (rule.what == "leadership" and api in messages.LEADERSHIP)
+            or (rule.what == "isr" and api == messages.ALTER_PARTITION)
+            for rule in rules
+        )
+
+    def behind(self, note: object) -> bool:
+        """Nothing overtakes: a broker handles the requests of a connection in their order."""
+        del note
+        return False
+
+    def passed(self, note: object) -> None:
+        """Tell a follower's LEO, by what it asks for, and what a controller or leader decides."""
+        if not isinstance(note, Asking) or self._connection.source is None:
+            return
+        ends = self._connection.source, self._connection.server
+        if note.fetch is not None and ends[1] != COORDINATION and note.fetch.replica >= 0:
+            for one in note.fetch.asked:
+                self._connection.note(
+                    "fetch",
+                    *ends,
+                    topic=one.topic,
+                    partition=one.partition,
+                    leo=one.offset,
+                    epoch=one.epoch,
+                )
+        elif note.head.api in messages.LEADERSHIP:
+            self._connection.note("leadership", *ends)
+        elif note.head.api == messages.ALTER_PARTITION:
+            self._connection.note("isr", *ends)
+
+
+class Answers:
+    """Judges what is answered in Kafka's protocol."""
+
+    def __init__(self, connection: Connection, requests: Requests) -> None:
+        self._connection = connection
+        self._asking = requests.asking
+
+    def read(self, frame: bytearray) -> object:
+        """What a Fetch brings; other answers are nobody's business."""
+        found = None
+        wanted = messages.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
+        while self._asking:
+            asking = self._asking.popleft()  # one that has no answer (acks=0) is passed over
+            if asking.head.correlation == wanted:
+                found = asking
+                break
+        if found is None or found.fetch is None or found.fetch.replica < 0:
+            return None
+        try:
+            return messages.fetched(frame, found.head.version)
+        except (struct.error, IndexError):
+            return None
+
+    def held(self, note: object, rules: Iterable[Rule]) -> bool:
+        """Whether it tells a HW that its follower is not to know, or metadata."""
+        told: list[Told] = note if isinstance(note, list) else []
+        for rule in rules:
+            for one in told:
+                if self._concerns(rule, one):
+                    self._report(rule, one)
+                    return True
+        return False
+
+    def _concerns(self, rule: Rule, one: Told) -> bool:
+        if self._connection.server == COORDINATION:
+            of_metadata = one.topic in _METADATA and one.records_bytes > 0
+            return rule.what == "leadership" and of_metadata
+        if rule.what != "hw" or one.error or not rule.concerns(one.topic, one.partition):
+            return False
+        follower = self._connection.source or 0
+        known = self._connection.told.get((follower, one.topic, one.partition), 0)
+        return one.hw > (known if rule.above is None else rule.above)
+
+    def _report(self, rule: Rule, one: Told) -> None:
+        self._connection.note(
+            "held",
+            self._connection.server,
+            self._connection.source or 0,
+            topic=one.topic,
+            partition=one.partition,
+            hw=one.hw,
+            what=rule.what,
+        )
+
+    def behind(self, note: object) -> bool:
+        """Nothing overtakes: answers come in the order of their requests."""
+        del note
+        return False
+
+    def passed(self, note: object) -> None:
+        """Tell which HW a follower hears."""
+        connection = self._connection
+        if not isinstance(note, list) or connection.server == COORDINATION:
+            return
+        follower = connection.source or 0
+        for one in note:
+            if one.error == 0:
+                connection.told[follower, one.topic, one.partition] = one.hw
+                connection.note(
+                    "told",
+                    connection.server,
+                    follower,
+                    topic=one.topic,
+                    partition=one.partition,
+                    hw=one.hw,
+                )
+
+
+class ZooKeeperRequests(Requests):
+    """Judges what a broker asks of ZooKeeper: only a write of a partition's state matters."""
+
+    def read(self, frame: bytearray) -> object:
+        """The write of a state node: its partition, and what is written; or that it is a ping."""
+        kind = messages.zookeeper_kind(frame)
+        if kind == messages.ZK_PING:
+            return "ping"
+        if kind == messages.ZK_SET_DATA:
+            found = messages.isr_node(frame)
+            if found is not None:
+                return (*found, messages.isr_written(frame))
+        return None
+
+    def held(self, note: object, rules: Iterable[Rule]) -> bool:
+        """Whether it changes a partition's state, and such changes are held."""
+        return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
+
+    def behind(self, note: object) -> bool:
+        """Pings overtake, or the session would end; ZooKeeper's client expects them anywhere."""
+        return note == "ping"
+
+    def passed(self, note: object) -> None:
+        """Tell the ISR that is written."""
+        if not isinstance(note, tuple):
+            return
+        topic, partition, data = note
+        try:
+            state = json.loads(data)
+        except ValueError:
+            return
+        self._connection.note(
+            "isr",
+            self._connection.source or 0,
+            self._connection.server,
+            topic=topic,
+            partition=partition,
+            isr=state.get("isr"),
+            epoch=state.get("leader_epoch"),
+        )

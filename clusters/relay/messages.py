@@ -1,0 +1,261 @@
+"""As much of Kafka's and ZooKeeper's protocols as the wire needs to know what passes.
+
+Only a Fetch is read further than its header, and of its answer only what stands before the records.
+kafka-python knows the same messages, but not LeaderAndIsr or AlterPartition, and takes
+milliseconds where the wire has microseconds; the tests hold this against it, version by version.
+Layouts: Kafka's ``clients/src/main/resources/common/message/*.json``.
+"""
+
+import base64
+import re
+import struct
+from typing import Final, NamedTuple
+
+FETCH: Final = 1
+LEADER_AND_ISR: Final = 4
+STOP_REPLICA: Final = 5
+UPDATE_METADATA: Final = 6
+CONTROLLED_SHUTDOWN: Final = 7
+ALTER_PARTITION: Final = 56
+LEADERSHIP: Final = frozenset((LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA))
+
+ZK_SET_DATA: Final = 5
+ZK_PING: Final = 11
+
+_HEADER = struct.Struct(">hhi")
+_FLEXIBLE_FETCH: Final = 12
+_TOPIC_IDS: Final = 13
+_REPLICA_IS_TAGGED: Final = 15
+_REPLICA_STATE: Final = 1
+_BROKER_CLIENT = re.compile(r"(?:raft-client-|broker-)?(\d+)(?:-(?:fetcher|txn-marker).*)?")
+_ISR_NODE = re.compile(rb"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+_I8, _I16, _I32, _I64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Header(NamedTuple):
+    """Of a request: what it is, whose it is, and where its body starts."""
+
+    api: int
+    version: int
+    correlation: int
+    client: str
+    body: int
+
+
+class Asked(NamedTuple):
+    """One partition of a Fetch. Its offset is the asking follower's LEO."""
+
+    topic: str
+    partition: int
+    offset: int
+    epoch: int
+
+
+class Fetch(NamedTuple):
+    """A Fetch; ``replica`` is the follower's id, negative for a consumer."""
+
+    replica: int
+    asked: list[Asked]
+
+
+class Told(NamedTuple):
+    """One partition of a Fetch's answer."""
+
+    topic: str
+    partition: int
+    error: int
+    hw: int
+    records_bytes: int
+
+
+class Cursor:
+    """Reads a message from front to back.
+
+    Args:
+        data: the frame.
+        at: where to start.
+        flexible: whether lengths are varints and tagged fields follow (KIP-482).
+    """
+
+    __slots__ = ("at", "data", "flexible")
+
+    def __init__(self, data: Buffer, at: int, *, flexible: bool) -> None:
+        self.data = data
+        self.at = at
+        self.flexible = flexible
+
+    def number(self, form: struct.Struct) -> int:
+        """A number of fixed size."""
+        (value,) = form.unpack_from(self.data, self.at)
+        self.at += form.size
+        return int(value)
+
+    def varint(self) -> int:
+        """An unsigned number, seven bits a byte."""
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+                return value
+            shift += 7
+
+    def length(self, form: struct.Struct) -> int:
+        """How long the array, string or bytes is that follows; none is 0."""
+        return max(0, self.varint() - 1 if self.flexible else self.number(form))
+
+    def text(self) -> str:
+        """A string."""
+        size = self.length(_I16)
+        self.at += size
+        return bytes(self.data[self.at - size : self.at]).decode("utf-8", "replace")
+
+    def topic(self, version: int) -> str:
+        """A topic's name, or its id as Kafka writes it where the version has that instead."""
+        if version < _TOPIC_IDS:
+            return self.text()
+        self.at += 16
+        return topic_id(bytes(self.data[self.at - 16 : self.at]))
+
+    def tags(self) -> dict[int, int]:
+        """Skip the tagged fields; returns where each starts, by tag."""
+        found = {}
+        for _ in range(self.varint() if self.flexible else 0):
+            tag, size = self.varint(), self.varint()
+            found[tag] = self.at
+            self.at += size
+        return found
+
+
+def topic_id(raw: bytes) -> str:
+    """A topic's 16 bytes as Kafka writes them."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def header(frame: Buffer) -> Header:
+    """The header of a request, whose frame starts with its length.
+
+    Raises:
+        struct.error: it is none.
+    """
+    api, version, correlation = _HEADER.unpack_from(frame, 4)
+    cursor = Cursor(frame, 4 + _HEADER.size, flexible=False)
+    bare = (api, version) == (CONTROLLED_SHUTDOWN, 0)  # the only one without a client id
+    return Header(api, version, correlation, "" if bare else cursor.text(), cursor.at)
+
+
+def correlation(frame: Buffer) -> int:
+    """The id by which an answer belongs to its request."""
+    (value,) = _I32.unpack_from(frame, 4)
+    return int(value)
+
+
+def fetch(frame: Buffer, head: Header) -> Fetch:
+    """A Fetch request of any version from 0 to 18.
+
+    Raises:
+        struct.error, IndexError: it is none.
+    """
+    version = head.version
+    cursor = Cursor(frame, head.body, flexible=version >= _FLEXIBLE_FETCH)
+    cursor.tags()
+    replica = cursor.number(_I32) if version < _REPLICA_IS_TAGGED else -1
+    # max wait, min bytes; max bytes; isolation; session's id and epoch
+    cursor.at += 8 + 4 * (version >= 3) + (version >= 4) + 8 * (version >= 7)  # noqa: PLR2004
+    asked = []
+    for _ in range(cursor.length(_I32)):
+        topic = cursor.topic(version)
+        for _ in range(cursor.length(_I32)):
+            partition = cursor.number(_I32)
+            epoch = cursor.number(_I32) if version >= 9 else -1  # noqa: PLR2004 - KIP-320
+            asked.append(Asked(topic, partition, cursor.number(_I64), epoch))
+            # last fetched epoch; log start offset; max bytes
+            cursor.at += 4 * (version >= 12) + 8 * (version >= 5) + 4  # noqa: PLR2004
+            cursor.tags()
+        cursor.tags()
+    if version >= _REPLICA_IS_TAGGED:
+        _skip_forgotten(cursor, version)
+        cursor.text()  # the rack
+        state = cursor.tags().get(_REPLICA_STATE)
+        replica = -1 if state is None else Cursor(frame, state, flexible=True).number(_I32)
+    return Fetch(replica, asked)
+
+
+def _skip_forgotten(cursor: Cursor, version: int) -> None:
+    for _ in range(cursor.length(_I32)):
+        cursor.topic(version)
+        count = cursor.length(_I32)
+        cursor.at += 4 * count
+        cursor.tags()
+
+
+def fetched(frame: Buffer, version: int) -> list[Told]:
+    """The answer to a Fetch of that version; its records are passed over.
+
+    Raises:
+        struct.error, IndexError: it is none.
+    """
+    cursor = Cursor(frame, 8, flexible=version >= _FLEXIBLE_FETCH)
+    cursor.tags()
+    # throttle time; error and session
+    cursor.at += 4 * (version >= 1) + 6 * (version >= 7)  # noqa: PLR2004
+    told = []
+    for _ in range(cursor.length(_I32)):
+        topic = cursor.topic(version)
+        told += [_told(cursor, topic, version) for _ in range(cursor.length(_I32))]
+        cursor.tags()
+    return told
+
+
+def _told(cursor: Cursor, topic: str, version: int) -> Told:
+    partition, error = cursor.number(_I32), cursor.number(_I16)
+    hw = cursor.number(_I64)
+    if version >= 4:  # noqa: PLR2004 - last stable offset; log start; aborted transactions
+        cursor.at += 8 + 8 * (version >= 5)  # noqa: PLR2004
+        for _ in range(cursor.length(_I32)):
+            cursor.at += 16
+            cursor.tags()
+    cursor.at += 4 * (version >= 11)  # noqa: PLR2004 - preferred read replica
+    size = cursor.length(_I32)
+    cursor.at += size
+    cursor.tags()
+    return Told(topic, partition, error, hw, size)
+
+
+def sender(head: Header, frame: Buffer) -> int | None:
+    """Which broker sends a request, or None for a client, or if this one does not tell.
+
+    Brokers name themselves in their client ids, ``2`` towards and as controller,
+    ``broker-2-fetcher-0`` and ``raft-client-2``; but a fetcher up to 0.10.2 names its leader
+    (``ReplicaFetcherThread``), so there the request itself is asked.
+    """
+    if head.api == FETCH:
+        replica = fetch(frame, head).replica
+        return replica if replica >= 0 else None
+    found = _BROKER_CLIENT.fullmatch(head.client)
+    return int(found[1]) if found else None
+
+
+def zookeeper_kind(frame: Buffer) -> int:
+    """The operation of a request to ZooKeeper, the first of a connection excepted."""
+    return int(_I32.unpack_from(frame, 8)[0]) if len(frame) >= 12 else 0  # noqa: PLR2004
+
+
+def isr_node(frame: Buffer) -> tuple[str, int] | None:
+    """The partition whose state a write to ZooKeeper changes, if it does."""
+    found = _ISR_NODE.match(frame, 16)
+    return (found[1].decode(), int(found[2])) if found else None
+
+
+def isr_written(frame: Buffer) -> bytes:
+    """What such a write puts there: the bytes that follow the path.
+
+    Raises:
+        struct.error: it is no such write.
+    """
+    (path,) = _I32.unpack_from(frame, 12)
+    (size,) = _I32.unpack_from(frame, 16 + path)
+    return bytes(frame[20 + path : 20 + path + max(0, size)])

@@ -1,0 +1,118 @@
+"""Stories that the network alone can tell: nobody is paused, killed or restarted in them."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from clusters.cluster import UnreachableError
+from clusters.relay.rules import Rule, between
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.history import OK
+from harness.waiting import await_condition
+from nemesis.failovers import GAP_S, await_turns
+from nemesis.records import SUCCESSOR, VICTIM, settle
+from nemesis.scene import MissedError, Scene
+from nemesis.story import FETCH_WAIT_S, story
+from nemesis.window import await_window, hold_window
+
+STORIES: Final = frozenset(("cut-off",))
+"""The stories that need the wire."""
+
+_LEADS_S: Final = 15.0
+_ANSWER_S: Final = 10.0
+
+_CUT_OFF: Final = """
+    settle m0 m1 m2
+    send m3 to A
+    fetch B C B C
+    pause A B
+    expire A for B
+    let C
+    expire B for C
+    let C
+    send m4 to C
+    heal
+"""
+"""To C, a broker that is cut off from everybody is one that is paused."""
+
+
+@story(
+    "cut-off",
+    _CUT_OFF,
+    outcome=(
+        "Up to 0.10.2 the record is lost, whatever the acks, and stays on A; later releases"
+        " keep it."
+    ),
+)
+def cut_off(scene: Scene) -> None:
+    """The network alone loses a committed record: A, then B are cut off, and C leads without it."""
+    network = scene.cluster.network
+    if network is None:
+        raise HarnessError("this story needs the wire")
+    a, b, survivor = scene.replicas
+    offset = settle(scene)
+    began_ns = time.monotonic_ns()
+    with contextlib.ExitStack() as held:
+        held.enter_context(hold_window(network, scene.topic, 0, (b, survivor), offset=offset))
+        scene.send(VICTIM, leader=a)
+        _see_window(scene, offset)
+        limit_s = 2 * FETCH_WAIT_S
+        with _missed_if_late():
+            network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
+        scene.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
+        held.enter_context(network.under(Rule(kind="cut", links=between([b], [survivor]))))
+        scene.note(f"brokers {b} and {survivor} are cut off from each other", b)
+        began = scene.clock()
+        scene.nemesis.inject("isolate", a)
+        scene.hold(began + GAP_S - scene.clock())
+        scene.nemesis.inject("isolate", b)
+        if a not in scene.probe.live_brokers():
+            raise MissedError(f"the session of broker {a} ended before broker {b} was cut off")
+        await_turns(scene, b, survivor)
+        _send_successor(scene, survivor)
+
+
+def _see_window(scene: Scene, offset: int) -> None:
+    _, *followers = scene.replicas
+    with _missed_if_late():
+        seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset)
+    for broker, state in seen.items():
+        scene.note(
+            f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
+            f" LEO {state.leo}, HW {state.hw}",
+            broker,
+        )
+
+
+def _send_successor(scene: Scene, survivor: int) -> None:
+    """Write to C, which A and B cannot know of; clients that ask them who leads would be misled."""
+    with _missed_if_late():
+        await_condition(
+            lambda: scene.probe.leads(survivor, scene.topic, 0),
+            bool,
+            what=f"broker {survivor} to take itself for the leader",
+            limit_s=_LEADS_S,
+            every_s=0.02,
+            passing=(UnreachableError,),
+        )
+        address = scene.cluster.brokers[survivor].address
+        scene.direct.send(SUCCESSOR, 0, address=address)
+        answer = await_condition(
+            lambda: scene.direct.answers[SUCCESSOR],
+            lambda found: found is not None,
+            what=f"broker {survivor} to answer",
+            limit_s=_ANSWER_S,
+            every_s=0.02,
+        )
+    if answer is None or answer.outcome != OK:
+        raise MissedError(f"broker {survivor} did not acknowledge {SUCCESSOR}")
+    scene.note(f"{SUCCESSOR} is stored at offset {answer.offset} by broker {survivor}", survivor)
+
+
+@contextlib.contextmanager
+def _missed_if_late() -> Iterator[None]:
+    try:
+        yield
+    except WaitTimeoutError as error:
+        raise MissedError(error.message) from error

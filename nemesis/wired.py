@@ -1,0 +1,19 @@
+"""Whether a plan needs the wire, which is off unless something in it does."""
+
+from typing import Final
+
+from harness.plan import Plan
+from nemesis.fault import find_fault
+from nemesis.network_stories import STORIES
+
+_FAMILY: Final = "network"
+
+
+def wired(plan: Plan) -> bool:
+    """Whether the wire is to stand between the nodes of the plan's cluster.
+
+    Raises:
+        UsageError: the plan names a fault that there is not.
+    """
+    families = {find_fault(name).family for name in plan.nemesis}
+    return plan.wire or plan.story in STORIES or _FAMILY in families

@@ -1,0 +1,264 @@
+"""Faults of the network on real brokers: each takes effect, seen from outside, and is healed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+from clusters.cluster import Cluster, Network, Probe, UnreachableError
+from clusters.drivers import DRIVERS
+from clusters.versions import release
+from harness.waiting import await_condition
+from nemesis.fault import Nemesis
+from nemesis.window import await_settled, await_window, hold_window
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+
+LEADER, FOLLOWER, OTHER = 1, 2, 3
+TOPIC = "wired"
+LIMIT_S = 40.0
+A_WHILE_S = 1.0
+LAG_MS = 3000
+SETTINGS = {"replica.lag.time.max.ms": str(LAG_MS), "replica.socket.timeout.ms": "1500"}
+STOPS_REPLICATION = ("partition", "mute", "deafen", "isolate", "reset", "halves")
+
+
+class Scribe:
+    def __init__(self) -> None:
+        self.says: list[str] = []
+
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        del name, phase, broker
+        self.says.append(says)
+
+
+class Scenery:
+    """A cluster with a wire, and a topic that broker 1 leads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        assert cluster.network is not None
+        self.cluster = cluster
+        self.network: Network = cluster.network
+        self.nemesis = Nemesis(cluster, Scribe())
+        self.probe: Probe = cluster.probe()
+        self.sent = 0
+
+    def send(self, *, acks: str = "1", size: int = 10) -> int:
+        """A record at its offset; the leader has it when this returns."""
+        offsets: list[int] = []
+
+        def note(error: object, message: Any) -> None:  # noqa: ANN401 - confluent's
+            assert error is None, error
+            offsets.append(message.offset())
+
+        settings = {"bootstrap.servers": self.cluster.bootstrap, "acks": acks}
+        client = Producer({**self.cluster.release.client, **settings})
+        client.produce(TOPIC, bytes(size), partition=0, on_delivery=note)
+        client.flush(LIMIT_S)
+        return offsets[0]
+
+    def leo(self, broker: int) -> int:
+        return self.probe.replica(broker, TOPIC, 0).leo
+
+    def wait(self, look: Callable[[], bool], what: str) -> None:
+        passing = (UnreachableError,)
+        await_condition(look, bool, what=what, limit_s=LIMIT_S, passing=passing)
+
+    def stays(self, look: Callable[[], bool], seconds: float = A_WHILE_S) -> bool:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if not look():
+                return False
+            time.sleep(0.05)
+        return True
+
+    def settle(self) -> None:
+        """Everybody is in the ISR and has everything, and broker 1 leads."""
+        self.wait(lambda: len(self.probe.partition(TOPIC, 0).isr) == 3, "every replica in the ISR")
+        if self.probe.partition(TOPIC, 0).leader != LEADER:
+            self.cluster.move_leader(TOPIC, 0, LEADER)
+        self.wait(lambda: self.probe.leads(LEADER, TOPIC, 0), "broker 1 to lead")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("local", "0.9.0.1"), id="0.9.0.1"),
+        pytest.param(("local", "2.8.2"), id="2.8.2"),
+        pytest.param(("local", "4.3.1"), id="4.3.1"),
+        pytest.param(("docker", "3.9.2"), id="docker-3.9.2", marks=pytest.mark.docker),
+    ],
+)
+def scenery(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scenery]:
+    driver, name = request.param
+    if driver == "docker":
+        request.getfixturevalue("docker")
+    directory = tmp_path_factory.mktemp(f"wire-{name}")
+    opened = DRIVERS[driver](
+        release(name), directory, brokers=3, broker_config=SETTINGS, wired=True
+    )
+    with contextlib.closing(opened):
+        opened.create_topic(TOPIC, [[LEADER, FOLLOWER, OTHER]], {})
+        made = Scenery(opened)
+        with contextlib.closing(made.probe):
+            yield made
+
+
+@pytest.fixture
+def scene(scenery: Scenery) -> Iterator[Scenery]:
+    scenery.settle()
+    yield scenery
+    scenery.nemesis.heal_all()
+
+
+def test_the_wire_sees_what_the_probe_sees(scene: Scenery) -> None:
+    names = {TOPIC, scene.network.topic_id(TOPIC)}
+    seen: dict[tuple[str, int], Mapping[str, Any]] = {}
+
+    def watch(row: Mapping[str, Any]) -> None:
+        if row.get("topic") in names:
+            who = row["source"] if row["kind"] == "fetch" else row["target"]
+            seen[row["kind"], who] = row
+
+    scene.network.watch(watch)
+    try:
+        for _ in range(3):
+            offset = scene.send(acks="all")
+        leo = await_settled(scene.probe, TOPIC, 0, (LEADER, FOLLOWER, OTHER), offset=offset + 1)
+        for one in (FOLLOWER, OTHER):
+            assert seen["fetch", one]["leo"] == leo
+            assert seen["fetch", one]["target"] == LEADER
+            assert seen["told", one]["hw"] == leo
+    finally:
+        scene.network.watch(None)
+
+
+def test_the_window_stays_open_for_as_long_as_asked(scene: Scenery) -> None:
+    offset = scene.leo(LEADER)
+    followers = (FOLLOWER, OTHER)
+    began_ns = time.monotonic_ns()
+    with hold_window(scene.network, TOPIC, 0, followers, offset=offset):
+        assert scene.send(acks="all") == offset
+        await_window(scene.probe, TOPIC, 0, followers, offset=offset)
+        scene.network.await_held("hw", *followers, since_ns=began_ns, limit_s=LIMIT_S)
+        beyond_s = 2 * LAG_MS / 1000
+        assert scene.stays(
+            lambda: all(scene.probe.replica(b, TOPIC, 0).hw <= offset for b in followers), beyond_s
+        )
+        assert len(scene.probe.partition(TOPIC, 0).isr) == 3
+    await_settled(scene.probe, TOPIC, 0, (LEADER, *followers), offset=offset + 1)
+
+
+@pytest.mark.parametrize("name", STOPS_REPLICATION)
+def test_a_cut_follower_gets_nothing_until_it_is_healed(scene: Scenery, name: str) -> None:
+    scene.nemesis.inject(name, FOLLOWER)
+    before = scene.leo(FOLLOWER)
+    offset = scene.send()
+    scene.wait(lambda: scene.leo(OTHER) > offset, "the other follower to have the record")
+    if name != "mute":  # an answer to what it had asked for before may still reach it
+        assert scene.stays(lambda: scene.leo(FOLLOWER) == before)
+    offset = scene.send()
+    assert scene.stays(lambda: scene.leo(FOLLOWER) <= offset)
+    scene.nemesis.heal(FOLLOWER)
+    scene.wait(lambda: scene.leo(FOLLOWER) > offset, "the follower to have the record")
+
+
+@pytest.mark.parametrize(("name", "broker"), [("bridge", OTHER), ("ring", OTHER)])
+def test_a_link_between_two_brokers_is_cut(scene: Scenery, name: str, broker: int) -> None:
+    scene.nemesis.inject(name, broker)
+    scene.send()  # a fetch that was parked may be answered with this one
+    offset = scene.send()
+    scene.wait(lambda: scene.leo(OTHER) > offset, "broker 3 to have the record")
+    assert scene.stays(lambda: scene.leo(FOLLOWER) <= offset)
+    scene.nemesis.heal(broker)
+    scene.wait(lambda: scene.leo(FOLLOWER) > offset, "broker 2 to have the record")
+
+
+def test_slow_links_take_their_time(scene: Scenery) -> None:
+    scene.nemesis.inject("slow-link", FOLLOWER)
+    began = time.monotonic()
+    offset = scene.send(acks="all")
+    assert time.monotonic() - began > 0.1
+    scene.nemesis.heal(FOLLOWER)
+    scene.nemesis.inject("throttle", FOLLOWER)
+    offset = scene.send(size=40_000)
+    assert scene.stays(lambda: scene.leo(FOLLOWER) <= offset)
+    scene.nemesis.heal(FOLLOWER)
+    scene.wait(lambda: scene.leo(FOLLOWER) > offset, "the follower to have the record")
+
+
+def test_an_isolated_leader_loses_its_session_and_office(scene: Scenery) -> None:
+    scene.nemesis.inject("isolate", LEADER)
+    scene.wait(lambda: LEADER not in scene.probe.live_brokers(), "its session to end")
+    scene.wait(lambda: scene.probe.partition(TOPIC, 0).leader not in {LEADER, -1}, "another leader")
+    assert scene.probe.leads(LEADER, TOPIC, 0), "it hears of that from nobody"
+    scene.nemesis.heal(LEADER)
+    scene.wait(lambda: not scene.probe.leads(LEADER, TOPIC, 0), "it to hear of that")
+
+
+def test_a_held_leadership_request_leaves_a_broker_in_its_old_office(scene: Scenery) -> None:
+    scene.nemesis.inject("hold-leadership", FOLLOWER)
+    scene.cluster.move_leader(TOPIC, 0, FOLLOWER)
+    scene.wait(lambda: not scene.probe.leads(LEADER, TOPIC, 0), "broker 1 to resign")
+    assert scene.stays(lambda: not scene.probe.leads(FOLLOWER, TOPIC, 0))
+    scene.nemesis.heal(FOLLOWER)
+    scene.wait(lambda: scene.probe.leads(FOLLOWER, TOPIC, 0), "broker 2 to lead")
+
+
+def test_a_held_isr_change_is_made_when_it_is_let_go(scene: Scenery) -> None:
+    scene.nemesis.inject("hold-isr", LEADER)
+    scene.nemesis.inject("partition", FOLLOWER)
+    scene.send()  # 2.1 and later keep whoever has everything
+    beyond_s = 2.5 * LAG_MS / 1000
+    assert scene.stays(lambda: len(scene.probe.partition(TOPIC, 0).isr) == 3, beyond_s)
+    scene.nemesis.heal(LEADER)
+    scene.wait(lambda: FOLLOWER not in scene.probe.partition(TOPIC, 0).isr, "the ISR to shrink")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> None:
+    script = textwrap.dedent(
+        """
+        import sys, time
+        from pathlib import Path
+        from clusters.local import open_cluster
+        from clusters.versions import release
+        from clusters.relay.rules import Rule, between
+        cluster = open_cluster(
+            release("0.10.2.2"), Path(sys.argv[1]), brokers=2, broker_config={}, wired=True
+        )
+        try:
+            with cluster.network.under(Rule(kind="cut", links=between([1], [2]))):
+                print("up", flush=True)
+                time.sleep(60)
+        finally:
+            cluster.close()
+        """
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    ) as harness:
+        assert harness.stdout is not None
+        assert harness.stdout.readline() == "up\n"
+        left = psutil.Process(harness.pid).children(recursive=True)
+        assert any("clusters.relay" in one.cmdline() for one in left)
+        harness.send_signal(how)
+        _, alive = psutil.wait_procs(left, timeout=20)
+        assert not alive

@@ -1,0 +1,228 @@
+"""The wire's process, with sockets of our own at both ends: what passes, waits, and ends."""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from clusters.relay.loop import Route
+from clusters.relay.process import Relay
+from clusters.relay.rules import Rule, between
+from harness.errors import HarnessError
+from harness.waiting import await_condition
+
+SOON_S = 5.0
+SILENCE_S = 0.3
+ASKS, ANSWERS = 2, 1
+LINKS = between([ASKS], [ANSWERS])
+
+
+def frame(text: bytes) -> bytes:
+    """A request of broker 2 that is no Fetch, with something after its header."""
+    body = struct.pack(">hhih", 52, 0, 1, 1) + b"2" + text
+    return struct.pack(">i", len(body)) + body
+
+
+def read_frame(end: socket.socket) -> bytes:
+    data = b""
+    while len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]:
+        chunk = end.recv(1 << 16)
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data
+
+
+class Echo:
+    """Answers each frame with itself."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                end, _ = self.listener.accept()
+                threading.Thread(target=self._answer, args=(end,), daemon=True).start()
+
+    def _answer(self, end: socket.socket) -> None:
+        with contextlib.suppress(EOFError, OSError), end:
+            while True:
+                end.sendall(read_frame(end))
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    made = Echo()
+    yield made
+    made.listener.close()
+
+
+@pytest.fixture
+def relay(echo: Echo) -> Iterator[Relay]:
+    host, port = echo.listener.getsockname()
+    made = Relay([Route(listen=("127.0.0.1", 0), upstream=(host, port), server=ANSWERS)])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(relay: Relay) -> Iterator[socket.socket]:
+    with connected(relay) as end:
+        assert asked(end, b"who I am") == frame(b"who I am")
+        yield end
+
+
+def connected(relay: Relay) -> socket.socket:
+    [address] = relay.addresses
+    return socket.create_connection((address.host, address.port), SOON_S)
+
+
+def asked(end: socket.socket, text: bytes) -> bytes:
+    end.sendall(frame(text))
+    return read_frame(end)
+
+
+def is_silent(end: socket.socket) -> bool:
+    end.settimeout(SILENCE_S)
+    try:
+        return not end.recv(1)
+    except TimeoutError:
+        return True
+    finally:
+        end.settimeout(SOON_S)
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 5_000_000])
+def test_frames_of_any_size_come_back_whole(client: socket.socket, size: int) -> None:
+    wanted = frame(os.urandom(size)) + frame(b"the next")
+    threading.Thread(target=client.sendall, args=(wanted,)).start()
+    found = b""
+    while len(found) < len(wanted):
+        found += client.recv(1 << 20)
+    assert found == wanted
+
+
+@pytest.mark.parametrize("link", sorted(LINKS))
+def test_what_a_cut_link_keeps_back_arrives_when_it_is_healed(
+    relay: Relay, client: socket.socket, link: tuple[int, int]
+) -> None:
+    with relay.under(Rule(kind="cut", links=frozenset([link]))):
+        client.sendall(frame(b"late"))
+        assert is_silent(client)
+        with connected(relay) as other:
+            other.sendall(frame(b"another"))
+            assert is_silent(other)
+    assert read_frame(client) == frame(b"late")
+
+
+def test_links_of_others_are_not_cut(relay: Relay, client: socket.socket) -> None:
+    with relay.under(Rule(kind="cut", links=between([3], [ANSWERS]))):
+        assert asked(client, b"on") == frame(b"on")
+
+
+def test_a_reset_ends_connections_and_refuses_new_ones(relay: Relay, client: socket.socket) -> None:
+    with relay.under(Rule(kind="reset", links=LINKS)):
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+        with connected(relay) as other, pytest.raises((ConnectionError, EOFError)):
+            asked(other, b"again")
+    with connected(relay) as healed:
+        assert asked(healed, b"healed") == frame(b"healed")
+
+
+def test_a_slow_link_delays_and_keeps_the_order(relay: Relay, client: socket.socket) -> None:
+    rule = Rule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), delay_s=0.2, jitter_s=0.1)
+    wanted = b"".join(frame(b"%d" % number) for number in range(20))
+    with relay.under(rule):
+        began = time.monotonic()
+        client.sendall(wanted)
+        found = b""
+        while len(found) < len(wanted):
+            found += client.recv(1 << 16)
+        assert 0.2 <= time.monotonic() - began < SOON_S
+    assert found == wanted
+
+
+def test_a_throttled_link_takes_its_time(relay: Relay, client: socket.socket) -> None:
+    rule = Rule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), bytes_per_s=100_000)
+    with relay.under(rule):
+        began = time.monotonic()
+        client.sendall(frame(bytes(30_000)))
+        read_frame(client)
+        assert 0.3 <= time.monotonic() - began < SOON_S
+
+
+def test_a_node_that_is_down_refuses_through_the_wire(
+    relay: Relay, echo: Echo, client: socket.socket
+) -> None:
+    echo.listener.shutdown(socket.SHUT_RDWR)
+    echo.listener.close()
+    with connected(relay) as other, pytest.raises((ConnectionError, EOFError)):
+        asked(other, b"anybody?")
+    del client
+
+
+def test_what_is_no_protocol_is_hung_up_on(relay: Relay) -> None:
+    with connected(relay) as other:
+        other.sendall(b"\xff" * 8)
+        with contextlib.suppress(ConnectionResetError):
+            assert other.recv(1) == b""
+
+
+def test_an_address_that_is_taken_is_a_clear_error(echo: Echo) -> None:
+    host, port = echo.listener.getsockname()
+    with pytest.raises(HarnessError, match="cannot listen"):
+        Relay([Route(listen=(host, port), upstream=(host, port), server=ANSWERS)])
+
+
+def test_a_wire_that_is_gone_says_so_and_heals_nothing(relay: Relay) -> None:
+    os.kill(relay.pid, signal.SIGKILL)
+    rule = Rule(kind="cut", links=LINKS)
+    with pytest.raises(HarnessError, match="wire"):
+        relay.add(rule)
+    relay.drop(1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
+    script = textwrap.dedent(
+        """
+        import time
+        from clusters.relay.loop import Route
+        from clusters.relay.process import Relay
+        from clusters.relay.rules import Rule
+        relay = Relay([Route(listen=("127.0.0.1", 0), upstream=("127.0.0.1", 1), server=1)])
+        with relay.under(Rule(kind="cut", links=frozenset([(1, 2)]))):
+            print(relay.pid, flush=True)
+            time.sleep(60)
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as harness:
+        assert harness.stdout is not None
+        wire = psutil.Process(int(harness.stdout.readline()))
+        harness.send_signal(how)
+        await_condition(
+            lambda: wire.is_running() and wire.status() != psutil.STATUS_ZOMBIE,
+            lambda runs: not runs,
+            what="the wire to end",
+            limit_s=SOON_S,
+            passing=(psutil.NoSuchProcess,),
+        )

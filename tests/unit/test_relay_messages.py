@@ -1,0 +1,155 @@
+"""The wire's reading of Kafka's messages, against kafka-python's writing of them."""
+
+import struct
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+
+from clusters.relay import messages
+
+TOPIC = "events"
+ID = uuid.UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
+REQUESTS = range(18)
+LONG = st.integers(0, 2**62)
+PARTITIONS = st.lists(st.tuples(st.integers(0, 999), LONG, st.binary(max_size=99)), max_size=4)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def request(version: int, client: str, replica: int, asked: list[tuple[int, int, bytes]]) -> bytes:
+    topic = FetchRequest.FetchTopic
+    partitions = [
+        topic.FetchPartition(
+            partition=partition,
+            current_leader_epoch=7,
+            fetch_offset=offset,
+            last_fetched_epoch=6,
+            log_start_offset=0,
+            partition_max_bytes=1,
+        )
+        for partition, offset, _ in asked
+    ]
+    made = FetchRequest(
+        version=version,
+        replica_id=replica,
+        replica_state=FetchRequest.ReplicaState(replica_id=replica, replica_epoch=3),
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1,
+        isolation_level=0,
+        session_id=9,
+        session_epoch=1,
+        topics=[topic(topic=TOPIC, topic_id=ID, partitions=partitions)],
+        forgotten_topics_data=[
+            FetchRequest.ForgottenTopic(topic="gone", topic_id=ID, partitions=[1, 2])
+        ],
+        rack_id="rack",
+    )
+    made.with_header(correlation_id=5, client_id=client)
+    encoded: bytes = made.encode(header=True, framed=True)
+    return encoded
+
+
+def answer(version: int, told: list[tuple[int, int, bytes]]) -> bytes:
+    topic = FetchResponse.FetchableTopicResponse
+    partitions = [
+        topic.PartitionData(
+            partition_index=partition,
+            error_code=0,
+            high_watermark=hw,
+            last_stable_offset=hw,
+            log_start_offset=0,
+            aborted_transactions=[
+                topic.PartitionData.AbortedTransaction(producer_id=1, first_offset=2)
+            ],
+            preferred_read_replica=-1,
+            records=records,
+        )
+        for partition, hw, records in told
+    ]
+    made = FetchResponse(
+        version=version,
+        throttle_time_ms=0,
+        error_code=0,
+        session_id=9,
+        responses=[topic(topic=TOPIC, topic_id=ID, partitions=partitions)],
+    )
+    made.with_header(correlation_id=5)
+    encoded: bytes = made.encode(header=True, framed=True)
+    return encoded
+
+
+def named(version: int) -> str:
+    return TOPIC if version < 13 else messages.topic_id(ID.bytes)
+
+
+@settings(max_examples=90, deadline=None)
+@given(version=st.sampled_from(REQUESTS), asked=PARTITIONS)
+def test_a_fetch_of_any_version_tells_who_asks_for_what(
+    version: int, asked: list[tuple[int, int, bytes]]
+) -> None:
+    frame = request(version, "broker-2-fetcher-0", 2, asked)
+    head = messages.header(frame)
+    assert (head.api, head.version, head.correlation) == (messages.FETCH, version, 5)
+    found = messages.fetch(frame, head)
+    epoch = 7 if version >= 9 else -1
+    assert found.replica == 2
+    assert found.asked == [(named(version), each, offset, epoch) for each, offset, _ in asked]
+
+
+@settings(max_examples=90, deadline=None)
+@given(version=st.sampled_from(REQUESTS), told=PARTITIONS)
+def test_an_answer_of_any_version_tells_each_hw_whatever_its_records(
+    version: int, told: list[tuple[int, int, bytes]]
+) -> None:
+    frame = answer(version, told)
+    assert messages.correlation(frame) == 5
+    assert messages.fetched(frame, version) == [
+        (named(version), partition, 0, hw, len(records)) for partition, hw, records in told
+    ]
+
+
+@pytest.mark.parametrize(
+    ("client", "replica", "api", "who"),
+    [
+        ("broker-3-fetcher-0", 3, messages.FETCH, 3),
+        ("ReplicaFetcherThread-0-1", 3, messages.FETCH, 3),  # up to 0.10.2: 1 is the leader
+        ("rdkafka", -1, messages.FETCH, None),
+        ("2", -1, messages.LEADER_AND_ISR, 2),
+        ("raft-client-2", -1, 52, 2),
+        ("broker-2-txn-marker-sender", -1, 27, 2),
+        ("rdkafka", -1, 3, None),
+        ("highwater-probe", -1, 3, None),
+    ],
+)
+def test_brokers_are_known_by_what_they_say_first(
+    client: str, replica: int, api: int, who: int | None
+) -> None:
+    if api == messages.FETCH:
+        frame = request(2, client, replica, [])
+    else:
+        name = client.encode()
+        frame = framed(struct.pack(">hhih", api, 0, 1, len(name)) + name)
+    assert messages.sender(messages.header(frame), frame) == who
+
+
+def test_a_request_without_a_client_id_is_known_for_that() -> None:
+    frame = framed(struct.pack(">hhii", messages.CONTROLLED_SHUTDOWN, 0, 1, 77))
+    assert messages.header(frame).client == ""
+
+
+def test_a_write_of_an_isr_is_known_among_the_writes_in_zookeeper() -> None:
+    path = b"/brokers/topics/a.b-c/partitions/12/state"
+    data = b'{"isr":[1]}'
+    body = struct.pack(">iii", 4, messages.ZK_SET_DATA, len(path)) + path
+    frame = framed(body + struct.pack(">i", len(data)) + data + struct.pack(">i", 3))
+    assert messages.zookeeper_kind(frame) == messages.ZK_SET_DATA
+    assert messages.isr_node(frame) == ("a.b-c", 12)
+    assert messages.isr_written(frame) == data
+    other = framed(struct.pack(">iii", 4, messages.ZK_SET_DATA, 11) + b"/controller")
+    assert messages.isr_node(other) is None

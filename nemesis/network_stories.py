@@ -46,7 +46,11 @@ _CUT_OFF: Final = """
     ),
 )
 def cut_off(scene: Scene) -> None:
-    """The network alone loses a committed record: A, then B are cut off, and C leads without it."""
+    """The network alone loses a committed record: A, then B are cut off, and C leads without it.
+
+    Links are reset and not merely silent: up to 0.10.2 a controller and a follower wait for
+    ``request.timeout.ms``, 30 s, for an answer from a broker that they are about to give up.
+    """
     network = scene.cluster.network
     if network is None:
         raise HarnessError("this story needs the wire")
@@ -61,12 +65,12 @@ def cut_off(scene: Scene) -> None:
         with _missed_if_late():
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
         scene.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
-        held.enter_context(network.under(Rule(kind="cut", links=between([b], [survivor]))))
+        held.enter_context(network.under(Rule(kind="reset", links=between([b], [survivor]))))
         scene.note(f"brokers {b} and {survivor} are cut off from each other", b)
         began = scene.clock()
-        scene.nemesis.inject("isolate", a)
+        scene.nemesis.inject("reset", a)
         scene.hold(began + GAP_S - scene.clock())
-        scene.nemesis.inject("isolate", b)
+        scene.nemesis.inject("reset", b)
         if a not in scene.probe.live_brokers():
             raise MissedError(f"the session of broker {a} ended before broker {b} was cut off")
         await_turns(scene, b, survivor)

@@ -43,6 +43,7 @@ SHORTEST_S: Final = 300.0
 """No group of cells is cut into pieces shorter than this, which would start Spark for little."""
 
 LAPS: Final = 100
+_TOGETHER: Final = "network"
 """Seeds of a night, at most."""
 
 _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
@@ -210,13 +211,18 @@ def _drawn(
 
 
 def settings() -> Iterator[Cell]:
-    """Every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are left open."""
+    """Every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are left open.
+
+    Faults of the network are mixed with each other, so that all settings fit into a week.
+    """
     for story in STORIES:
         for unclean in (False, True) if story == "unclean" else (False,):
             for acks in _ACKS:
                 yield Cell(kafka="", story=story, acks=acks, unclean=unclean)
     everything = ",".join(one.name for one in faults().values() if one.why_not is anywhere)
-    for nemesis in (*faults(), everything):
+    network = ",".join(one.name for one in faults().values() if one.family == _TOGETHER)
+    alone = [one.name for one in faults().values() if one.family != _TOGETHER]
+    for nemesis in (*alone, network, everything):
         for min_isr in (1, 2):
             for acks in ("1", "all"):
                 yield Cell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)

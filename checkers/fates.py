@@ -1,19 +1,20 @@
 """What became of every record that was sent, from the clients' side alone.
 
-The clients' view has one row a record (``View.records``); sums of these, one row a partition, make
-the books and say how far the final read came. Only records that it did not return, or returned at
-two offsets, are looked at by name.
+The clients' view sums up what was said of every record, partition by partition (``View.sums``): these
+sums make the books and say how far the final read came. Only records that it did not return, or
+returned at two offsets, are looked at by name.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.clients.facts import ADRIFT, SENT, SENT_FAIL, SENT_INFO, SENT_OK, has
-from checkers.clients.view import FEW, final, slot
+from checkers.clients.facts import ADRIFT, SENT, SENT_OK, has
+from checkers.clients.tally import doubt
+from checkers.clients.view import FEW, final
 
 if TYPE_CHECKING:
     from checkers.tables import Tables
@@ -61,47 +62,33 @@ class Book:
 
 def books(tables: "Tables") -> list[Book]:
     """The books of every partition of every run in which anything was sent or read."""
-    sent = has("facts", SENT) & ~F.col("fence")
-    acknowledged = sent & has("facts", SENT_OK)
-    met = F.col("met_first").isNotNull()
-    sums = tables.view.records.groupBy("slot").agg(
-        F.count_if(sent).alias("sent"),
-        F.count_if(acknowledged).alias("acknowledged"),
-        F.count_if(sent & has("facts", SENT_FAIL)).alias("failed"),
-        F.count_if(sent & has("facts", SENT_INFO)).alias("unknown"),
-        F.count_if(acknowledged & met).alias("read"),
-        F.count_if(missing()).alias("missing"),
-        F.count_if(again()).alias("again"),
-        F.max("met_last").alias("last"),
-        F.bool_or(F.col("fence") & met).alias("complete"),
-    )
-    found = _names(tables).join(sums, "slot").drop("slot")
-    return [Book(**row.asDict()) for row in found.collect()]
-
-
-def missing() -> Column:
-    """Of ``View.records``: acknowledged, and not in the final read."""
-    sent = has("facts", SENT_OK) & ~F.col("fence")
-    return sent & F.col("met_first").isNull()
-
-
-def again() -> Column:
-    """Of ``View.records``: sent, and in the final read at several offsets."""
-    return has("facts", SENT) & (F.col("met_first") != F.col("met_last"))
+    view = tables.view
+    topics = {case.key: case.plan.topic for case in tables.cases}
+    names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
+    found = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
+    return [
+        Book(
+            **{name: row[name] for name in ("run", "topic", "partition", *names)}, last=row["reach"]
+        )
+        for row in found
+        if (topic := topics[row["run"]]).name == row["topic"]
+        and (row["partition"] is None or row["partition"] < topic.partitions)
+    ]
 
 
 def fates(tables: "Tables") -> DataFrame:
     """One row, in ``COLUMNS``, for every record that is lost, unseen, or there several times."""
     doubtful = sum(each.missing + each.again for each in tables.books)
-    records = tables.view.records.where(missing() | again()).select(
+    records = tables.view.doubtful.where(doubt("missing", "again")).select(
         *("key", "told", F.col("first").alias("place")),
         *(F.col("met_first").alias("first"), F.col("met_last").alias("last")),
     )
     if doubtful <= FEW:
         records = F.broadcast(records)
     by = F.when(has("fact", SENT_OK), F.col("acks"))
+    rows = tables.view.rows_in_doubt("fates", "missing", "again")
     named = (
-        tables.view.rows.where(has("fact", SENT))
+        rows.where(has("fact", SENT))
         .join(records, "key")
         .groupBy("run", "topic", "partition", "value")
         .agg(
@@ -189,14 +176,3 @@ def _limits(tables: "Tables") -> DataFrame:
     columns = [list(column) for column in zip(*rows, strict=True)]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     return tables.local(pa.table(arrays, names=list(names)))
-
-
-def _names(tables: "Tables") -> DataFrame:
-    """What each slot is: ``slot, run, topic, partition``."""
-    rows = [
-        {"run": case.key, "topic": case.plan.topic.name, "partition": partition}
-        for case in tables.cases
-        for partition in (*range(case.plan.topic.partitions), None)
-    ]
-    schema = pa.schema([("run", pa.string()), ("topic", pa.string()), ("partition", pa.int32())])
-    return tables.local(pa.Table.from_pylist(rows, schema=schema)).withColumn("slot", slot())

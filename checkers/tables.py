@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from checkers import disks, fates, kafka_log
+from checkers.clients.numbers import Source
 from checkers.clients.view import View, in_order
-from checkers.staging import Case, plain, stage
+from checkers.staging import Case, plain, stage, staged
 from harness.history import TABLES
 from harness.store import Run
 
@@ -120,8 +121,10 @@ class Tables:
     @cached_property
     def view(self) -> View:
         """What clients saw, for ``checkers.clients``."""
+        found = ((staged(self.staging, "history/ops", case.key), case.key) for case in self.cases)
+        sources = [Source(str(path), key) for path, key in found if path.exists()]
         operations = in_order(self._scan("history/ops"))
-        return View(operations, lambda name, frame: self.keep(f"clients-{name}", frame))
+        return View(operations, sources, self.staging / "clients", final_read=True)
 
     @cached_property
     def fates(self) -> DataFrame:

@@ -22,7 +22,9 @@ from checkers.clients.facts import (
     SENT_OK,
     has,
 )
-from checkers.clients.view import FEW, View, doubts
+from checkers.clients.picks import PLACE
+from checkers.clients.tally import doubt
+from checkers.clients.view import FEW, View
 from checkers.clients.witness import copies, end, finding
 
 NAMES: Final = ("run", "topic", "partition", "value")
@@ -57,13 +59,10 @@ def contents(view: View, kinds: frozenset[str]) -> list[DataFrame]:
 
 def _doubtful(view: View, names: set[str]) -> DataFrame:
     """Every row of the records of which there is one of these doubts, with ``facts``."""
-    wrong = F.lit(False)
-    for name in sorted(names):
-        wrong = wrong | doubts()[name]
-    keys = view.records.where(wrong).select("key", "facts", "writer")
+    keys = view.doubtful.where(doubt(*names)).select("key", "facts", "writer")
     if sum(view.suspects[name] for name in names) <= FEW:
         keys = F.broadcast(keys)
-    rows = view.rows.where(has("fact", SENT | SEEN))
+    rows = view.rows_in_doubt("in-doubt", *names).where(has("fact", SENT | SEEN))
     return view.keep("doubtful", rows.join(keys, "key"))
 
 
@@ -153,8 +152,10 @@ def _unread(view: View, rows: DataFrame) -> DataFrame:
 def _lost(view: View, rows: DataFrame) -> DataFrame:
     """Took effect, was never read, and somebody read further (Jepsen's ``lost-write-cases``)."""
     lost = _unread(view, rows).where(F.col("last") <= F.col("bound"))
-    asked = lost.select("slot", "bound").distinct()
-    readers = view.rows.where(has("fact", SEEN_OK)).select("slot", "offset", end())
+    asked = view.keep("lost-bounds", lost.select("slot", "bound").distinct())
+    places = view.told("lost-bounds", "slot", "bound").rename_columns(list(PLACE))
+    rows = view.rows_of("furthest", PLACE, places)
+    readers = rows.where(has("fact", SEEN_OK)).select("slot", "offset", end())
     beyond = readers.join(
         asked, (readers["slot"] == asked["slot"]) & (readers["offset"] == asked["bound"])
     )

@@ -1,5 +1,6 @@
 """What one row of a history says, as bits; those of a record are or-ed together."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column
@@ -57,31 +58,57 @@ def has(facts: str, bits: int) -> Column:
     return F.col(facts).bitwiseAND(F.lit(bits)) != 0
 
 
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """What a row says by its kind and outcome, and what more if something in it is null."""
+
+    bits: int
+    no_offset: int = 0
+    no_partition: int = 0
+
+
+def _saying(kind: str, outcome: str, *, peek: bool) -> Saying:
+    if kind == SEND:
+        bits = {OK: SENT_OK, INFO: SENT_INFO, FAIL: SENT_FAIL}[outcome]
+        return Saying(bits, BLIND if outcome == OK else 0, ADRIFT)
+    if kind == READ and peek:
+        return Saying(PEEK_OK if outcome == OK else PEEK_OTHER, BLIND)
+    if kind == READ:
+        return Saying(READ_OK if outcome == OK else READ_OTHER, BLIND)
+    if outcome == FAIL:
+        return Saying(0)
+    moved = {SEEK: SOUGHT, REBALANCE: REBALANCED}.get(kind, ASSIGNED)
+    return Saying(moved, no_partition=EVERYWHERE)
+
+
+KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE)
+OUTCOMES: Final = (OK, INFO, FAIL)
+SAYINGS: Final = {
+    (kind, outcome, peek): _saying(kind, outcome, peek=peek)
+    for kind in KINDS
+    for outcome in OUTCOMES
+    for peek in (False, True)
+}
+"""By kind, outcome, and whether the isolation is ``read_uncommitted``; any other row says 0."""
+
+
 def fact() -> Column:
-    """What a row of ``harness.history.OPERATIONS`` says."""
-    kind, outcome = F.col("kind"), F.col("outcome")
-    good = outcome == OK
-    blind = F.when(F.col("offset").isNull(), BLIND).otherwise(0)
-    sent = (
-        F.when(good, blind.bitwiseOR(SENT_OK))
-        .when(outcome == INFO, SENT_INFO)
-        .when(outcome == FAIL, SENT_FAIL)
-    )
+    """What a row of ``harness.history.OPERATIONS`` says, by ``SAYINGS``."""
     peek = F.col("isolation").eqNullSafe(READ_UNCOMMITTED)
-    read = F.when(peek, F.when(good, PEEK_OK).otherwise(PEEK_OTHER)).otherwise(
-        F.when(good, READ_OK).otherwise(READ_OTHER)
-    )
-    moved = (
-        F.when(kind.isin(ASSIGN, SUBSCRIBE), ASSIGNED)
-        .when(kind == SEEK, SOUGHT)
-        .when(kind == REBALANCE, REBALANCED)
-        .otherwise(0)
-    )
-    where = F.when(F.col("partition").isNull(), EVERYWHERE).otherwise(0)
-    move = F.when((outcome == FAIL) | (moved == 0), 0).otherwise(moved.bitwiseOR(where))
-    adrift = F.when(F.col("partition").isNull(), ADRIFT).otherwise(0)
-    return (
-        F.when(kind == SEND, sent.bitwiseOR(adrift))
-        .when(kind == READ, read.bitwiseOR(blind))
-        .otherwise(move)
-    )
+    found = F.lit(0)
+    for kind in reversed(KINDS):
+        said = F.lit(0)
+        for outcome in OUTCOMES:
+            committed, other = (_told(SAYINGS[kind, outcome, each]) for each in (False, True))
+            told = F.when(peek, other).otherwise(committed) if kind == READ else committed
+            said = F.when(F.col("outcome") == outcome, told).otherwise(said)
+        found = F.when(F.col("kind") == kind, said).otherwise(found)
+    return found
+
+
+def _told(saying: Saying) -> Column:
+    told = F.lit(saying.bits)
+    for name in ("offset", "partition"):
+        if more := getattr(saying, f"no_{name}"):
+            told = told.bitwiseOR(F.when(F.col(name).isNull(), more).otherwise(0))
+    return told

@@ -163,7 +163,7 @@ def _strays(view: View) -> DataFrame:
     strays = view.rows.where(has("fact", STRAY))
     if view.suspects["stray"] <= FEW:
         strays = F.broadcast(strays)
-    told = view.records.where(has("facts", STRAY) & F.col("first").isNotNull())
+    told = view.doubtful.where(has("facts", STRAY) & F.col("first").isNotNull())
     both = strays.join(told.select("key", "facts", "first"), "key")
     proven = view.proven.withColumn("proven", F.lit(True))
     met = has("facts", READ_BY_ANY | SEEN_OK)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.clients.contents import NAMES, crowded
 from checkers.clients.facts import SEEN_OK, SENT_OK, has
+from checkers.clients.picks import PLACE, RECORD
 from checkers.clients.places import before, offsets
 from checkers.clients.sequence import kind
 from checkers.clients.view import View
@@ -38,10 +39,11 @@ def wrong_steps(view: View, steps: DataFrame, kinds: frozenset[str]) -> list[Dat
     back = finding(named.where(F.col("delta") < 1), F.col("kind"), ends=ends)
     over = named.where(F.col("delta") > 1)
     places = view.keep("skipped", _skipped(view, over, most=SKIPPED_MAX))
-    told = view.placed.join(F.broadcast(places.select("slot").distinct()), "slot", "left_semi")
+    rows = view.rows_of("at-skipped", PLACE, view.told("skipped", *PLACE))
     record = F.struct("offset", "value", F.lit("skipped").alias("note"))
     skipped = (
-        told.select("slot", "offset", "value")
+        view.placed_among(rows)
+        .select("slot", "offset", "value")
         .join(places, ["slot", "offset"])
         .groupBy("client", "at")
         .agg(F.sort_array(F.collect_set(record)).alias("copies"))
@@ -61,7 +63,8 @@ def vanished(view: View, steps: DataFrame) -> DataFrame:
     """Findings of acknowledged records that were read, and not found by who came by last."""
     gone = _stepped_over(view, steps).unionByName(_replaced(view))
     last = gone.groupBy("key").agg(F.max("end").alias("gone"))
-    rows = view.rows.join(view.keep("gone", last), "key")
+    known = view.keep("gone", last)
+    rows = view.rows_of("of-gone", RECORD, view.told("gone", *RECORD)).join(known, "key")
     found = rows.groupBy(*NAMES).agg(
         F.min(F.when(has("fact", SENT_OK), end())).alias("sent"),
         F.max(F.when(has("fact", SEEN_OK), F.struct(end(), "offset"))).alias("seen"),
@@ -77,9 +80,9 @@ def _stepped_over(view: View, steps: DataFrame) -> DataFrame:
     over = steps.where((F.col("delta") > 1) & ~F.col("sent"))
     by_place = _skipped(view, over).groupBy("slot", "offset").agg(F.max(end()).alias("end"))
     places = view.keep("passed", by_place)
-    return view.placed.select("key", "slot", "offset").join(places, ["slot", "offset"]).select(
-        "key", "end"
-    )  # fmt: skip
+    rows = view.rows_of("at-passed", PLACE, view.told("passed", *PLACE))
+    told = view.placed_among(rows).select("key", *PLACE)
+    return told.join(places, list(PLACE)).select("key", "end")
 
 
 def _replaced(view: View) -> DataFrame:

@@ -3,21 +3,21 @@
 A *stride* is a stretch of one client's rows in one slot in which nothing can be wrong: a reader's
 offsets go up by one from row to row, a producer's go up from operation to operation and by one
 within one. Whatever a client did out of order therefore lies between one stride and the next, and
-no row inside one has to be looked at again. Rows are shortened as they are read from the file, by
-numpy, without moving any of them to another place.
+no row inside one has to be looked at again. Rows are shortened as they are read from the file,
+without moving any of them to another place.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers.clients.facts import ASSIGNED, PEEK, SEEN_OK, SENT_OK
+from checkers.clients.facts import ADRIFT, BLIND, MOVES, PEEK, SEEN, SEEN_OK, SENT_OK
+from checkers.clients.numbers import NONE, Numbers
 
 KNOWN: Final = 0
 READS: Final = 1
@@ -25,7 +25,6 @@ SENDS: Final = 2
 """``what`` a row is: a stretch of a log that sends tell to be there, a stride of a reader or one of
 a producer. A row of the history that moved a reader is passed on as it is, with its fact."""
 
-INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
 SCHEMA: Final = pa.schema(
     [
         ("what", pa.int32()),
@@ -43,56 +42,34 @@ SCHEMA: Final = pa.schema(
 )
 COLUMNS: Final[T.StructType] = from_arrow_schema(SCHEMA)
 
-_ROWS: Final = 500_000  # that are shortened at once: the more, the fewer strides are cut in two
-_Rows = dict[str, NDArray[Any]]
+_INPUT: Final = ("client", "slot", "pair", "place", "op", "at", "offset", "fact")
 
-
-def shortened(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Strides of rows in columns of ``INPUT``, in the order of the file; for ``mapInArrow``."""
-    gathered: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        gathered.append(batch)
-        rows += batch.num_rows
-        if rows >= _ROWS:
-            yield from _shorten(pa.Table.from_batches(gathered))
-            gathered, rows = [], 0
-    if rows:
-        yield from _shorten(pa.Table.from_batches(gathered))
-
-
-def _shorten(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    fact = table["fact"].to_numpy()
-    moves = fact >= ASSIGNED
+def strides(rows: Numbers) -> Iterator[pa.RecordBatch]:
+    """The strides of rows as ``checkers.clients.numbers`` gives them, in ``SCHEMA``."""
+    fact = rows["fact"]
+    moves = (fact & MOVES) != 0
     if moves.any():
-        yield _moves(table.filter(pa.array(moves)))
-    if moves.all():
-        return
-    told = table.filter(pa.array(~moves))
-    rows: _Rows = {name: told[name].to_numpy() for name in INPUT}
-    rows["pair"] = _codes(_codes(rows["client"]) * np.int64(1 << 32) + _codes(rows["slot"]))
-    sent = rows["fact"] == SENT_OK
+        yield _moves(_where(rows, moves))
+    told = ((fact & (SENT_OK | SEEN)) != 0) & ((fact & (BLIND | ADRIFT)) == 0)
+    told &= rows["offset"] != NONE
+    sent = told & ((fact & SENT_OK) != 0)
     if sent.any():
-        sends = {name: column[sent] for name, column in rows.items()}
+        sends = _where(rows, sent)
         yield _known(sends)
         yield _strides(sends, SENDS)
-    if not sent.all():
-        yield _strides({name: column[~sent] for name, column in rows.items()}, READS)
+    seen = told & ~sent
+    if seen.any():
+        yield _strides(_where(rows, seen), READS)
 
 
-def _codes(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Small numbers for large ones, by which sorting is much faster."""
-    codes = pc.dictionary_encode(pa.array(numbers)).indices.to_numpy()
-    few = len(codes) == 0 or codes.max() < np.iinfo(np.int16).max
-    small: NDArray[Any] = codes.astype(np.int16 if few else np.int32)
-    return small
+def _where(rows: Numbers, asked: NDArray[np.bool_]) -> Numbers:
+    every = bool(asked.all())
+    return {name: rows[name] if every else rows[name][asked] for name in _INPUT}
 
 
-def _strides(rows: _Rows, what: int) -> pa.RecordBatch:
+def _strides(rows: Numbers, what: int) -> pa.RecordBatch:
     """Strides of rows that are all sends, or all reads."""
-    order = np.argsort(rows["pair"], kind="stable")
-    if not _in_order(rows, order):
-        order = np.lexsort((rows["at"], rows["op"], rows["pair"]))
+    order = _sorted(rows["pair"], rows["op"], rows["at"])
     rows = {name: column[order] for name, column in rows.items()}
     pair, op, place = rows["pair"], rows["op"], rows["offset"]
     ok = (rows["fact"] & (SENT_OK | SEEN_OK)) != 0
@@ -119,15 +96,20 @@ def _strides(rows: _Rows, what: int) -> pa.RecordBatch:
     )
 
 
-def _in_order(rows: _Rows, order: NDArray[Any]) -> bool:
-    """Whether rows that were recorded later belong to later operations, as is usual."""
-    pair, op = rows["pair"][order], rows["op"][order]
-    return bool(((op[1:] >= op[:-1]) | (pair[1:] != pair[:-1])).all())
+def _sorted(groups: NDArray[Any], *by: NDArray[Any]) -> NDArray[Any]:
+    """The order of rows by small numbers and then by others, which mostly is that of the rows."""
+    order = np.argsort(groups, kind="stable")
+    group = groups[order]
+    same, grows = group[1:] == group[:-1], np.zeros(max(len(group) - 1, 0), np.bool_)
+    for column in reversed(by):
+        told = column[order]
+        grows = (told[1:] > told[:-1]) | ((told[1:] == told[:-1]) & grows)
+    return order if bool((grows | ~same).all()) else np.lexsort((*reversed(by), groups))
 
 
-def _known(sends: _Rows) -> pa.RecordBatch:
+def _known(sends: Numbers) -> pa.RecordBatch:
     """Stretches of offsets that acknowledged sends, whoever's, say are taken."""
-    order = np.lexsort((sends["offset"], _codes(sends["slot"])))
+    order = _sorted(sends["place"], sends["offset"])
     slot, place = sends["slot"][order], sends["offset"][order]
     first, last = _stretches((slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1))
     return _batch(what=KNOWN, slot=slot[first], place=place[first], last_place=place[last])
@@ -141,10 +123,13 @@ def _stretches(goes_on: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
     return first, last
 
 
-def _moves(rows: pa.Table) -> pa.RecordBatch:
-    names = {"what": "fact", "place": "offset"}
-    columns = {name: rows[names.get(name, name)] for name in ("client", "slot", "op", "at", *names)}
-    return _batch(**{name: column.combine_chunks() for name, column in columns.items()})
+def _moves(rows: Numbers) -> pa.RecordBatch:
+    offset = rows["offset"]
+    return _batch(
+        what=rows["fact"],
+        place=pa.array(offset, mask=offset == NONE),
+        **{name: rows[name] for name in ("client", "slot", "op", "at")},
+    )
 
 
 def _batch(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401 - arrays of all types

@@ -11,48 +11,36 @@ partition in a run, ``client`` a process in a run, ``key`` a record (a slot and 
 own name before it is reported, so that this never makes an anomaly.
 """
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.clients.facts import (
     ADRIFT,
     BLIND,
-    MOVES,
     PEEK,
     READ_BY_ANY,
     READ_OK,
     SEEN,
     SEEN_OK,
-    SENT,
-    SENT_FAIL,
     SENT_INFO,
     SENT_OK,
-    STRAY,
     fact,
     has,
 )
-from checkers.clients.strides import COLUMNS, INPUT, KNOWN, READS, SENDS, shortened
-from harness.history import FENCE, FINAL
-
-Keep = Callable[[str, DataFrame], DataFrame]
-"""Computes a frame once, under a name, and gives it back to be read often."""
-
-
-def keeper(spark: SparkSession, folder: Path) -> Keep:
-    """Keeps frames as Parquet files in a folder that outlives their use."""
-
-    def keep(name: str, frame: DataFrame) -> DataFrame:
-        path = str(folder / name)
-        frame.write.parquet(path, mode="overwrite")
-        return spark.read.schema(frame.schema).parquet(path)
-
-    return keep
+from checkers.clients.numbers import Source
+from checkers.clients.picks import RECORD
+from checkers.clients.scan import Scan
+from checkers.clients.strides import KNOWN, READS
+from checkers.clients.tally import SUMS
+from harness.history import FINAL
 
 
 def in_order(operations: DataFrame) -> DataFrame:
@@ -65,6 +53,9 @@ def in_a_place() -> Column:
     told = has("fact", SENT_OK | SEEN) & ~has("fact", BLIND | ADRIFT)
     return told & F.col("offset").isNotNull()
 
+
+MANY: Final = 5_000_000
+"""So many rows of a few numbers are not sent to every task."""
 
 FEW: Final = 100_000
 """So many rows of a few numbers each may be sent to every task."""
@@ -85,18 +76,31 @@ class View:
 
     Args:
         operations: columns of ``harness.history.OPERATIONS``, and ``run`` and ``at``.
-        keep: where to keep what is read more than once; see ``keeper``.
+        sources: the files that these are in.
+        folder: an empty one, where to keep what is read more than once.
+        final_read: whether there was a final reader, who should have met all that was acknowledged.
     """
 
-    def __init__(self, operations: DataFrame, keep: Keep) -> None:
+    def __init__(
+        self,
+        operations: DataFrame,
+        sources: Sequence[Source],
+        folder: Path,
+        *,
+        final_read: bool = False,
+    ) -> None:
         self.operations = operations
-        self._keep = keep
+        self.spark = operations.sparkSession
+        self._folder = folder
         self._kept: dict[str, DataFrame] = {}
+        self._scan = Scan(self.spark, sources, folder / "scan", final_read=final_read)
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Compute a frame, the first time that its name is asked for; the same again later."""
         if name not in self._kept:
-            self._kept[name] = self._keep(name, frame)
+            path = str(self._folder / name)
+            frame.write.parquet(path, mode="overwrite")
+            self._kept[name] = self.spark.read.schema(frame.schema).parquet(path)
         return self._kept[name]
 
     @cached_property
@@ -109,95 +113,76 @@ class View:
         (run, topic, partition, value) and of the operation (run, process, op), ``history`` that of
         the run; and ``fact``.
         """
-        named = self.operations.withColumns(
-            {
-                "op": F.coalesce("op", "at"),
-                "history": F.xxhash64("run"),
-                "client": F.xxhash64("run", "process"),
-                "slot": slot(),
-                "fact": fact(),
-            }
-        )
-        return named.select(
-            *("run", "topic", "partition", "process", "kind", "outcome", "isolation", "offset"),
-            *("value", "invoke_ns", "complete_ns", "acks", "phase", "at", "op"),
-            *("history", "client", "slot"),
-            F.xxhash64("slot", "value").alias("key"),
-            F.xxhash64("client", "op").alias("deed"),
-            "fact",
-        )
+        return _numbered(self.operations)
+
+    def rows_of(self, name: str, by: Sequence[str], wanted: pa.Table) -> DataFrame:
+        """Those ``rows`` whose numbers are among the wanted, and maybe some others.
+
+        Args:
+            name: of what is asked for; asked again, the same are given.
+            by: one of ``checkers.clients.picks``.
+            wanted: numbers in these columns, in any order.
+        """
+        if name not in self._kept:
+            if len(wanted) > MANY:
+                self._kept[name] = self.rows
+            else:
+                self._kept[name] = _numbered(self._scan.rows(name, by, wanted))
+        return self._kept[name]
+
+    def rows_in_doubt(self, name: str, *doubts: str) -> DataFrame:
+        """Those ``rows`` about whose record there is one of these doubts, and maybe some others."""
+        return self.rows_of(name, RECORD, self._scan.keys(*doubts))
+
+    def told(self, name: str, *columns: str, where: ds.Expression | None = None) -> pa.Table:
+        """Columns of a frame that was kept under a name, without Spark."""
+        return ds.dataset(self._folder / name).to_table(list(columns), filter=where)
 
     @cached_property
     def records(self) -> DataFrame:
-        """One row a record. Kept.
+        """One row a record.
 
-        ``key, slot, history, facts, first, last, writer, begun, ended, readers``. ``first`` and
-        ``last`` are the least and greatest offset that anybody named for it, failed sends apart.
-        ``writer`` is the ``deed`` that sent it, between ``begun`` and ``ended`` (null: it is not
-        known to have succeeded). ``readers`` has bit ``deed % 64`` for every deed that read it: no
-        bit, no reader. ``told`` is the offset that its producer was told, ``met_first`` and
+        ``key, slot, history, facts, first, last, writer, begun, ended``. ``first`` and ``last`` are
+        the least and greatest offset that anybody named for it, failed sends apart. ``writer`` is
+        the ``deed`` that sent it, between ``begun`` and ``ended`` (null: it is not known to have
+        succeeded). ``told`` is the offset that its producer was told, ``met_first`` and
         ``met_last`` are the least and greatest at which the final reader met it, and ``fence`` says
         that it is the record by which that reader knows that it has read everything. ``met_by`` is
-        when the first operation that read it had ended.
+        when the first operation that read it had ended. ``doubts`` has a bit for each of
+        ``checkers.clients.tally.DOUBTS``.
         """
-        sent, seen = has("fact", SENT), has("fact", SEEN)
-        place = F.when(~has("fact", SENT_FAIL), F.col("offset"))
-        bit = F.expr("shiftleft(1L, int(pmod(deed, 64)))")
-        told = self.rows.where(sent | seen).select(
-            *("key", "slot", "history", "deed", "fact", "offset", "invoke_ns", "complete_ns"),
-            final().alias("final"),
-            (sent & (F.col("process") == FENCE)).alias("fence"),
-        )
-        # Records are sent and read far apart in a file: to sum them up before they are brought
-        # together only makes them wider (10 million rows: 22 CPU seconds, and 16 like this).
-        grouped = told.repartition("key").groupBy("key")
-        return self.keep(
-            "records",
-            grouped.agg(
-                F.max("slot").alias("slot"),
-                F.max("history").alias("history"),
-                F.bit_or("fact").alias("facts"),
-                F.min(place).alias("first"),
-                F.max(place).alias("last"),
-                F.max(F.when(sent, F.col("deed"))).alias("writer"),
-                F.min(F.when(sent, F.col("invoke_ns"))).alias("begun"),
-                F.max(F.when(has("fact", SENT_OK), F.col("complete_ns"))).alias("ended"),
-                F.coalesce(F.bit_or(F.when(seen, bit)), F.lit(0)).alias("readers"),
-                F.max(F.when(sent, F.col("offset"))).alias("told"),
-                F.min(F.when(F.col("final"), F.col("offset"))).alias("met_first"),
-                F.max(F.when(F.col("final"), F.col("offset"))).alias("met_last"),
-                F.bool_or("fence").alias("fence"),
-                F.min(F.when(has("fact", READ_BY_ANY), F.col("complete_ns"))).alias("met_by"),
-            ),
-        )
+        return self._scan.records
+
+    @cached_property
+    def doubtful(self) -> DataFrame:
+        """``records`` about which there is any doubt: few, mostly."""
+        return self._scan.doubtful
+
+    @cached_property
+    def sums(self) -> pa.Table:
+        """One row a slot, in ``checkers.clients.tally.SLOT``: its records, counted."""
+        return self._scan.slots
+
+    @cached_property
+    def names(self) -> pa.Table:
+        """``slot, history, run, topic, partition``: what the numbers of slots stand for."""
+        return self._scan.names
 
     @cached_property
     def slots(self) -> DataFrame:
-        """One row a slot: its records counted by what may be wrong with them. Kept.
-
-        ``bound`` is the greatest offset that readers are known to have come to. The others count
-        the records of which each of ``doubts`` is true.
-        """
-        return self.keep(
-            "slots",
-            self.records.groupBy("slot").agg(
-                F.max(F.when(has("facts", SEEN_OK), F.col("first"))).alias("bound"),
-                *(F.count_if(wrong).alias(name) for name, wrong in doubts().items()),
-            ),
-        )
+        """``sums``, for Spark to join with."""
+        return self.spark.createDataFrame(self.sums)
 
     @cached_property
     def suspects(self) -> dict[str, int]:
-        """The counts of ``slots``, of all of them together: mostly, nothing is to be looked at."""
+        """How many records there is each doubt about, and other sums, of all slots together."""
         if self._counted["own"] and not self.two_faced:
             return self._counted | {"own": 0}  # only who sends, too, can read what it has sent
         return self._counted
 
     @cached_property
     def _counted(self) -> dict[str, int]:
-        names = [name for name in self.slots.columns if name not in ("slot", "bound")]
-        row = self.slots.agg(*(F.sum(name).alias(name) for name in names)).first()
-        return {name: int((row and row[name]) or 0) for name in names}
+        return {name: pc.sum(self.sums[name]).as_py() or 0 for name in SUMS}
 
     @property
     def entangled(self) -> bool:
@@ -211,27 +196,14 @@ class View:
     @cached_property
     def two_faced(self) -> bool:
         """Whether any client both sends and reads."""
-        reads, sends = F.col("what") == READS, F.col("what") == SENDS
-        sides = self.strides.select("client", reads.alias("reads"), sends.alias("sends"))
-        if self._counted["stray"]:
-            strays = self.rows.where(has("fact", STRAY))
-            sent = has("fact", SENT)
-            sides = sides.unionByName(
-                strays.select("client", (~sent).alias("reads"), sent.alias("sends"))
-            )
-        what = sides.groupBy("client").agg(
-            F.bool_or("reads").alias("reads"), F.bool_or("sends").alias("sends")
-        )
-        return not what.where(F.col("reads") & F.col("sends")).isEmpty()
+        asked = [("sends", "any"), ("reads", "any")]
+        sides = self._scan.sides.group_by("client").aggregate(asked)
+        return bool(pc.any(pc.and_(sides["sends_any"], sides["reads_any"])).as_py())
 
     @cached_property
     def strides(self) -> DataFrame:
-        """All rows in their order, shortened; see ``checkers.clients.strides``. Kept."""
-        rows = self.rows.where(in_a_place() | has("fact", MOVES)).select(*INPUT)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
-            found = rows.mapInArrow(shortened, COLUMNS)
-        return self.keep("strides", found)
+        """All rows in their order, shortened; see ``checkers.clients.strides``."""
+        return self._scan.strides
 
     @cached_property
     def extents(self) -> DataFrame:
@@ -265,7 +237,7 @@ class View:
         ``must-have-committed?``). A reader of uncommitted records proves nothing.
         """
         read = has("facts", SENT_INFO) & has("facts", READ_OK)
-        return self.records.where(read).select(F.col("writer").alias("deed")).distinct()
+        return self.doubtful.where(read).select(F.col("writer").alias("deed")).distinct()
 
     @cached_property
     def placed(self) -> DataFrame:
@@ -291,27 +263,30 @@ class View:
     def _placed_late(self, rows: DataFrame) -> DataFrame:
         told = rows.where(F.col("offset").isNotNull())
         info = told.where(has("fact", SENT_INFO)).join(self.proven, "deed", "left_semi")
-        took_effect = self.records.join(self.proven, F.col("writer") == F.col("deed"), "left_semi")
-        landed = took_effect.unionByName(self.records.where(has("facts", SENT_OK)))
+        proven = F.col("writer") == F.col("deed")
+        took_effect = self.doubtful.join(self.proven, proven, "left_semi")
+        landed = took_effect.unionByName(self.doubtful.where(has("facts", SENT_OK)))
         peeks = told.where(has("fact", PEEK)).join(landed, "key", "left_semi")
         return info.unionByName(peeks)
 
 
-def doubts() -> dict[str, Column]:
-    """What may be wrong with a row of ``records``, or makes it hard to judge."""
-    told, own = F.col("first").isNotNull(), F.expr("getbit(readers, int(pmod(writer, 64))) = 1")
-    sure = has("facts", SENT_OK | READ_BY_ANY)
-    maybe, refused = has("facts", SENT_OK | SENT_INFO), has("facts", SENT_FAIL)
-    return {
-        "known": sure & told,
-        "maybe": ~sure & has("facts", SENT_INFO) & told,
-        "twice": F.col("first") != F.col("last"),
-        "aborted": refused & ~maybe & has("facts", READ_OK),
-        "phantom": ~has("facts", SENT),
-        "own": has("facts", SENT) & has("facts", READ_BY_ANY) & own,
-        "foreseen": F.col("met_by") < F.col("begun"),
-        "unread": maybe & ~has("facts", SEEN_OK),
-        "stray": has("facts", STRAY),
-        "adrift": has("facts", ADRIFT),
-        "peeked": has("facts", PEEK) & ~has("facts", READ_BY_ANY),
-    }
+def _numbered(operations: DataFrame) -> DataFrame:
+    """Operations with the columns of ``View.rows``."""
+    named = operations.withColumns(
+        {
+            "op": F.coalesce("op", "at"),
+            "history": F.xxhash64("run"),
+            "client": F.xxhash64("run", "process"),
+            "slot": slot(),
+            "fact": fact(),
+        }
+    )
+    return named.select(
+        *("run", "topic", "partition", "process", "kind", "outcome", "isolation", "offset"),
+        *("value", "invoke_ns", "complete_ns", "acks", "phase", "at", "op"),
+        *("history", "client", "slot"),
+        F.xxhash64("slot", "value").alias("key"),
+        F.xxhash64("client", "op").alias("deed"),
+        "fact",
+    )
+

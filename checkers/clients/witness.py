@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.clients.picks import ROW
 from checkers.clients.view import View
 from checkers.registry import ANOMALY, anomalies, copy
 
@@ -89,7 +91,7 @@ def witnessed(view: View, findings: Sequence[DataFrame]) -> DataFrame:
         F.posexplode("ends").alias("nth", "end"),
     ).drop("ends")
     asked = one.select("*", "end.at", "end.client").drop("end")
-    rows = view.rows.select(
+    rows = view.rows_of("witnesses", ROW, _numbers(view)).select(
         *("run", "topic", "at", "client", "acks"),
         F.struct(*(F.col(name) for name in _STEP)).alias("step"),
     )
@@ -108,9 +110,14 @@ def witnessed(view: View, findings: Sequence[DataFrame]) -> DataFrame:
     return _anomalies(gathered)
 
 
+def _numbers(view: View) -> pa.Table:
+    ends = view.told("findings", "ends")["ends"].combine_chunks()
+    return pa.table({"at": ends.flatten().field("at")})
+
+
 def none(view: View) -> DataFrame:
     """No anomalies."""
-    return view.rows.sparkSession.createDataFrame([], ANOMALY)
+    return view.spark.createDataFrame([], ANOMALY)
 
 
 def _anomalies(gathered: DataFrame) -> DataFrame:

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from checkers.clients import cycles
 from checkers.clients.causes import grouped
 from checkers.clients.find import find
-from checkers.clients.view import View, in_order, keeper
+from checkers.clients.numbers import Source
+from checkers.clients.view import View, in_order
 from checkers.jepsen.entries import CYCLES, entry
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
@@ -103,9 +104,9 @@ def judge(
         every: list all anomalies, and not just the first of each kind.
         ww: whether the log's order of records is one of operations (Jepsen's ``ww-deps``).
     """
-    frame = spark.read.parquet(str(folder / OPERATIONS_FILE))
-    name = F.lit(history.path.stem).alias("run")
-    view = View(in_order(frame).select("*", name), keeper(spark, folder))
+    path, name = str(folder / OPERATIONS_FILE), history.path.stem
+    frame = in_order(spark.read.parquet(path)).withColumn("run", F.lit(name))
+    view = View(frame, [Source(path, name)], folder)
     both = find(view).unionByName(cycles.find(view, ww=ww))
     found = view.keep("anomalies", grouped(view.keep("found", both)))
     counted = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}

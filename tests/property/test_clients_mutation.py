@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 from checkers.clients import cycles
 from checkers.clients.causes import grouped
 from checkers.clients.find import find
-from checkers.clients.view import View, keeper
+from checkers.clients.numbers import Source
+from checkers.clients.view import View
 from tests.property.draft import Anomaly, put
 from tests.property.generate import Op, history, table
 from tests.property.inject import INJECTIONS
@@ -55,10 +56,10 @@ def _judge(
     spark: SparkSession, folder: Path, histories: Iterable[tuple[str, list[Op]]], *, ww: bool
 ) -> Found:
     """Each history's anomalies and their causes, all histories in one pass."""
-    keep = keeper(spark, folder)
-    pq.write_table(table(histories), folder / "operations.parquet")
-    view = View(spark.read.parquet(str(folder / "operations.parquet")), keep)
-    found = keep("all", find(view).unionByName(cycles.find(view, ww=ww)))
+    path = str(folder / "operations.parquet")
+    pq.write_table(table(histories), path)
+    view = View(spark.read.parquet(path), [Source(path)], folder)
+    found = view.keep("all", find(view).unionByName(cycles.find(view, ww=ww)))
     told: Found = defaultdict(Counter)
     for row in grouped(found).toLocalIterator():
         steps = tuple(

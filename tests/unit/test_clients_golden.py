@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkers.clients.find import find
-from checkers.clients.view import View, keeper
+from checkers.clients.numbers import Source
+from checkers.clients.view import View
 from harness.history import OPERATIONS
 from tests.histories.clients import Case, by_run, rows
 from tests.histories.clients_cases import CASES
@@ -23,8 +24,8 @@ def found(
     schema = OPERATIONS.append(pa.field("run", pa.string())).append(pa.field("at", pa.int64()))
     all_rows = [{**row, "run": case.name} for case in CASES for row in rows(case.history)]
     pq.write_table(pa.Table.from_pylist(all_rows, schema=schema), folder / "ops.parquet")
-    operations = spark.read.parquet(str(folder / "ops.parquet"))
-    view = View(operations, keeper(spark, folder / "kept"))
+    path = str(folder / "ops.parquet")
+    view = View(spark.read.parquet(path), [Source(path)], folder / "kept")
     return by_run(row.asDict(recursive=True) for row in find(view).collect())
 
 

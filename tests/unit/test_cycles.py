@@ -9,6 +9,7 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,8 @@ from pyspark.sql import Row, SparkSession
 
 from checkers.clients import cycles as finder
 from checkers.clients.digraph import NEVER, Bools, Dependencies, Operations, cycles
-from checkers.clients.view import View, keeper
+from checkers.clients.numbers import Source
+from checkers.clients.view import View
 from harness.history import OPERATIONS
 
 Drawn = list[tuple[int, int, str]]
@@ -204,7 +206,9 @@ def _found(
     }
     types |= {"run": pa.string(), "at": pa.int64()}
     table = pa.table({name: pa.array(columns[name], types[name]) for name in columns})
-    view = View(spark.createDataFrame(table), keeper(spark, folder))
+    path = str(folder / "operations.parquet")
+    pq.write_table(table, path)
+    view = View(spark.read.parquet(path), [Source(path)], folder)
     return finder.find(view, ww=ww).orderBy("run", "kind").collect()
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from checkers.clients import cycles
 from checkers.clients.find import find
-from checkers.clients.view import View, in_order, keeper
+from checkers.clients.numbers import Source
+from checkers.clients.view import View, in_order
 from checkers.jepsen.entries import entry
 from checkers.jepsen.judge import MEANS
 from checkers.jepsen.reader import History
@@ -55,8 +56,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         histories[-1].to_parquet(part)
     session = spark()
     operations = in_order(session.read.parquet(str(folder / "operations")))
-    view = View(operations, keeper(session, folder / "kept"))
-    with_ww = View(operations, keeper(session, folder / "with-ww"))
+    sources = [
+        Source(str(folder / "operations" / f"run={number}" / "part.parquet"), str(number))
+        for number in range(len(histories))
+    ]
+    view = View(operations, sources, folder / "kept")
+    with_ww = View(operations, sources, folder / "with-ww")
     rows = [
         *((False, row) for row in cycles.find(view, ww=False).collect()),
         *((True, row) for row in cycles.find(with_ww, ww=True).collect()),

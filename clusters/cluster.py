@@ -108,6 +108,13 @@ class Broker(Protocol):
             FileNotFoundError: there is none (yet).
         """
 
+    def limit_writes(self, *, limited: bool) -> None:
+        """Let it write no byte to any file any more, or again. A restart ends that, too.
+
+        Raises:
+            HarnessError: it is no process of this machine, or is down.
+        """
+
     def start(self) -> None:
         """Start it on the data it left; a refused registration (old session) is waited out.
 
@@ -162,6 +169,26 @@ class Network(Protocol):
         """Hear of every message that tells something of replication, on the wire's own thread."""
 
 
+class Coordinator(Protocol):
+    """ZooKeeper or the KRaft controller. Every verb returns once it has taken effect."""
+
+    @property
+    def state(self) -> BrokerState:
+        """What was last done to it, or ``down`` if it died by itself."""
+
+    def start(self) -> None:
+        """Start it on the data it left, and wait until it answers."""
+
+    def kill(self) -> None:
+        """SIGKILL, paused or not."""
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+
+    def resume(self) -> None:
+        """SIGCONT."""
+
+
 class Cluster(Protocol):
     """A cluster of brokers, its coordination included."""
 
@@ -176,6 +203,10 @@ class Cluster(Protocol):
     @property
     def brokers(self) -> Mapping[int, Broker]:
         """Broker id to broker, in order of id, without ZooKeeper and controllers."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """ZooKeeper, or the KRaft controller."""
 
     @property
     def bootstrap(self) -> str:
@@ -205,6 +236,21 @@ class Cluster(Protocol):
 
         Raises:
             WaitTimeoutError: the controller does not do it.
+        """
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Give a partition other replicas; returns when these alone are there and in sync.
+
+        Raises:
+            WaitTimeoutError: the controller does not do it.
+        """
+
+    def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a topic that is in use; None puts one back to the brokers' own.
+
+        Raises:
+            UnreachableError: nobody who could do it answers.
+            HarnessError: Kafka refuses.
         """
 
     def line_up(self, topic: str, partition: int, broker: int) -> None:

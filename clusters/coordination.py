@@ -141,6 +141,12 @@ class ZooKeeperView:
         """Replace what a node has that is there."""
         self._wait(self._connected().set_async(path, json.dumps(node).encode()))
 
+    def append(self, path: str, node: Mapping[str, Any]) -> None:
+        """Write a node whose name is a prefix and the next number."""
+        data = json.dumps(node).encode()
+        answer = self._connected().create_async(path, data, sequence=True, makepath=True)
+        self._wait(answer)
+
     def delete(self, path: str) -> None:
         """Remove a node that is there."""
         self._wait(self._connected().delete_async(path))

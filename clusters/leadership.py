@@ -44,6 +44,9 @@ class Mover(Protocol):
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Have the assignment put in this order, without a new leader epoch."""
 
+    def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Have replicas made and taken away, so that there are these."""
+
     def elect(self, topic: str, partition: int) -> None:
         """Have the first of the assignment elected."""
 
@@ -75,10 +78,14 @@ class ZooKeeperMover:
         """Write the assignment, and wait until the controller has taken it."""
         in_sync = self._view.live_brokers() & set(self._view.partition(topic, partition).isr)
         if in_sync >= set(replicas):
-            item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
-            self._leave(_REASSIGN, item)
+            self.assign(topic, partition, replicas)
         else:
             self.arrange(topic, partition, replicas)
+
+    def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Write the assignment; the controller takes it when every new replica is in the ISR."""
+        item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
+        self._leave(_REASSIGN, item)
 
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Write the assignment where it is kept, and have the controller read it again."""
@@ -150,6 +157,7 @@ class KraftMover:
         _require(codes, frozenset({0}), f"put {list(replicas)} in order for {topic}-{partition}")
 
     arrange = prefer
+    assign = prefer
 
     def elect(self, topic: str, partition: int) -> None:
         """ElectLeaders, of the preferred kind."""
@@ -235,6 +243,31 @@ def line_up(
         return
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
         mover.arrange(topic, partition, [broker, *(one for one in order if one != broker)])
+
+
+def assign(
+    view: View,
+    brokers: Mapping[int, Address],
+    frozen: Freezer,
+    topic: str,
+    partition: int,
+    replicas: Sequence[int],
+) -> None:
+    """Give a partition other replicas, and wait until these alone are there and in sync.
+
+    Raises:
+        WaitTimeoutError: the controller did not do it in time.
+        HarnessError: it refused.
+    """
+    with contextlib.closing(_mover(view, brokers, frozen)) as mover:
+        mover.assign(topic, partition, replicas)
+    await_condition(
+        lambda: (set(view.replicas(topic, partition)), set(view.partition(topic, partition).isr)),
+        lambda seen: seen == (set(replicas), set(replicas)),
+        what=f"brokers {[*replicas]} alone to have {topic}-{partition}, in sync",
+        limit_s=2 * LIMIT_S,
+        passing=(UnreachableError,),
+    )
 
 
 def _mover(view: View, brokers: Mapping[int, Address], frozen: Freezer) -> Mover:

@@ -1,7 +1,9 @@
 """A cluster of real brokers, wherever its nodes live: what the verbs of every driver do."""
 
 import contextlib
+import resource
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from clusters import freeze, leadership, topics
+from clusters import freeze, leadership, settings, topics
 from clusters.addresses import Address
-from clusters.cluster import Broker, BrokerState, Probe, UnreachableError
+from clusters.cluster import Broker, BrokerState, Coordinator, Probe, UnreachableError
 from clusters.coordination import KraftView, View, ZooKeeperView
+from clusters.coordinator import RealCoordinator
 from clusters.layout import Layout, disk_errors
 from clusters.node import START_LIMIT_S, Node
 from clusters.probe import ClusterProbe
@@ -64,6 +67,17 @@ class RealBroker:
     def read(self, name: str) -> str:
         """A small text file of its log directory, whether it runs or not."""
         return (self._log_directory / name).read_text(encoding="utf-8")
+
+    def limit_writes(self, *, limited: bool) -> None:
+        """Set the greatest size of a file that its JVM may write to 0, or to what it was."""
+        if sys.platform != "linux" or not self.pids:
+            raise HarnessError(
+                f"broker {self._id} is down, or no process of this machine",
+                hint="Its writes can be limited on Linux alone, where brokers are processes.",
+            )
+        jvm, which = self.pids[0], resource.RLIMIT_FSIZE
+        most = resource.prlimit(jvm, which)[1]
+        resource.prlimit(jvm, which, (0 if limited else most, most))
 
     def start(self) -> None:
         """Start it on the data it left, once its old session has ended."""
@@ -141,6 +155,20 @@ class RealCluster:
         return MappingProxyType(self._brokers)
 
     @property
+    def coordinator(self) -> Coordinator:
+        """ZooKeeper, or the KRaft controller."""
+        here = self._site.public.coordination
+        return RealCoordinator(
+            next(node for node in self._nodes if node.address == here), self._ask_coordinator
+        )
+
+    def _ask_coordinator(self) -> object:
+        """Something that nobody but ZooKeeper or the controller itself can answer."""
+        with contextlib.closing(self._view()) as view:
+            zookeeper = isinstance(view, ZooKeeperView)
+            return view.live_brokers() if zookeeper else view.controller()
+
+    @property
     def bootstrap(self) -> str:
         """``host:port,host:port`` of every broker."""
         return ",".join(str(address) for address in self._site.public.brokers.values())
@@ -206,9 +234,27 @@ class RealCluster:
         """Put a broker before the other heirs in the assignment."""
         self._lead(leadership.line_up, topic, partition, broker)
 
-    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Make and take away replicas of a partition."""
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            leadership.assign(view, running, self._frozen, topic, partition, replicas)
+
+    def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Write them in ZooKeeper, or ask the KRaft controller for them."""
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            if isinstance(view, ZooKeeperView):
+                settings.write(view, self._release, topic, changes)
+            else:
+                settings.request(running, topic, changes)
+
+    def _running(self) -> dict[int, Address]:
         every = self._site.public.brokers
-        running = {one: every[one] for one in every if self._brokers[one].state == "running"}
+        return {one: every[one] for one in every if self._brokers[one].state == "running"}
+
+    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
+        running = self._running()
         with contextlib.closing(self._view(running)) as view:
             verb(view, running, self._frozen, topic, partition, broker)
 

@@ -124,7 +124,11 @@ def _send(
         nonlocal asked_before
         # Before KRaft only the controller creates topics; since then every broker forwards.
         nodes = brokers if release.coordination == "kraft" else [probe.controller()]
-        [answer] = wire.ask_any(nodes, request)
+        try:
+            [answer] = wire.ask_any(nodes, request)
+        except UnreachableError:
+            asked_before = True  # it may have been done all the same
+            raise
         [result] = answer.topics
         if result.error_code == _NONE or (result.error_code == _EXISTS and asked_before):
             return True

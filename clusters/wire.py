@@ -20,6 +20,8 @@ from kafka.protocol.admin import (
     DescribeClusterResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -42,6 +44,7 @@ _ANSWERED_BY = {
     DescribeClusterRequest: DescribeClusterResponse,
     ElectLeadersRequest: ElectLeadersResponse,
     FetchRequest: FetchResponse,
+    IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
     ListOffsetsRequest: ListOffsetsResponse,
     MetadataRequest: MetadataResponse,
     ProduceRequest: ProduceResponse,

@@ -14,24 +14,37 @@ import typer.main
 
 from checkers.kinds import KINDS, kind
 from checkers.registry import registered
+from clusters.drivers import DRIVERS
 from clusters.versions import CATALOGUE, Release, Truncation
 from docs.model_tables import drawings, model
 from docs.model_tables import table as _table
 from harness.cli import app
+from nemesis.fault import Fault
 from nemesis.fault import faults as registered_faults
 from nemesis.stories import STORIES
 from nemesis.story import BROKER_CONFIG
+from nemesis.words import TARGETS
 
 HERE: Final = Path(__file__).parent
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
     "`highwater run --nemesis kill,pause` mixes faults at random, from `--seed`; `--story NAME`"
-    " plays a schedule. To add one see [adding-a-fault.md](adding-a-fault.md).\n"
+    " plays a schedule. To add one see [adding-a-fault.md](adding-a-fault.md).\n\n"
+    "`kill@leader=3,power-failure@all` says whom a fault strikes, and that the first is drawn three"
+    " times as often; without a target the leader, a follower or any broker of a partition is"
+    " drawn. No two faults are open on one broker, and what would overlap is left out. Every broker"
+    " has to be in sync before the first fault; at the end everything is healed, and every replica"
+    " has to be in sync again.\n"
+)
+_TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
+_WHERE_NOTE: Final = (
+    "How many of the releases that a driver can run have a fault, and why the others have not."
+    " Faults of the disk kill their broker first, and are healed by a start on what they left.\n"
 )
 _STORIES_NOTE: Final = (
-    "They need three replicas and min.insync.replicas=1. `--acks` and `--unclean` change what is"
-    " promised, and in the last two what happens. A schedule that could not be played as written"
-    " makes the verdict `unknown`.\n"
+    "They need three replicas and min.insync.replicas=1; `power-failure` takes 2 as well. `--acks`"
+    " and `--unclean` change what is promised, and in the last three what happens. A schedule that"
+    " could not be played as written makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
     "A checker finds; the policy (`checkers/policy.py`) says whether that breaks a promise which"
@@ -54,20 +67,40 @@ _VERSIONS_INTRO: Final = (
 
 def faults() -> str:
     """docs/faults.md."""
-    rows = [(f"`{one.name}`", one.summary) for one in registered_faults().values()]
+    every = registered_faults().values()
+    rows = [(f"`{one.name}`", one.family, one.scope, one.summary) for one in every]
+    where = [(f"`{one.name}`", *(_had(one, name) for name in DRIVERS)) for one in every]
+    targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
     tales = [(f"`{one.name}`", one.summary, one.outcome) for one in STORIES.values()]
     return "\n".join(
         [
             "# Faults and stories\n",
             _NOTE,
             _FAULTS_INTRO,
-            _table(("fault", "what it does"), rows),
+            _table(("fault", "family", "strikes", "what it does"), rows),
+            "\n## Where they can be had\n",
+            _WHERE_NOTE,
+            _table(("fault", *DRIVERS), where),
+            "\n## Targets\n",
+            _TARGETS_NOTE,
+            _table(("target", "whom it means when its moment has come"), targets),
             "\n## Stories\n",
             _table(("story", "what happens", "what it comes to"), tales),
             "\n" + _STORIES_NOTE,
             _table(("broker setting of every story", "value"), BROKER_CONFIG.items()),
         ]
     )
+
+
+def _had(fault: Fault, driver: str) -> str:
+    """On how many releases a fault can be had by a driver, and why not on the others."""
+    able = [one for one in CATALOGUE.values() if driver in one.drivers]
+    reasons = [fault.why_not(one, driver) for one in able]
+    refused = list(dict.fromkeys(filter(None, reasons)))
+    count = reasons.count("")
+    if not refused:
+        return f"all {count}"
+    return f"{count or 'none'} of {len(able)}: {'; '.join(refused)}"
 
 
 def checkers() -> str:

@@ -7,9 +7,9 @@ from clusters.versions import Release, release
 from harness.errors import UsageError
 from harness.plan import Plan, Workload
 from harness.suggest import nearest
-from nemesis.fault import find_fault
 from nemesis.scripts import find_script
 from nemesis.stories import find_story
+from nemesis.words import Choice
 
 _CHURN_MOST_S: Final = 3600
 
@@ -52,8 +52,8 @@ def _check_schedule(plan: Plan) -> None:
         raise UsageError("a run has a story or a nemesis, not both", hint="Leave one of them out.")
     if plan.schedule is not None and (plan.story or plan.nemesis):
         raise UsageError("a replay has neither a story nor a nemesis", hint="Leave it out.")
-    for name in plan.nemesis:
-        find_fault(name)
+    for word in plan.nemesis:
+        Choice.of(word).require(plan, release(plan.kafka))
     find_script(plan)
     if plan.story is None:
         return

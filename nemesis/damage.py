@@ -8,6 +8,7 @@ which it has flushed is its *recovery point*, written to ``recovery-point-offset
 
 import contextlib
 import os
+import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from typing import Final
 
 from checkers.segments.checkpoints import RECOVERY_POINT, CheckpointError, Offsets, read_offsets
 from checkers.segments.files import PARTITION, SEGMENT
+from checkers.taken import phrase
+
+OWN: Final = "meta.properties"
+"""Says which node of which cluster a log directory is of; KRaft does not start without it."""
 
 METADATA: Final = "__cluster_metadata"
 """KRaft's log, of which every append is flushed (``KafkaMetadataLog.appendAsLeader``)."""
@@ -38,12 +43,17 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What a replica lost: it ended before one offset, and ends before a smaller one now."""
+    """What a replica lost: the offsets from ``after`` on, up to ``before``."""
 
     topic: str
     partition: int
     before: int
     after: int
+
+    @property
+    def says(self) -> str:
+        """It in the words of ``checkers.taken``."""
+        return phrase(self.topic, self.partition, self.after, self.before)
 
 
 def partitions(directory: Path, topic: str | None = None) -> list[Path]:
@@ -52,8 +62,19 @@ def partitions(directory: Path, topic: str | None = None) -> list[Path]:
     for folder in sorted(directory.iterdir()):
         name = PARTITION.fullmatch(folder.name)
         if name and folder.is_dir() and name["topic"] != METADATA:
-            found += [folder] if topic in (None, name["topic"]) else []
+            found += [folder] if topic in {None, name["topic"]} else []
     return found
+
+
+def partition_of(replica: Path) -> int:
+    """The number of a replica's partition."""
+    return int(replica.name.rpartition("-")[2])
+
+
+def _used(directory: Path, topic: str) -> list[Path]:
+    """The replicas of a topic and of Kafka's own; on a warm cluster the others' runs are over."""
+    every = partitions(directory)
+    return [one for one in every if one.name.startswith("__")] + partitions(directory, topic)
 
 
 def segments(replica: Path) -> list[Path]:
@@ -87,16 +108,18 @@ def recovery_points(directory: Path) -> Offsets:
     return {}
 
 
-def lose_unflushed(directory: Path, *, flushes: int | None, spared: float = 0.0) -> list[Cut]:
-    """Cut from every replica what a power failure may take: what was never flushed.
+def lose_unflushed(
+    directory: Path, topic: str, *, flushes: int | None, spared: float = 0.0
+) -> list[Cut]:
+    """Cut from a topic's replicas, and Kafka's own, what a power failure may take.
 
-    Only of the newest segment, since older ones are flushed when the next one begins, and from the
-    recovery point on. Where a broker flushes after so many messages, the recovery point on disk may
-    be behind; what lies below the last so many stays then.
+    That is what was never flushed: from the recovery point on, and only of the newest segment,
+    since older ones are flushed when the next one begins. Where a broker flushes after so many
+    messages, the recovery point on disk may be behind; what lies below the last so many stays then.
 
     Args:
         directory: of a broker that is down.
-        flushes: ``flush.messages``, if it is set.
+        flushes: ``flush.messages`` of the topic, if it is set.
         spared: 0 up to 1, the share of the unflushed bytes that had reached the disk. A cut may go
             through the midst of a batch, as a real one does.
 
@@ -105,14 +128,13 @@ def lose_unflushed(directory: Path, *, flushes: int | None, spared: float = 0.0)
     """
     points = recovery_points(directory)
     found = []
-    for replica in partitions(directory):
+    for replica in _used(directory, topic):
         name = PARTITION.fullmatch(replica.name)
         assert name is not None
-        topic, partition = name["topic"], int(name["partition"])
-        point = points.get((topic, partition), 0)
+        point = points.get((name["topic"], int(name["partition"])), 0)
         cut = _lose_tail(replica, point, flushes=flushes, spared=spared)
         if cut is not None:
-            found.append(Cut(topic=topic, partition=partition, before=cut[0], after=cut[1]))
+            found.append(_cut(replica, cut[1], cut[0]))
     return found
 
 
@@ -136,3 +158,73 @@ def _lose_tail(
     left = [one for one in held if one.end <= keep]
     after = left[-1].last + 1 if left else int(own[-1].stem)
     return (before, after) if after < before else None
+
+
+def wipe(directory: Path) -> list[Cut]:
+    """Remove all that a broker has, but for who it is: a new disk in the old one's place."""
+    held = [_whole(replica) for replica in partitions(directory)]
+    for entry in directory.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != OWN:
+            entry.unlink()
+    return [one for one in held if one.before > one.after]
+
+
+def remove_segment(directory: Path, topic: str) -> list[Cut]:
+    """Remove the oldest segment of each replica of a topic, and its indexes with it."""
+    found = []
+    for replica in partitions(directory, topic):
+        own = segments(replica)
+        if own:
+            whole = _whole(replica)
+            end = int(own[1].stem) if len(own) > 1 else whole.before
+            found.append(_cut(replica, whole.after, end))
+            for file in replica.glob(f"{own[0].stem}.*"):
+                file.unlink()
+    return [one for one in found if one.before > one.after]
+
+
+def remove_indexes(directory: Path, topic: str) -> int:
+    """Remove every index of a topic's replicas; how many there were."""
+    files = [one for replica in partitions(directory, topic) for one in replica.glob("*index")]
+    for file in files:
+        file.unlink()
+    return len(files)
+
+
+def flip_bit(
+    directory: Path, topic: str, partition: int, choice: float
+) -> tuple[Batch, int] | None:
+    """Flip one bit of the payload of one batch of a replica's newest segment that has any.
+
+    Args:
+        choice: 0 up to 1; which batch.
+
+    Returns:
+        The batch and the offset before which the replica ended; None where it holds nothing.
+    """
+    for segment in reversed(segments(directory / f"{topic}-{partition}")):
+        if held := list(batches(segment)):
+            one = held[int(choice * len(held))]
+            with segment.open("r+b") as file:
+                file.seek(one.end - 1)
+                byte = file.read(1)[0]
+                file.seek(one.end - 1)
+                file.write(bytes([byte ^ 1]))
+            return one, held[-1].last + 1
+    return None
+
+
+def _whole(replica: Path) -> Cut:
+    """All that a replica holds."""
+    own = segments(replica)
+    first = int(own[0].stem) if own else 0
+    held = [one for segment in own[-1:] for one in batches(segment)]
+    return _cut(replica, first, held[-1].last + 1 if held else int(own[-1].stem) if own else 0)
+
+
+def _cut(replica: Path, after: int, before: int) -> Cut:
+    name = PARTITION.fullmatch(replica.name)
+    assert name is not None
+    return Cut(topic=name["topic"], partition=int(name["partition"]), before=before, after=after)

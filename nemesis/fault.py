@@ -87,7 +87,7 @@ class Fault:
     why_not: WhyNot = anywhere
 
 
-_FAMILIES: Final = ("process", "storage", "network")
+_FAMILIES: Final = ("process", "storage", "network", "coordination", "leading", "settings")
 _registry: dict[str, Fault] = {}
 
 

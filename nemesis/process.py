@@ -3,10 +3,16 @@
 SIGKILL keeps the page cache, so nothing that was written is lost from disk by any of these.
 """
 
+import contextlib
 from collections.abc import Iterator
+from typing import Final
 
-from clusters.cluster import Cluster
-from nemesis.fault import fault
+from clusters.cluster import Cluster, UnreachableError
+from harness.waiting import await_condition
+from nemesis.fault import Aim, aimed, fault
+
+_STORM: Final = 3
+_SESSION_LIMIT_S: Final = 60.0
 
 
 @fault("kill")
@@ -40,3 +46,67 @@ def stop(cluster: Cluster, broker: int) -> Iterator[str]:
         yield f"broker {broker} is shut down"
     finally:
         target.start()
+
+
+@fault("restart")
+def restart(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Shut a broker down in order and start it again at once; there is nothing left to heal."""
+    target = cluster.brokers[broker]
+    try:
+        target.stop()
+    finally:
+        target.start()
+    yield f"broker {broker} was restarted"
+
+
+@fault("recycle")
+def recycle(cluster: Cluster, broker: int) -> Iterator[str]:
+    """SIGKILL a broker and start it, three times in a row: it dies while it still catches up."""
+    target = cluster.brokers[broker]
+    for _ in range(_STORM):
+        try:
+            target.kill()
+        finally:
+            target.start()
+    yield f"broker {broker} was killed and started {_STORM} times"
+
+
+@fault("zombie")
+def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Freeze a broker until its session has ended; healing wakes it, believing that it leads.
+
+    Until it hears otherwise it answers its clients as the leader that it no longer is.
+    """
+    target = cluster.brokers[broker]
+    target.pause()
+    try:
+        with contextlib.closing(cluster.probe()) as probe:
+            await_condition(
+                probe.live_brokers,
+                lambda live: broker not in live,
+                what=f"the session of broker {broker}, which is paused, to end",
+                limit_s=_SESSION_LIMIT_S,
+                passing=(UnreachableError,),
+            )
+        yield f"broker {broker} is paused, and its session has ended"
+    finally:
+        target.resume()
+
+
+@aimed("rolling-restart", at="cluster")
+def rolling_restart(cluster: Cluster, _: Aim) -> Iterator[str]:
+    """Restart every broker in order, one after the other, each once the last has its session."""
+    with contextlib.closing(cluster.probe()) as probe:
+        for target in cluster.brokers.values():
+            try:
+                target.stop()
+            finally:
+                target.start()
+            await_condition(
+                probe.live_brokers,
+                lambda live: live == frozenset(cluster.brokers),
+                what=f"broker {target.id} to have a session again",
+                limit_s=_SESSION_LIMIT_S,
+                passing=(UnreachableError,),
+            )
+    yield "every broker was restarted, one after the other"

@@ -3,8 +3,8 @@
 from typing import Final
 
 from harness.plan import Plan
-from nemesis.fault import find_fault
 from nemesis.network_stories import STORIES
+from nemesis.words import Choice
 
 _FAMILY: Final = "network"
 
@@ -15,5 +15,5 @@ def wired(plan: Plan) -> bool:
     Raises:
         UsageError: the plan names a fault that there is not.
     """
-    families = {find_fault(name).family for name in plan.nemesis}
+    families = {Choice.of(word).fault.family for word in plan.nemesis}
     return plan.wire or plan.story in STORIES or _FAMILY in families

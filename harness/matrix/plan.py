@@ -12,8 +12,8 @@ from harness.feasible import check_plan
 from harness.fleet import Key
 from harness.matrix.cells import Axes, Cell, Matrix, Setting, Skipped
 from harness.plan import Plan, Topic, Workload
-from nemesis.fault import find_fault
 from nemesis.stories import find_story
+from nemesis.words import Choice
 
 
 def lay_out(axes: Axes) -> Matrix:
@@ -78,8 +78,8 @@ def _check_names(axes: Axes) -> None:
         release(kafka)
     for story in axes.stories:
         find_story(story)
-    for fault in itertools.chain.from_iterable(axes.nemeses):
-        find_fault(fault)
+    for word in itertools.chain.from_iterable(axes.nemeses):
+        Choice.of(word)
     for driver in axes.drivers:
         find_driver(driver)
 

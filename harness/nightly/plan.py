@@ -43,7 +43,6 @@ SHORTEST_S: Final = 300.0
 """No group of cells is cut into pieces shorter than this, which would start Spark for little."""
 
 LAPS: Final = 100
-_TOGETHER: Final = "network"
 """Seeds of a night, at most."""
 
 _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
@@ -219,14 +218,20 @@ def settings() -> Iterator[Cell]:
         for unclean in (False, True) if story == "unclean" else (False,):
             for acks in _ACKS:
                 yield Cell(kafka="", story=story, acks=acks, unclean=unclean)
-    everything = ",".join(one.name for one in faults().values() if one.why_not is anywhere)
-    network = ",".join(one.name for one in faults().values() if one.family == _TOGETHER)
-    alone = [one.name for one in faults().values() if one.family != _TOGETHER]
-    for nemesis in (*alone, network, everything):
+    for nemesis in mixes():
         for min_isr in (1, 2):
             for acks in ("1", "all"):
                 yield Cell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
-    yield Cell(kafka="", nemesis=everything, unclean=True)
+    yield Cell(kafka="", nemesis=mixes()[0], unclean=True)
+
+
+def mixes() -> tuple[str, ...]:
+    """What nights mix: each family of what every release has, and what some lack by itself."""
+    families: dict[str, list[str]] = {}
+    for one in faults().values():
+        key = one.family if one.why_not is anywhere else one.name
+        families.setdefault(key, []).append(one.name)
+    return tuple(",".join(names) for names in families.values())
 
 
 def can_be_had(setting: Cell, kafka: Release, driver: str) -> bool:

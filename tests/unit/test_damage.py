@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 
 from checkers.taken import phrase, taken
-from nemesis.damage import Cut, batches, lose_unflushed, segments
+from nemesis.damage import (
+    Cut,
+    batches,
+    flip_bit,
+    lose_unflushed,
+    remove_indexes,
+    remove_segment,
+    segments,
+    wipe,
+)
 from tests.logdirs import batch
 
 RECORDS = [(None, b"one"), (None, b"two")]
@@ -35,7 +44,7 @@ def end(folder: Path) -> int:
 def test_what_lies_above_the_recovery_point_is_gone(tmp_path: Path, magic: int) -> None:
     folder = replica(tmp_path, magic=magic)
     flushed(tmp_path, 2)
-    assert lose_unflushed(tmp_path, flushes=None) == [
+    assert lose_unflushed(tmp_path, "events", flushes=None) == [
         Cut(topic="events", partition=0, before=6, after=2)
     ]
     assert end(folder) == 2
@@ -47,7 +56,7 @@ def test_without_a_recovery_point_the_newest_segment_is_lost_and_the_older_kept(
     folder = replica(tmp_path)
     before = (folder / f"{0:020}.log").read_bytes()
     replica(tmp_path, base=6)
-    assert lose_unflushed(tmp_path, flushes=None)[0].after == 6
+    assert lose_unflushed(tmp_path, "events", flushes=None)[0].after == 6
     assert (folder / f"{0:020}.log").read_bytes() == before
     assert end(folder) == 6
 
@@ -55,7 +64,7 @@ def test_without_a_recovery_point_the_newest_segment_is_lost_and_the_older_kept(
 def test_what_had_reached_the_disk_stays_be_it_half_a_batch(tmp_path: Path) -> None:
     folder = replica(tmp_path)
     whole = (folder / f"{0:020}.log").stat().st_size
-    assert lose_unflushed(tmp_path, flushes=None, spared=0.5)[0].after == 2
+    assert lose_unflushed(tmp_path, "events", flushes=None, spared=0.5)[0].after == 2
     assert (folder / f"{0:020}.log").stat().st_size == whole // 2
 
 
@@ -64,19 +73,59 @@ def test_what_a_topic_has_flushed_by_count_is_not_taken(
     tmp_path: Path, flushes: int, kept: int
 ) -> None:
     folder = replica(tmp_path)
-    cuts = lose_unflushed(tmp_path, flushes=flushes)
+    cuts = lose_unflushed(tmp_path, "events", flushes=flushes)
     assert end(folder) == kept
     assert bool(cuts) == (kept < 6)
 
 
 def test_what_is_flushed_is_not_lost_nor_is_the_metadata_of_kraft(tmp_path: Path) -> None:
-    folder = replica(tmp_path)
     flushed(tmp_path, 6)
-    folder.rename(tmp_path / "events-0")
+    replica(tmp_path).rename(tmp_path / "other-0")  # of a run that is over
+    replica(tmp_path)
     metadata = tmp_path / "__cluster_metadata-0"
     metadata.mkdir()
     (metadata / f"{0:020}.log").write_bytes(batch(0, RECORDS))
-    assert lose_unflushed(tmp_path, flushes=None) == []
+    assert lose_unflushed(tmp_path, "events", flushes=None) == []
+
+
+def test_a_wiped_disk_still_knows_whose_it_is(tmp_path: Path) -> None:
+    replica(tmp_path)
+    flushed(tmp_path, 6)
+    (tmp_path / "meta.properties").write_text("node.id=1\n", encoding="ascii")
+    assert wipe(tmp_path) == [Cut(topic="events", partition=0, before=6, after=0)]
+    assert [one.name for one in tmp_path.iterdir()] == ["meta.properties"]
+
+
+def test_the_oldest_segment_goes_with_its_indexes(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    (folder / f"{0:020}.index").touch()
+    replica(tmp_path, base=6)
+    assert [cut.says for cut in remove_segment(tmp_path, "events")] == ["events-0 lost 0 up to 6"]
+    assert [one.name for one in folder.iterdir()] == [f"{6:020}.log"]
+    assert [cut.says for cut in remove_segment(tmp_path, "events")] == ["events-0 lost 6 up to 12"]
+    assert remove_segment(tmp_path, "events") == []
+
+
+def test_indexes_go_and_nothing_else(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    for name in ("index", "timeindex", "txnindex"):
+        (folder / f"{0:020}.{name}").touch()
+    assert remove_indexes(tmp_path, "events") == 3
+    assert [one.name for one in folder.iterdir()] == [f"{0:020}.log"]
+
+
+@pytest.mark.parametrize(("choice", "first"), [(0.0, 0), (0.5, 2), (0.99, 4)])
+def test_exactly_one_bit_of_one_batch_is_flipped(tmp_path: Path, choice: float, first: int) -> None:
+    log = replica(tmp_path) / f"{0:020}.log"
+    before = log.read_bytes()
+    found = flip_bit(tmp_path, "events", 0, choice)
+    assert found is not None
+    one, end_ = found
+    after = log.read_bytes()
+    changed = [at for at, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+    assert (one.first, end_) == (first, 6)
+    assert changed == [one.end - 1]
+    assert (before[changed[0]] ^ after[changed[0]]).bit_count() == 1
 
 
 def test_the_sentence_of_a_loss_can_be_read_again() -> None:

@@ -20,6 +20,7 @@ def changed(**fields: object) -> Plan:
     [
         GOOD,
         changed(nemesis=()),
+        changed(nemesis=("kill@majority=3", "power-failure@2", "rolling-restart=2")),
         changed(nemesis=(), story="loss", duration_s=0, workload=ALONE),
         changed(
             nemesis=(), story="unclean", topic=Topic(unclean_leader_election=True), workload=ALONE
@@ -43,6 +44,16 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(driver="podman"), "podman", "local"),
         (changed(driver="docker", kafka="0.10.0.1"), "two listeners", "local"),
         (changed(nemesis=("kil",)), "kil", "kill"),
+        (changed(nemesis=("kill@9",)), "no broker 9", "Brokers are 1 to 3"),
+        (changed(nemesis=("kill@leader",), brokers=0), "brokers", "From 1"),
+        (changed(nemesis=("kill@ledaer",)), "ledaer", "leader"),
+        (changed(nemesis=("kill=0",)), "weight of 0", "1 to 100"),
+        (changed(nemesis=("kill@leader@2",)), "is no fault", "kill@leader=3"),
+        (changed(nemesis=("kill@controller",)), "on KRaft", "controller-kill"),
+        (changed(nemesis=("controller-kill@1",)), "coordination", "controller-kill alone"),
+        (changed(nemesis=("session-expiry",)), "on KRaft", "docs/faults.md"),
+        (changed(nemesis=("disk-full",), driver="docker"), "of this machine", "docs/faults.md"),
+        (changed(nemesis=("epochs-missing",), kafka="0.10.2.2"), "KIP-101", "docs/faults.md"),
         (changed(story="loss"), "not both", "Leave one"),
         (changed(nemesis=(), story="los"), "los", "loss"),
         (changed(brokers=0), "brokers", "From 1"),

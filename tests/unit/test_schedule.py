@@ -50,6 +50,22 @@ def test_a_longer_run_begins_like_a_shorter_one() -> None:
     assert long[: len(short)] == short
 
 
+def test_a_word_says_whom_it_strikes_and_how_often() -> None:
+    drawn = draw(plan(faults=("kill@majority=9", "pause"), duration_s=2000))
+    strikes = [strike for step in drawn for strike in step.strikes]
+    assert {strike.target for strike in strikes if strike.fault == "kill"} == {"majority"}
+    assert {strike.target for strike in strikes if strike.fault == "pause"} > {"leader", "any"}
+    share = sum(strike.fault == "kill" for strike in strikes) / len(strikes)
+    assert 0.8 < share < 0.97
+
+
+def test_a_target_changes_nothing_else_about_a_schedule() -> None:
+    aimed, free = draw(plan(faults=("kill@2", "pause"))), draw(plan())
+    assert [(step.after_s, step.lasts_s) for step in aimed] == [
+        (step.after_s, step.lasts_s) for step in free
+    ]
+
+
 def test_no_faults_is_no_schedule() -> None:
     assert draw(plan(faults=())) == []
 

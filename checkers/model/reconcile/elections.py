@@ -12,6 +12,11 @@ _LAG: Final = 31 * SECOND
 
 _SLACK: Final = 2 * SECOND
 
+_AWAY: Final = frozenset(
+    ("kill", "pause", "zombie", "power-failure", "wipe", "segment-deleted", "bit-flip")
+)
+"""Faults between whose injection and healing a broker certainly does nothing."""
+
 
 def wrong_elections(observed: Observed, trace: Trace) -> Iterator[Wrong]:
     """Decisions about a partition that no rule allows."""
@@ -74,7 +79,7 @@ def _away(observed: Observed, broker: int, time_ns: int) -> bool:
     """Whether a broker was surely down: struck well before, and mended well after."""
     return any(
         one.broker == broker
-        and one.fault != "stop"
+        and one.fault in _AWAY
         and one.since_ns < time_ns - _SLACK
         and time_ns + _SLACK < one.until_ns
         for one in observed.faults

@@ -14,7 +14,7 @@ from checkers.model.reconcile.links import (
     unanswered,
     unknown,
 )
-from checkers.model.reconcile.trace import LOOK, SECOND, Observed, Start, Trace
+from checkers.model.reconcile.trace import LOOK, SECOND, Observed, Start, Struck, Trace
 from checkers.model.reconciliation import Because
 from checkers.taken import taken
 from harness.history import OK
@@ -68,8 +68,31 @@ def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chai
     """It stood at an offset, and somebody led from there or before without it."""
     chains = [_lost_to(observed, trace, send, start, told) for start in _successors(trace, send)]
     chains += _lost_at_once(observed, trace, send, told)
+    chains += _lost_from_disk(observed, trace, send, told)
     none = unknown("Nobody was seen to begin to lead without it.", told)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
+
+
+def _lost_from_disk(observed: Observed, trace: Trace, send: Row, told: Because) -> list[Chain]:
+    """A fault took it from the front of the log of somebody who led then: nobody copies that."""
+    found = []
+    for one in observed.faults:
+        if one.fault != "segment-deleted":
+            continue
+        gone = any(send["offset"] in taken_ for taken_ in _ranges(observed, trace, one))
+        led = [row for row in trace.leaderships if row.time_ns > one.since_ns]
+        later = next((row for row in led if row.leader == one.broker), None)
+        if gone and later and one.since_ns >= send["invoke_ns"]:
+            says = f"Broker {one.broker} led then, in epoch {later.epoch}."
+            link = Because(
+                rule="elections",
+                says=says,
+                event=later.event,
+                broker=one.broker,
+                time_ns=later.time_ns,
+            )
+            found.append(Chain(links=(told, struck(one), link)))
+    return found
 
 
 def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Because) -> Chain:
@@ -125,7 +148,11 @@ def _deposed(observed: Observed, trace: Trace, start: Start, send: Row) -> Becau
     leader = earlier[-1].leader
     says = f"Broker {leader} led before, and had not heard that it led no more."
     for one in observed.faults:
-        slept = one.fault == "pause" and one.broker == leader and one.since_ns < start.time_ns
+        slept = (
+            one.fault in {"pause", "zombie"}
+            and one.broker == leader
+            and one.since_ns < start.time_ns
+        )
         if slept and abs(one.until_ns - send["complete_ns"]) < _ZOMBIE:
             woken = f"{one.says}; woken again {one.until_ns / SECOND:.3f} s"
             return Because(
@@ -202,11 +229,15 @@ def _lost_though_committed(
 def _taken(observed: Observed, trace: Trace, start: Start, send: Row) -> Because | None:
     """The fault that took the record from the disk of who led without it, before that."""
     for one in observed.faults:
-        if one.broker == start.broker and send["invoke_ns"] <= one.since_ns <= start.time_ns:
-            for offsets in taken(one.says, observed.topic, trace.partition):
-                if send["offset"] in offsets:
-                    return struck(one)
+        before = one.broker == start.broker and send["invoke_ns"] <= one.since_ns <= start.time_ns
+        if before and any(send["offset"] in gone for gone in _ranges(observed, trace, one)):
+            return struck(one)
     return None
+
+
+def _ranges(observed: Observed, trace: Trace, one: Struck) -> list[range]:
+    """The offsets that a fault took from its broker's replica."""
+    return list(taken(one.says, observed.topic, trace.partition))
 
 
 def _was_unknown(trace: Trace, cut: Because) -> bool:

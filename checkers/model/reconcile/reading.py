@@ -150,25 +150,26 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
 
 
 def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
-    """Faults with their ends; what was never healed ends never.
+    """Faults with their ends; what was never healed ends never. Of no broker is broker -1.
 
     A shutdown is recorded when it has ended, and begins when its broker says so.
     """
-    open_: dict[int, Struck] = {}
+    open_: dict[object, Struck] = {}
     found = []
     for row in _rows(run, "events/faults"):
         broker, time_ns = row["broker"], row["time_ns"]
-        if broker is None or row["phase"] == "note":
+        if row["phase"] == "note":
             continue
-        if before := open_.pop(broker, None):
+        target = row["fault"] if broker is None else broker
+        if before := open_.pop(target, None):
             found.append(replace(before, until_ns=time_ns))
         if row["phase"] == "inject":
             since_ns = time_ns
             if row["fault"] == "stop":
                 since_ns = _began_to_stop(lines.get(broker, []), time_ns)
-            open_[broker] = Struck(
+            open_[target] = Struck(
                 fault=row["fault"],
-                broker=broker,
+                broker=-1 if broker is None else broker,
                 since_ns=since_ns,
                 until_ns=NEVER,
                 says=row["says"],

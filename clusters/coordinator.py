@@ -1,0 +1,56 @@
+"""ZooKeeper or the KRaft controller, as something that can be killed, paused and started again."""
+
+from collections.abc import Callable
+
+from clusters.cluster import BrokerState, UnreachableError
+from clusters.node import START_LIMIT_S, Node
+from harness.waiting import await_condition
+
+
+class RealCoordinator:
+    """The Coordinator of ``clusters.cluster``.
+
+    Args:
+        node: its JVM.
+        ask: asks it for something that it alone knows; raises UnreachableError until it answers.
+    """
+
+    def __init__(self, node: Node, ask: Callable[[], object]) -> None:
+        self._node = node
+        self._ask = ask
+
+    @property
+    def state(self) -> BrokerState:
+        """Of its JVM."""
+        return self._node.state
+
+    def start(self) -> None:
+        """Start it on the data it left, and wait until it answers."""
+        if self._node.state != "down":
+            return
+        self._node.launch()
+
+        def answers() -> bool:
+            self._node.require_alive()
+            self._ask()
+            return True
+
+        await_condition(
+            answers,
+            bool,
+            what=f"{self._node.name} to answer",
+            limit_s=START_LIMIT_S,
+            passing=(UnreachableError,),
+        )
+
+    def kill(self) -> None:
+        """SIGKILL, paused or not."""
+        self._node.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._node.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._node.resume()

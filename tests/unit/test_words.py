@@ -1,0 +1,63 @@
+"""Targets are data: whom they mean follows from who leads, who is in sync and who is struck."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from clusters.cluster import PartitionState, UnreachableError
+from nemesis.scene import Scene
+from nemesis.words import Choice, resolve
+
+
+def scene(
+    *, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3), struck: tuple[int, ...] = ()
+) -> Scene:
+    """A scene of five brokers, as far as targets look at one."""
+
+    def partition(_: str, __: int) -> PartitionState:
+        if leader == 0:
+            raise UnreachableError("nobody answers")
+        return PartitionState(leader=leader, leader_epoch=0, isr=isr)
+
+    return cast(
+        "Scene",
+        SimpleNamespace(
+            cluster=SimpleNamespace(brokers=dict.fromkeys(range(1, 6))),
+            nemesis=SimpleNamespace(struck=frozenset(struck)),
+            probe=SimpleNamespace(partition=partition, controller=lambda: 4),
+            topic="events",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "where", "choice", "expected"),
+    [
+        ("leader", scene(leader=3), 0.9, [3]),
+        ("leader", scene(leader=3, struck=(3,)), 0.0, [1]),
+        ("leader", scene(leader=0), 0.99, [5]),
+        ("follower", scene(leader=1), 0.0, [2]),
+        ("controller", scene(), 0.5, [4]),
+        ("controller", scene(struck=(4,)), 0.5, []),
+        ("isr", scene(isr=(1, 5)), 0.5, [1, 5]),
+        ("isr", scene(isr=(1, 5), struck=(5,)), 0.5, [1]),
+        ("any", scene(), 0.0, [1]),
+        ("minority", scene(), 0.0, [1, 2]),
+        ("majority", scene(), 0.8, [1, 2, 5]),
+        ("all", scene(struck=(2,)), 0.3, [1, 3, 4, 5]),
+        ("2", scene(), 0.9, [2]),
+        ("2", scene(struck=(2,)), 0.9, []),
+        ("any", scene(struck=(1, 2, 3, 4, 5)), 0.9, []),
+    ],
+)
+def test_a_target_means_brokers(
+    target: str, where: Scene, choice: float, expected: list[int]
+) -> None:
+    assert resolve(where, target, 0, choice) == expected
+
+
+def test_a_word_has_a_fault_a_target_and_a_weight() -> None:
+    word = Choice.of("power-failure@isr=4")
+    assert (word.fault.name, word.target, word.weight) == ("power-failure", "isr", 4)
+    assert (Choice.of("kill").target, Choice.of("kill").weight) == (None, 1)

@@ -1,8 +1,9 @@
 """What killed harnesses leave behind: ``python -m benchmarks.leftovers [DRIVER ...]``.
 
-Opens a cluster twenty times a driver and kills the harness with SIGKILL at a random moment of its
-start or life, every other time with its children at once (wardens and guards). Then sweeps once, as
-the next run would, and counts: containers, networks, volumes and processes. Nothing may be left.
+Opens a cluster twenty times a driver (``wired`` is ``local`` with the wire, which cuts a broker off
+as soon as it can), and kills the harness with SIGKILL at a random moment of its start or life,
+every other time with its children at once (wardens, guards and the wire). Then sweeps once, as the
+next run would, and counts: containers, networks, volumes and processes. Nothing may be left.
 """
 
 import os
@@ -21,6 +22,7 @@ from clusters.claims import CLAIM_LABEL
 from clusters.engine import connected
 from harness.waiting import await_condition
 
+DRIVERS = ("local", "docker", "wired")
 STARTS = 20
 LATEST_S = 10.0
 SETTLE_LIMIT_S = 30.0
@@ -31,7 +33,14 @@ import sys, time
 from pathlib import Path
 from clusters.drivers import DRIVERS
 from clusters.versions import release
-DRIVERS[sys.argv[1]](release(sys.argv[2]), Path(sys.argv[3]), brokers=3, broker_config={})
+from clusters.relay.rules import Rule, between
+wired = sys.argv[1] == "wired"
+cluster = DRIVERS["local" if wired else sys.argv[1]](
+    release(sys.argv[2]), Path(sys.argv[3]), brokers=3, broker_config={}, wired=wired
+)
+if wired:
+    cut = cluster.network.under(Rule(kind="cut", links=between([1], cluster.network.nodes)))
+    cut.__enter__()
 print("open", flush=True)
 time.sleep(120)
 """
@@ -94,10 +103,10 @@ def known_before() -> set[str]:
     return {each["Labels"][CLAIM_LABEL] for each in things} | {each["Name"] for each in volumes}
 
 
-def main(drivers: Sequence[str] = ("local", "docker")) -> None:
+def main(drivers: Sequence[str] = DRIVERS) -> None:
     """Twenty kills a driver; raises WaitTimeoutError, which lists what is left, if anything is."""
     known, choice = known_before(), random.Random(0)  # noqa: S311 - a repeatable choice of moments
-    for driver in drivers or ("local", "docker"):
+    for driver in drivers or DRIVERS:
         token = secrets.token_hex(8)
         for number in range(STARTS):
             kafka, together = KAFKAS[number % 2], bool(number % 4 > 1)

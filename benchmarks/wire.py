@@ -38,6 +38,12 @@ RECORD_BYTES: Final = 1000
 FLOOD: Final = 60_000
 SINGLE: Final = 400
 ROUNDS: Final = 3
+PATIENT: Final = {
+    "zookeeper.session.timeout.ms": "15000",
+    "broker.session.timeout.ms": "15000",
+}
+"""So that no session ends because the machine is busy; sessions are no part of this."""
+
 _LOOK_EVERY_S: Final = 0.5
 
 
@@ -70,7 +76,7 @@ def producer(cluster: Cluster, **settings: object) -> Producer:
 
 def windows(names: tuple[str, ...]) -> None:
     for name in names:
-        settings = {"num.replica.fetchers": str(ATTEMPTS)}
+        settings = {**PATIENT, "num.replica.fetchers": str(ATTEMPTS)}
         with opened(name, wired=True, partitions=ATTEMPTS, settings=settings) as cluster:
             for seconds in SECONDS:
                 good, shortest = attempts(cluster, seconds)
@@ -189,8 +195,8 @@ def seen_by_wire(
 def cost(names: tuple[str, ...]) -> None:
     for name in names:
         with (
-            opened(name, wired=False, partitions=1, settings={}) as direct,
-            opened(name, wired=True, partitions=1, settings={}) as wired,
+            opened(name, wired=False, partitions=1, settings=PATIENT) as direct,
+            opened(name, wired=True, partitions=1, settings=PATIENT) as wired,
         ):
             clusters = {"direct": direct, "wire": wired}
             for cluster in clusters.values():

@@ -100,18 +100,27 @@ class Channel:
     def take(self, inbox: socket.socket) -> bool:
         """Read what has come; False at its end."""
         try:
-            if self._frame is None:
-                count = inbox.recv_into(_SCRATCH)
-                self._split(_SCRATCH[:count])
-            else:
-                count = inbox.recv_into(memoryview(self._frame)[self._got :])
-                self._got += count
-                self._grown(self._frame)
+            while self.takes:
+                count = self._read(inbox)
+                if not count:
+                    return False
+                if self._frame is None or count < _CHUNK:
+                    return True
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
             return False
-        return count > 0
+        return True
+
+    def _read(self, inbox: socket.socket) -> int:
+        if self._frame is None:
+            count = inbox.recv_into(_SCRATCH)
+            self._split(_SCRATCH[:count])
+        else:
+            count = inbox.recv_into(memoryview(self._frame)[self._got :])
+            self._got += count
+            self._grown(self._frame)
+        return count
 
     def give(self, outbox: socket.socket) -> bool:
         """Write what can be written; False when nobody takes it any more."""

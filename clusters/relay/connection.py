@@ -4,7 +4,7 @@ import json
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from clusters.relay import messages
@@ -17,6 +17,11 @@ _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
 """The name and the id of KRaft's own log."""
 
 Row = dict[str, Any]
+OnEvent = Callable[[int], None]
+
+
+def _idle(mask: int) -> None:
+    """Before anybody waits for events of a socket."""
 
 
 class Host(Protocol):
@@ -71,6 +76,8 @@ class Connection:
         self.upstream: socket.socket | None = None
         self.upstream_address = ("", 0)
         self.connected = False
+        self.on_client: OnEvent = _idle
+        self.on_upstream: OnEvent = _idle
         self.server = server
         self.source = source
         self._host = host

@@ -226,6 +226,8 @@ class Loop:
             self, client, server=route.server, source=route.source, zookeeper=route.zookeeper
         )
         self._connections[connection] = [0, 0]
+        connection.on_client = partial(self._on_client, connection)
+        connection.on_upstream = partial(self._on_upstream, connection)
         if connection.refused:
             self._close(connection, reset=True)
             return
@@ -286,12 +288,13 @@ class Loop:
         masks = self._connections[connection]
         asks, answers = connection.requests, connection.answers
         want = (_READ if asks.takes else 0) | (_WRITE if answers.gives else 0)
-        self._want(connection.client, masks, 0, want, partial(self._on_client, connection))
+        if masks[0] != want:
+            self._want(connection.client, masks, 0, want, connection.on_client)
         if connection.upstream is not None:
             waits = not connection.connected or asks.gives
             want = (_READ if answers.takes else 0) | (_WRITE if waits else 0)
-            on_event = partial(self._on_upstream, connection)
-            self._want(connection.upstream, masks, 1, want, on_event)
+            if masks[1] != want:
+                self._want(connection.upstream, masks, 1, want, connection.on_upstream)
 
     def _want(
         self,
@@ -302,8 +305,6 @@ class Loop:
         on_event: Callable[[int], None],
     ) -> None:
         before, masks[which] = masks[which], want
-        if before == want:
-            return
         if not before:
             self._selector.register(end, want, on_event)
         elif not want:

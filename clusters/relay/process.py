@@ -49,7 +49,7 @@ class Relay:
             [sys.executable, "-S", "-m", "clusters.relay"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"PYTHONPATH": str(_ROOT), "PATH": os.environ.get("PATH", "")},
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
             start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
         )
         self._reader = threading.Thread(target=self._listen, name="relay", daemon=True)

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from clusters.relay import messages
 from clusters.relay.loop import Route
 from clusters.relay.process import Relay
 from clusters.relay.rules import Rule, between
 from harness.errors import HarnessError
 from harness.waiting import await_condition
+from tests.unit.test_relay_messages import answer, named, request
 
 SOON_S = 5.0
 SILENCE_S = 0.3
@@ -179,6 +181,96 @@ def test_what_is_no_protocol_is_hung_up_on(relay: Relay) -> None:
         other.sendall(b"\xff" * 8)
         with contextlib.suppress(ConnectionResetError):
             assert other.recv(1) == b""
+
+
+class Ends:
+    """Both ends of one connection through a wire of its own."""
+
+    def __init__(self, *, source: int | None = None, zookeeper: bool = False) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        host, port = self.listener.getsockname()
+        self.relay = Relay(
+            [
+                Route(
+                    listen=("127.0.0.1", 0),
+                    upstream=(host, port),
+                    server=ANSWERS,
+                    source=source,
+                    zookeeper=zookeeper,
+                )
+            ]
+        )
+        self.asks = connected(self.relay)
+
+    def accept(self, first: bytes) -> socket.socket:
+        """Send the first frame; returns the other end, which has read it."""
+        self.asks.sendall(first)
+        answers, _ = self.listener.accept()
+        answers.settimeout(SOON_S)
+        assert read_frame(answers) == first
+        return answers
+
+    def close(self) -> None:
+        self.asks.close()
+        self.listener.close()
+        self.relay.close()
+
+
+@pytest.mark.parametrize("version", [2, 7, 11, 12, 13, 17])
+def test_an_answer_that_tells_too_high_a_hw_is_held(version: int) -> None:
+    topics = frozenset([named(version)])
+    rule = Rule(kind="hold", links=frozenset([(ANSWERS, ASKS)]), topics=topics, above=3)
+    fetch = request(version, "broker-2-fetcher-0", ASKS, [(0, 3, b"")])
+    low, high = (answer(version, [(0, hw, b"records")]) for hw in (3, 4))
+    with contextlib.closing(Ends()) as ends, ends.accept(fetch) as server:
+        with ends.relay.under(rule):
+            server.sendall(low)
+            assert read_frame(ends.asks) == low
+            ends.asks.sendall(fetch)
+            read_frame(server)
+            server.sendall(high)
+            assert is_silent(ends.asks)
+            [held] = ends.relay.held()
+            assert (held["target"], held["partition"], held["hw"]) == (ASKS, 0, 4)
+        assert read_frame(ends.asks) == high
+
+
+def test_a_held_answer_goes_with_its_connection() -> None:
+    rule = Rule(kind="hold", links=frozenset([(ANSWERS, ASKS)]))
+    fetch = request(11, "broker-2-fetcher-0", ASKS, [(0, 3, b"")])
+    with (
+        contextlib.closing(Ends()) as ends,
+        ends.accept(fetch) as server,
+        ends.relay.under(rule),
+    ):
+        server.sendall(answer(11, [(0, 4, b"")]))
+        assert is_silent(ends.asks)
+        ends.asks.close()
+        assert server.recv(1) == b""
+
+
+def test_what_follows_a_held_write_waits_but_for_pings() -> None:
+    path = b"/brokers/topics/events/partitions/0/state"
+    connect, ping = zookeeper(b""), zookeeper(struct.pack(">ii", -2, messages.ZK_PING))
+    write = zookeeper(
+        struct.pack(">iii", 4, messages.ZK_SET_DATA, len(path)) + path + struct.pack(">ii", 0, 3)
+    )
+    read = zookeeper(struct.pack(">iii", 5, 4, 1) + b"/")
+    rule = Rule(kind="hold", links=frozenset([(ASKS, ANSWERS)]), what="isr")
+    with (
+        contextlib.closing(Ends(source=ASKS, zookeeper=True)) as ends,
+        ends.accept(connect) as server,
+    ):
+        with ends.relay.under(rule):
+            ends.asks.sendall(write + read + ping)
+            assert read_frame(server) == ping
+            assert is_silent(server)
+        found = server.recv(len(write + read), socket.MSG_WAITALL)
+        assert found == write + read
+
+
+def zookeeper(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
 
 
 def test_an_address_that_is_taken_is_a_clear_error(echo: Echo) -> None:

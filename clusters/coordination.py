@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
-from kafka.protocol.admin import DescribeClusterRequest
+from kafka.protocol.admin import DescribeClusterRequest, DescribeQuorumRequest
 from kafka.protocol.metadata import MetadataRequest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
@@ -178,9 +178,10 @@ class ZooKeeperView:
 class KraftView:
     """Asks the controller for itself, and any broker that answers for the partitions.
 
-    A broker's answer is its own copy of the metadata, milliseconds behind the controller's; one
-    that has just been resumed may be further behind, so the broker that answered last is asked
-    first.
+    A broker's answer is its own copy of the metadata, milliseconds behind the controller's. One
+    that has been paused or cut off is further behind, so the controller is asked first how far each
+    has come (DescribeQuorum, KIP-595), and then one of those that are ahead of the others; if none
+    of these answers, any.
 
     Args:
         brokers: broker id to address.
@@ -242,8 +243,28 @@ class KraftView:
         request = MetadataRequest(
             version=version or self._metadata, topics=topics, allow_auto_topic_creation=False
         )
+        with contextlib.suppress(UnreachableError):
+            [answer] = self._wire.ask_any(self._foremost(), request)
+            return answer
         [answer] = self._wire.ask_any(self._brokers, request)
         return answer
+
+    def _foremost(self) -> tuple[int, ...]:
+        """The brokers that have come as far as any in the controller's log."""
+        topic = DescribeQuorumRequest.TopicData
+        wanted = topic(
+            topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
+        )
+        request = DescribeQuorumRequest(version=1, topics=[wanted])
+        [answer] = self._wire.ask(CONTROLLER_ID, request)
+        reached = {
+            one.replica_id: one.log_end_offset
+            for found in answer.topics
+            for partition in found.partitions
+            for one in partition.observers
+            if one.replica_id in self._brokers
+        }
+        return tuple(one for one in reached if reached[one] == max(reached.values()))
 
     def close(self) -> None:
         """Close the connections."""

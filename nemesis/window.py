@@ -7,11 +7,17 @@ becomes of them when it has to follow somebody else is what distinguishes the re
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import Final
 
 from clusters.cluster import Network, Probe, ReplicaState, UnreachableError
 from harness.waiting import await_condition
 
 POLL_S = 0.01
+
+HELD_CONFIG: Final[Mapping[str, str]] = MappingProxyType({"request.timeout.ms": "3000"})
+"""Broker settings under which followers stay in the ISR while the wire holds a window open: they
+ask again after so long, which must be well below ``replica.lag.time.max.ms``."""
 
 
 def widen(seconds: float) -> dict[str, str]:
@@ -39,8 +45,10 @@ def hold_window(
     The wire holds back every answer that would tell a HW above that offset; the record itself
     comes with an answer that cannot, because the leader has no such HW before the follower has
     asked for what follows. A follower whose answer is held asks again on a new connection after
-    ``replica.socket.timeout.ms``, from its LEO, which is why it stays in the ISR for as long as
-    that is shorter than ``replica.lag.time.max.ms``. Nothing depends on the release.
+    ``request.timeout.ms`` (``ReplicaFetcherThread`` gives its client that limit, and not
+    ``replica.socket.timeout.ms``), from its LEO. With the default of 30 s it would have left the
+    ISR by then, which the window does not mind; see ``HELD_CONFIG``. Nothing depends on the
+    release.
     """
     return network.hw_held(topic, partition, *followers, above=offset)
 

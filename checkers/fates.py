@@ -1,8 +1,8 @@
 """What became of every record that was sent, from the clients' side alone.
 
-The clients' view sums up what was said of every record, partition by partition (``View.sums``): these
-sums make the books and say how far the final read came. Only records that it did not return, or
-returned at two offsets, are looked at by name.
+The clients' view sums up what was said of every record, partition by partition: these sums make the
+books and say how far the final read came. Only records that it did not return, or returned at two
+offsets, are looked at by name.
 """
 
 from dataclasses import dataclass

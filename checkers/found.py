@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers import frames
 from checkers.clients.causes import grouped
 from checkers.lineage.evidence import Row
 from checkers.registry import ANOMALY, SCHEMA
@@ -56,8 +57,9 @@ def group(folder: Path, spark: SparkSession) -> Path:
     """
     if not any(folder.rglob("*.parquet")):
         return folder
-    found = spark.read.schema(ANOMALY).parquet(str(folder))
-    if found.where(F.col("steps").isNotNull()).isEmpty():
+    found = frames.read(spark, folder, ANOMALY)
+    plain = ds.dataset(folder, schema=SCHEMA.remove(0), format="parquet")
+    if not plain.count_rows(filter=ds.field("steps").is_valid()):
         return folder
     own = F.when(F.col("kind") != "duplicate", F.col("cause"))
     target = folder.with_name(f"{folder.name}-grouped")

@@ -105,7 +105,7 @@ def check(runs: Sequence[Run], *, spark: SparkOptions = SparkOptions()) -> list[
     """
     for run in runs:
         run.plan()
-    heavy = sum(run.evidence_bytes() for run in runs) > HEAVY_BYTES
+    heavy = sum(run.replica_bytes() for run in runs) > HEAVY_BYTES
     with SparkStarter(spark.master, spark.driver_memory, heavy=heavy) as starter:
         return judge_all(runs, starter.session())
 

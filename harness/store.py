@@ -121,11 +121,9 @@ class Run:
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
-    def evidence_bytes(self) -> int:
-        """How much there is to judge: the files of its history and of its replicas."""
-        folders = (self.path / "history", self.replicas)
-        files = (file for folder in folders for file in folder.rglob("*") if file.is_file())
-        return sum(file.stat().st_size for file in files)
+    def replica_bytes(self) -> int:
+        """How much its replicas' files are."""
+        return sum(file.stat().st_size for file in self.replicas.rglob("*") if file.is_file())
 
     def seal(self) -> None:
         """Turn every stream into Parquet; a stream too short to have a schema is left alone."""

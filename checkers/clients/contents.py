@@ -191,7 +191,7 @@ def crowded(view: View) -> DataFrame:
 def _inconsistent(view: View) -> list[DataFrame]:
     """An offset at which several records stand (Jepsen's ``inconsistent-offsets``)."""
     slots = crowded(view)
-    if slots.isEmpty():
+    if not view.any("crowded"):
         return []
     rows = view.placed_among(view.rows.join(slots, "slot", "left_semi"))
     found = rows.groupBy("run", "topic", "partition", "offset").agg(

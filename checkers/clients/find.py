@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from checkers.clients.contents import CONTENTS, contents
-from checkers.clients.sequence import steps
-from checkers.clients.skips import STEPS, VANISHED, vanished, wrong_steps
+from checkers.clients.sequence import WRONG_STEPS, wrong_steps
+from checkers.clients.skips import STEPS, VANISHED, step_findings, vanished
 from checkers.clients.view import View
 from checkers.clients.witness import none, witnessed
 
@@ -23,9 +23,9 @@ def find(view: View, kinds: frozenset[str] = KINDS) -> DataFrame:
     found = contents(view, kinds)
     asked = kinds & STEPS
     if asked or VANISHED in kinds:
-        wrong = view.keep("wrong-steps", steps(view))
-        if not wrong.isEmpty():
-            found += wrong_steps(view, wrong, asked) if asked else []
+        wrong = wrong_steps(view)
+        if view.any(WRONG_STEPS):
+            found += step_findings(view, wrong, asked) if asked else []
         if VANISHED in kinds:
             found.append(vanished(view, wrong))
     return witnessed(view, found) if found else none(view)

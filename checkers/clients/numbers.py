@@ -5,8 +5,9 @@ million operations: 2.7 CPU seconds to scan, and 9.9 when six columns go to Pyth
 reads the file itself needs 1.2.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,9 +17,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from checkers.clients.facts import KINDS, OUTCOMES, SAYINGS
-from checkers.clients.hashes import SEED, extended
+from checkers.clients.hashes import SEED, Hashes, extended
 from harness.history import FENCE, FINAL, OPERATIONS, READ_UNCOMMITTED
 
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
 Numbers: TypeAlias = dict[str, NDArray[Any]]
 
 NONE: Final = np.iinfo(np.int64).min
@@ -137,52 +140,157 @@ def _word(word: str | None, rows: int) -> pa.Array:
     )
 
 
-def numbered(part: Part) -> Iterator[tuple[Numbers, pa.Table]]:
-    """``numbers_of`` the rows of a part, ``ROWS`` at a time."""
+def numbered(part: Part) -> Iterator["Rows"]:
+    """The rows of a part as numbers, ``ROWS`` at a time."""
     for table in tables(part, _COLUMNS):
-        yield numbers_of(table)
+        yield Rows(table)
 
 
-def numbers_of(table: pa.Table) -> tuple[Numbers, pa.Table]:
-    """Rows that ``tables`` gave as numbers, and what the numbers of slots stand for.
+class Rows:
+    """Rows that ``tables`` gave, as columns of numbers, each made when it is first asked for.
 
-    Returns:
-        Columns ``client, slot, key, deed, op, at, offset, fact, invoke_ns, complete_ns, final,
-        fence`` of all rows, hashes as in ``checkers.clients.view.View.rows``; ``pair`` and
-        ``place``, small numbers of (client, slot) and of slots. And a table ``slot, history, run,
-        topic, partition`` of the slots among them.
+    Hashes are those of ``checkers.clients.view.View.rows``.
     """
-    run, topic, process = (_Words.of(table[name]) for name in ("run", "topic", "process"))
-    partition = table["partition"].combine_chunks()
-    ordinal = partition.fill_null(-1).to_numpy().astype(np.int64) + 1
-    place, first = _told_apart(run.codes, topic.codes, ordinal)
-    slots = _slots(run, topic, partition, first)
-    client, owner = _told_apart(run.codes, process.codes)
-    history = extended(SEED, run.at(owner))
-    clients = extended(history, process.at(owner))
-    at = table["at"].to_numpy()
-    op = table["op"].to_numpy() if table["op"].null_count == 0 else _op(table["op"], at)
-    numbers = {
-        "at": at,
-        "op": op,
-        "client": clients[client],
-        "slot": slots["slot"].to_numpy()[place],
-        "place": place,
-        "pair": _small(client.astype(np.int64) * len(slots) + place),
-        "key": extended(extended(SEED, slots["slot"].combine_chunks())[place], table["value"].combine_chunks()),
-        "deed": extended(extended(SEED, pa.array(clients))[client], pa.array(op)),
-        "fact": _facts(table),
-        "final": _is(table["phase"], FINAL),
-        "fence": _is(table["process"], FENCE),
-    }
-    for name in ("offset", "invoke_ns", "complete_ns"):
-        numbers[name] = table[name].fill_null(NONE).to_numpy()
-    return numbers, slots
 
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
 
-def _op(op: pa.ChunkedArray, at: NDArray[Any]) -> NDArray[np.int64]:
-    """The number of each row's operation; a row that has none stands alone, by its own."""
-    return np.where(op.is_null().to_numpy(), at, op.fill_null(0).to_numpy())
+    def columns(self, names: Iterable[str], asked: Bools | None = None) -> Numbers:
+        """Some columns, of all rows or of some."""
+        found = {name: getattr(self, name) for name in names}
+        if asked is None or asked.all():
+            return found
+        return {name: column[asked] for name, column in found.items()}
+
+    @cached_property
+    def slots(self) -> pa.Table:
+        """``slot, history, run, topic, partition``: what the numbers of slots stand for."""
+        first = pa.array(self._places[1])
+        names = [self._run.at(first), self._topic.at(first), self._partition.take(first)]
+        history = extended(SEED, names[0])
+        slot = extended(extended(history, names[1]), names[2])
+        columns = [pa.array(slot), pa.array(history), *names]
+        return pa.table(columns, names=["slot", "history", "run", "topic", "partition"])
+
+    @cached_property
+    def at(self) -> Ints:
+        """The number of each row in its run."""
+        at: Ints = self._table["at"].to_numpy()
+        return at
+
+    @cached_property
+    def op(self) -> Ints:
+        """The number of each row's operation; a row that has none stands alone, by its own."""
+        op = self._table["op"]
+        number: Ints = np.where(op.is_null().to_numpy(), self.at, op.fill_null(0).to_numpy())
+        return number
+
+    @cached_property
+    def place(self) -> NDArray[Any]:
+        """Which of ``slots``."""
+        return self._places[0]
+
+    @cached_property
+    def pair(self) -> NDArray[Any]:
+        """A small number for client and slot."""
+        return _small(self._clients[0].astype(np.int64) * len(self.slots) + self.place)
+
+    @cached_property
+    def slot(self) -> Ints:
+        """Hash of run, topic and partition."""
+        slot: Ints = np.take(self.slots["slot"].to_numpy(), self.place)
+        return slot
+
+    @cached_property
+    def client(self) -> Ints:
+        """Hash of run and process."""
+        client: Ints = np.take(self._hashed_clients, self._clients[0])
+        return client
+
+    @cached_property
+    def key(self) -> Ints:
+        """Hash of slot and value."""
+        seeds = extended(SEED, self.slots["slot"].combine_chunks())
+        return extended(seeds[self.place], self._table["value"].combine_chunks())
+
+    @cached_property
+    def deed(self) -> Ints:
+        """Hash of client and operation."""
+        seeds = extended(SEED, pa.array(self._hashed_clients))
+        return extended(seeds[self._clients[0]], pa.array(self.op))
+
+    @cached_property
+    def fact(self) -> NDArray[np.int32]:
+        """``checkers.clients.facts.fact``."""
+        table = self._table
+        peek = _Words.of(table["isolation"]).are(READ_UNCOMMITTED)
+        facts: NDArray[np.int32] = _FACTS[
+            _Words.of(table["kind"]).among(KINDS),
+            _Words.of(table["outcome"]).among(OUTCOMES),
+            peek.astype(int),
+            table["offset"].is_null().to_numpy().astype(int),
+            table["partition"].is_null().to_numpy().astype(int),
+        ]
+        return facts
+
+    @cached_property
+    def final(self) -> Bools:
+        """Whether it is of the run's final phase."""
+        return _Words.of(self._table["phase"]).are(FINAL)
+
+    @cached_property
+    def fence(self) -> Bools:
+        """Whether it is the fence's."""
+        return self._process.are(FENCE)
+
+    @cached_property
+    def offset(self) -> Ints:
+        """As recorded; ``NONE`` for null, as in the two below."""
+        return self._known("offset")
+
+    @cached_property
+    def invoke_ns(self) -> Ints:
+        """As recorded."""
+        return self._known("invoke_ns")
+
+    @cached_property
+    def complete_ns(self) -> Ints:
+        """As recorded."""
+        return self._known("complete_ns")
+
+    def _known(self, name: str) -> Ints:
+        column: Ints = self._table[name].fill_null(NONE).to_numpy()
+        return column
+
+    @cached_property
+    def _run(self) -> "_Words":
+        return _Words.of(self._table["run"])
+
+    @cached_property
+    def _topic(self) -> "_Words":
+        return _Words.of(self._table["topic"])
+
+    @cached_property
+    def _process(self) -> "_Words":
+        return _Words.of(self._table["process"])
+
+    @cached_property
+    def _partition(self) -> pa.Array:
+        return self._table["partition"].combine_chunks()
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[Any], Ints]:
+        ordinal = self._partition.fill_null(-1).to_numpy().astype(np.int64) + 1
+        return _told_apart(self._run.codes, self._topic.codes, ordinal)
+
+    @cached_property
+    def _clients(self) -> tuple[NDArray[Any], Ints]:
+        return _told_apart(self._run.codes, self._process.codes)
+
+    @cached_property
+    def _hashed_clients(self) -> Hashes:
+        first = pa.array(self._clients[1])
+        return extended(extended(SEED, self._run.at(first)), self._process.at(first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +307,18 @@ class _Words:
         codes = array.indices.fill_null(len(words) - 1).to_numpy().astype(np.int64)
         return cls(codes, words)
 
-    def at(self, rows: NDArray[Any]) -> pa.Array:
-        return self.words.take(pa.array(self.codes[rows]))
+    def at(self, rows: pa.Array) -> pa.Array:
+        return self.words.take(pa.array(self.codes).take(rows))
 
     def among(self, words: Sequence[str]) -> NDArray[np.int64]:
         """The place of each row's word among some, or how many there are."""
-        known: pa.Array = pc.index_in(self.words, pa.array(words))
-        return known.fill_null(len(words)).to_numpy().astype(np.int64)[self.codes]
+        known: Ints = pc.index_in(self.words, pa.array(words)).fill_null(len(words)).to_numpy()
+        return known.astype(np.int64)[self.codes]
+
+    def are(self, word: str) -> Bools:
+        """Which rows have a word."""
+        found: Bools = self.among([word]) == 0
+        return found
 
 
 def _told_apart(*codes: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -226,27 +339,6 @@ def _small(numbers: NDArray[Any]) -> NDArray[Any]:
     return numbers.astype(np.int16) if few else numbers
 
 
-def _slots(run: _Words, topic: _Words, partition: pa.Array, first: NDArray[np.int64]) -> pa.Table:
-    names = run.at(first), topic.at(first), partition.take(pa.array(first))
-    history = extended(SEED, names[0])
-    slot = extended(extended(history, names[1]), names[2])
-    columns = [pa.array(slot), pa.array(history), *names]
-    return pa.table(columns, names=["slot", "history", "run", "topic", "partition"])
-
-
-def _facts(table: pa.Table) -> NDArray[np.int32]:
-    """``checkers.clients.facts.fact`` of each row."""
-    kind = _Words.of(table["kind"]).among(KINDS)
-    outcome = _Words.of(table["outcome"]).among(OUTCOMES)
-    peek = _Words.of(table["isolation"]).among([READ_UNCOMMITTED]) == 0
-    no_offset = table["offset"].is_null().to_numpy()
-    no_partition = table["partition"].is_null().to_numpy()
-    facts: NDArray[np.int32] = _FACTS[
-        kind, outcome, peek.astype(int), no_offset.astype(int), no_partition.astype(int)
-    ]
-    return facts
-
-
 def _table_of_facts() -> NDArray[np.int32]:
     facts = np.zeros((len(KINDS) + 1, len(OUTCOMES) + 1, 2, 2, 2), np.int32)
     for (kind, outcome, peek), saying in SAYINGS.items():
@@ -258,7 +350,3 @@ def _table_of_facts() -> NDArray[np.int32]:
 
 
 _FACTS: Final = _table_of_facts()
-
-
-def _is(column: pa.ChunkedArray, word: str) -> NDArray[np.bool_]:
-    return _Words.of(column).among([word]) == 0

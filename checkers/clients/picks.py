@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers.clients.numbers import Numbers, Part, numbers_of, tables
+from checkers.clients.numbers import Numbers, Part, Rows, tables
 from harness.history import OPERATIONS
 
 RECORD: Final = ("key",)
@@ -54,6 +54,7 @@ class Picking:
         self._folder = folder
 
     def __call__(self, number: int, task: Sequence[Part]) -> None:
+        """Pick from what one task reads, whose number its file bears."""
         found = [
             table.filter(pa.array(asked))
             for part in task
@@ -65,8 +66,7 @@ class Picking:
             pq.write_table(whole, self._folder / f"{number}.parquet", compression="lz4")
 
     def _asked(self, table: pa.Table) -> NDArray[np.bool_]:
-        rows = {"at": table["at"].to_numpy()} if self._by == ROW else numbers_of(table)[0]
-        return np.isin(_one(rows, self._by), self._wanted)
+        return np.isin(_one(Rows(table).columns(self._by), self._by), self._wanted)
 
 
 def _one(rows: Numbers, by: Sequence[str]) -> NDArray[np.int64]:

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from checkers import frames
 from checkers.clients import tally
 from checkers.clients.facts import SEEN, SENT
 from checkers.clients.numbers import Numbers, Part, Source, numbered, parts
 from checkers.clients.picks import ROWS, Picking
-from checkers.clients.strides import SCHEMA, strides
+from checkers.clients.strides import KNOWN, READS, SCHEMA, SENDS, strides
 from checkers.clients.tally import PIECE, RECORD, SLOT
 
 SIDES: Final = pa.schema([("client", pa.int64()), ("sends", pa.bool_()), ("reads", pa.bool_())])
@@ -65,6 +66,13 @@ class Scan:
         """All rows in their order, shortened; see ``checkers.clients.strides``."""
         assert self._buckets
         return self._frame("strides", SCHEMA)
+
+    @cached_property
+    def moved(self) -> bool:
+        """Whether there are strides that moved a reader."""
+        assert self._buckets
+        found = ds.dataset(self._folder / "strides", schema=SCHEMA, format="parquet")
+        return bool(found.count_rows(filter=ds.field("what") > max(KNOWN, READS, SENDS)))
 
     @cached_property
     def sides(self) -> pa.Table:
@@ -110,7 +118,7 @@ class Scan:
         return self._frame("records", RECORD)
 
     def rows(self, name: str, by: Sequence[str], wanted: pa.Table) -> DataFrame:
-        """The rows of the history whose numbers are among the wanted; see ``checkers.clients.picks``.
+        """The rows of the history whose numbers are among the wanted, as ``picks`` fetches them.
 
         Args:
             name: by which they are kept.
@@ -120,7 +128,7 @@ class Scan:
         folder = self._folder / "rows" / name
         folder.mkdir(parents=True)
         self._each(self._parts[0], Picking(by, wanted, folder))
-        return self._spark.read.schema(ROWS).parquet(str(folder))
+        return frames.read(self._spark, folder, ROWS)
 
     @cached_property
     def _parts(self) -> tuple[list[list[Part]], int]:
@@ -159,8 +167,7 @@ class Scan:
         context.parallelize(list(enumerate(tasks)), len(tasks)).foreach(lambda one: do(*one))
 
     def _frame(self, name: str, schema: pa.Schema) -> DataFrame:
-        kinds = from_arrow_schema(schema)
-        return self._spark.read.schema(kinds).parquet(str(self._folder / name))
+        return frames.read(self._spark, self._folder / name, from_arrow_schema(schema))
 
 
 class _Scanning:
@@ -174,13 +181,13 @@ class _Scanning:
         found: dict[str, list[pa.Table]] = {"strides": [], "sides": [], "names": []}
         with contextlib.ExitStack() as stack:
             pieces: dict[int, pa.RecordBatchFileWriter] = {}
-            for rows, names in (each for part in task for each in numbered(part)):
-                found["names"].append(names.cast(NAMES))
+            for rows in (each for part in task for each in numbered(part)):
+                found["names"].append(rows.slots.cast(NAMES))
                 found["strides"] += map(_as_table, strides(rows))
-                kept = (rows["fact"] & (SENT | SEEN)) != 0
-                rows = {name: rows[name][kept] for name in ("client", *PIECE.names)}
-                found["sides"].append(_sides(rows))
-                for bucket, piece in self._dealt(rows):
+                of_records = (rows.fact & (SENT | SEEN)) != 0
+                told = rows.columns(("client", *PIECE.names), of_records)
+                found["sides"].append(_sides(told))
+                for bucket, piece in self._dealt(told):
                     if bucket not in pieces:
                         path = self._folder / "pieces" / str(bucket) / f"{number}.arrow"
                         path.parent.mkdir(exist_ok=True)
@@ -221,7 +228,9 @@ class _Tallying:
         folder = self._folder / "pieces" / str(bucket)
         if not folder.is_dir():
             return
-        pieces = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in folder.iterdir()]
+        pieces = [
+            pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in folder.iterdir()
+        ]
         record = tally.records(tally.joined(pieces), self._histories)
         doubts = record["doubts"]
         asked = np.ones(len(doubts), np.bool_)
@@ -239,10 +248,8 @@ def _as_table(batch: pa.RecordBatch) -> pa.Table:
 def _sides(rows: Numbers) -> pa.Table:
     client, place = np.unique(rows["client"], return_inverse=True)
     sent = (rows["fact"] & SENT) != 0
-    columns = [pa.array(client)]
-    for asked in (sent, ~sent):
-        columns.append(pa.array(np.bincount(place[asked], minlength=len(client)) > 0))
-    return pa.table(columns, schema=SIDES)
+    sides = [np.bincount(place[asked], minlength=len(client)) > 0 for asked in (sent, ~sent)]
+    return pa.table([client, *sides], schema=SIDES)
 
 
 def _write(table: pa.Table, folder: Path, number: int) -> None:
@@ -251,5 +258,3 @@ def _write(table: pa.Table, folder: Path, number: int) -> None:
 
 def _read(folder: Path, schema: pa.Schema) -> pa.Table:
     return ds.dataset(folder, schema=schema, format="parquet").to_table()
-
-

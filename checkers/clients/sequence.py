@@ -14,6 +14,7 @@ anew after it.
 
 from typing import Final
 
+import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
@@ -42,6 +43,7 @@ _COLUMNS: Final = (
     *("op", "at", "place", "last_op", "last_at", "last_place"),
 )
 
+WRONG_STEPS: Final = "wrong-steps"
 POLL_SKIP: Final = "poll-skip"
 NONMONOTONIC_POLL: Final = "nonmonotonic-poll"
 NONMONOTONIC_SEND: Final = "nonmonotonic-send"
@@ -51,13 +53,17 @@ INT_SEND_SKIP: Final = "int-send-skip"
 INT_NONMONOTONIC_SEND: Final = "int-nonmonotonic-send"
 
 
-def steps(view: View) -> DataFrame:
-    """Every step that is not right and that nothing excuses.
+def wrong_steps(view: View) -> DataFrame:
+    """Every step that is not right and that nothing excuses. Kept, as ``WRONG_STEPS``.
 
     ``client, slot, sent, inner, sought, from_op, from_at, from_place, op, at, place``, and
     ``delta``, its length in known offsets: 2 and more skip some, 0 and less go back. ``sought``
     steps begin where a reader sought to go on from, and tell only what it did not find.
     """
+    return view.keep(WRONG_STEPS, _wrong(view))
+
+
+def _wrong(view: View) -> DataFrame:
     found = view.keep("steps", _suspicious(view))
     known = view.extents
     ranked = before(before(found, "from_place", known), "place", known)
@@ -66,9 +72,9 @@ def steps(view: View) -> DataFrame:
     forward = F.col("place") > F.col("from_place")
     delta = F.when(forward, skips).otherwise(length)
     wrong = ranked.withColumn("delta", delta).where(F.col("delta") != 1)
-    moves = view.strides.where(has("what", MOVES))
-    if moves.isEmpty():
+    if not view.moved:
         return wrong.select(*found.columns, "delta")
+    moves = view.strides.where(has("what", MOVES))
     named = moves.select("client", "slot", "op", "at", F.col("what").alias("fact"))
     return unexcused(wrong.select(*found.columns, "delta"), named)
 
@@ -94,9 +100,10 @@ def _suspicious(view: View) -> DataFrame:
     ours = _of_strides(view).unionByName(singles)
     pairs = ["client", "slot", "sent"]
     linked = view.keep("linked", _linked(ours).where(F.col("overlaps") | _odd()))
-    tangled = linked.where("overlaps").select(*pairs).distinct()
-    plain = linked.join(tangled, pairs, "left_anti")
-    if not tangled.isEmpty():
+    plain = linked
+    if view.any("linked", ds.field("overlaps")):
+        tangled = linked.where("overlaps").select(*pairs).distinct()
+        plain = linked.join(tangled, pairs, "left_anti")
         rows = _of_rows(view).unionByName(singles).join(tangled, pairs, "left_semi")
         plain = plain.unionByName(_linked(rows).where(_odd()))
     began = [F.col(f"begin.last_{name}").alias(f"from_{name}") for name in ("op", "at", "place")]

@@ -32,7 +32,7 @@ STEPS: Final = frozenset(
 )
 
 
-def wrong_steps(view: View, steps: DataFrame, kinds: frozenset[str]) -> list[DataFrame]:
+def step_findings(view: View, steps: DataFrame, kinds: frozenset[str]) -> list[DataFrame]:
     """The findings of these kinds, as ``checkers.clients.witness.finding`` makes them."""
     named = steps.withColumn("kind", kind()).where(F.col("kind").isin(*(kinds & STEPS)))
     ends = [F.struct(F.col("from_at").alias("at"), "client"), F.struct("at", "client")]

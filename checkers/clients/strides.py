@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers.clients.facts import ADRIFT, BLIND, MOVES, PEEK, SEEN, SEEN_OK, SENT_OK
-from checkers.clients.numbers import NONE, Numbers
+from checkers.clients.numbers import NONE, Numbers, Rows
 
 KNOWN: Final = 0
 READS: Final = 1
@@ -44,27 +44,23 @@ COLUMNS: Final[T.StructType] = from_arrow_schema(SCHEMA)
 
 _INPUT: Final = ("client", "slot", "pair", "place", "op", "at", "offset", "fact")
 
-def strides(rows: Numbers) -> Iterator[pa.RecordBatch]:
-    """The strides of rows as ``checkers.clients.numbers`` gives them, in ``SCHEMA``."""
-    fact = rows["fact"]
+
+def strides(rows: Rows) -> Iterator[pa.RecordBatch]:
+    """The strides of rows, in ``SCHEMA``."""
+    fact = rows.fact
     moves = (fact & MOVES) != 0
     if moves.any():
-        yield _moves(_where(rows, moves))
+        yield _moves(rows.columns(_INPUT, moves))
     told = ((fact & (SENT_OK | SEEN)) != 0) & ((fact & (BLIND | ADRIFT)) == 0)
-    told &= rows["offset"] != NONE
+    told &= rows.offset != NONE
     sent = told & ((fact & SENT_OK) != 0)
     if sent.any():
-        sends = _where(rows, sent)
+        sends = rows.columns(_INPUT, sent)
         yield _known(sends)
         yield _strides(sends, SENDS)
     seen = told & ~sent
     if seen.any():
-        yield _strides(_where(rows, seen), READS)
-
-
-def _where(rows: Numbers, asked: NDArray[np.bool_]) -> Numbers:
-    every = bool(asked.all())
-    return {name: rows[name] if every else rows[name][asked] for name in _INPUT}
+        yield _strides(rows.columns(_INPUT, seen), READS)
 
 
 def _strides(rows: Numbers, what: int) -> pa.RecordBatch:

@@ -213,5 +213,3 @@ def _least(first: NDArray[Any], column: NDArray[Any], asked: _Bools) -> NDArray[
 def _most(first: NDArray[Any], column: NDArray[Any], asked: _Bools) -> NDArray[Any]:
     most: NDArray[Any] = np.maximum.reduceat(np.where(asked, column, NONE), first)
     return most
-
-

@@ -22,6 +22,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers import frames
 from checkers.clients.facts import (
     ADRIFT,
     BLIND,
@@ -98,10 +99,12 @@ class View:
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Compute a frame, the first time that its name is asked for; the same again later."""
         if name not in self._kept:
-            path = str(self._folder / name)
-            frame.write.parquet(path, mode="overwrite")
-            self._kept[name] = self.spark.read.schema(frame.schema).parquet(path)
+            self._kept[name] = frames.write(frame, self._folder / name)
         return self._kept[name]
+
+    def scan(self) -> None:
+        """Read the history, which else is done when anything is asked of it."""
+        assert self.sums.num_columns
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -134,9 +137,13 @@ class View:
         """Those ``rows`` about whose record there is one of these doubts, and maybe some others."""
         return self.rows_of(name, RECORD, self._scan.keys(*doubts))
 
-    def told(self, name: str, *columns: str, where: ds.Expression | None = None) -> pa.Table:
+    def told(self, name: str, *columns: str) -> pa.Table:
         """Columns of a frame that was kept under a name, without Spark."""
-        return ds.dataset(self._folder / name).to_table(list(columns), filter=where)
+        return ds.dataset(self._folder / name).to_table(list(columns))
+
+    def any(self, name: str, where: ds.Expression | None = None) -> bool:
+        """Whether a frame that was kept under a name has any row, such a row if it is said."""
+        return bool(ds.dataset(self._folder / name).count_rows(filter=where))
 
     @cached_property
     def records(self) -> DataFrame:
@@ -199,6 +206,11 @@ class View:
         asked = [("sends", "any"), ("reads", "any")]
         sides = self._scan.sides.group_by("client").aggregate(asked)
         return bool(pc.any(pc.and_(sides["sends_any"], sides["reads_any"])).as_py())
+
+    @property
+    def moved(self) -> bool:
+        """Whether anything moved a reader."""
+        return self._scan.moved
 
     @cached_property
     def strides(self) -> DataFrame:
@@ -289,4 +301,3 @@ def _numbered(operations: DataFrame) -> DataFrame:
         F.xxhash64("client", "op").alias("deed"),
         "fact",
     )
-

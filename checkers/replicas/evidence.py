@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers import frames
 from checkers.disks import ORDINARY
 from checkers.kafka_log import read_segments
 from checkers.replicas.listing import Replica
@@ -113,9 +114,7 @@ class Evidence:
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Compute a frame once, into a file."""
-        path = str(self.staging / name)
-        frame.write.parquet(path, mode="overwrite")
-        return self.spark.read.schema(frame.schema).parquet(path)
+        return frames.write(frame, self.staging / name)
 
     def each(self, rows: DataFrame) -> dict[int, list[Row]]:
         """A small table's rows by replica, in their order."""

@@ -1,8 +1,9 @@
-"""Why a record stands twice or was not looked for; and that nothing explains a damaged disk."""
+"""Why a record stands twice or was not looked for; and what alone explains a damaged disk."""
 
-from checkers.model.reconcile.links import Chain, Row, disturbed, refuse, unanswered
+from checkers.model.reconcile.links import Chain, Row, disturbed, refuse, struck, unanswered
 from checkers.model.reconcile.trace import SECOND, Observed
 from checkers.model.reconciliation import Because
+from checkers.taken import taken
 
 
 def duplicate(observed: Observed, anomaly: Row) -> Chain:
@@ -39,8 +40,14 @@ def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are
     return Chain(links=(link,))
 
 
-def corrupt(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
-    """No rule of replication damages a disk."""
+def corrupt(observed: Observed, anomaly: Row) -> Chain:
+    """No rule of replication damages a disk; a fault that was injected does."""
+    for copy in anomaly["copies"] or ():
+        for one in observed.faults:
+            bits = taken(one.says, observed.topic, copy["partition"])
+            here = one.fault == "bit-flip" and one.broker == copy["broker"]
+            if here and any(copy["offset"] in damaged for damaged in bits):
+                return Chain(links=(struck(one),))
     return refuse("No rule of replication damages a disk.")
 
 

@@ -1,0 +1,109 @@
+"""A record that a fault took from a disk is explained by that fault, and by no other."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from checkers.model.reconcile.lost import lost
+from checkers.model.reconcile.others import corrupt
+from checkers.model.reconcile.trace import (
+    NEVER,
+    SECOND,
+    Disk,
+    Leadership,
+    Observed,
+    Start,
+    Struck,
+    Trace,
+)
+from checkers.model.rules import rules_of
+from harness.history import OPERATIONS
+from harness.plan import Plan, Topic
+from harness.store import Status
+
+LOST = {"partition": 0, "offset": 3, "value": "m3"}
+SEND: dict[str, Any] = {
+    "process": "story",
+    "kind": "send",
+    "outcome": "ok",
+    "invoke_ns": 2 * SECOND,
+    "complete_ns": 3 * SECOND,
+    "offset": 3,
+    "value": "m3",
+}
+
+
+def observed(fault: str, broker: int, says: str, *, after: int = 3) -> Observed:
+    """Broker 1 leads with m3, and again later from ``after`` on; in between somebody is struck."""
+    plan = Plan(kafka="3.9.2", topic=Topic())
+    disk = Disk(
+        offsets=np.arange(4, dtype=np.int64),
+        epochs=np.array([0, 0, 0, 2], dtype=np.int64),
+        ids=["m0", "m1", "m2", "fence"],
+    )
+    led = Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2, 3))
+    again = Leadership(time_ns=9 * SECOND, leader=1, epoch=2, isr=(1,))
+    start = Start(
+        time_ns=9 * SECOND,
+        broker=1,
+        epoch=2,
+        offset=after,
+        isr=(1,),
+        unclean=None,
+        told=True,
+        event="Leader events-0 starts at leader epoch 2",
+    )
+    trace = Trace(
+        partition=0, leaderships=[led, again], marks={}, lines={}, disks={1: disk}, starts=[start]
+    )
+    struck = Struck(fault=fault, broker=broker, since_ns=5 * SECOND, until_ns=NEVER, says=says)
+    found = Observed(
+        plan=plan,
+        status=Status(phase="frozen"),
+        rules=rules_of("3.9.2"),
+        faults=[struck],
+        traces={0: trace},
+        ops=pa.Table.from_pylist([], schema=OPERATIONS),
+    )
+    found.suspects["m3"] = SEND
+    return found
+
+
+def test_the_tail_that_a_power_failure_took_explains_the_loss() -> None:
+    chain = lost(
+        observed("power-failure", 1, "broker 1 lost its power: events-0 lost 3 up to 4"), LOST
+    )
+    assert not chain.why_not
+    assert [link.rule for link in chain.links] == ["acks=all", "power-failure", "elections"]
+
+
+def test_a_segment_that_was_deleted_from_the_front_of_a_leaders_log_explains_it_too() -> None:
+    says = "a segment of broker 1 is deleted: events-0 lost 0 up to 4"
+    chain = lost(observed("segment-deleted", 1, says, after=5), LOST)
+    assert not chain.why_not
+    assert [link.rule for link in chain.links] == ["acks=all", "segment-deleted", "elections"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "broker", "says"),
+    [
+        ("kill", 1, "broker 1 is killed"),
+        ("power-failure", 2, "broker 2 lost its power: events-0 lost 3 up to 4"),
+        ("power-failure", 1, "broker 1 lost its power: all it held had been flushed"),
+        ("power-failure", 1, "broker 1 lost its power: events-0 lost 4 up to 5"),
+        ("power-failure", 1, "broker 1 lost its power: events-1 lost 3 up to 4"),
+        ("power-failure", 1, "broker 1 lost its power: other-0 lost 3 up to 4"),
+    ],
+)
+def test_what_did_not_take_it_does_not_explain_it(fault: str, broker: int, says: str) -> None:
+    assert lost(observed(fault, broker, says), LOST).why_not
+
+
+@pytest.mark.parametrize(("broker", "explained"), [(1, True), (2, False)])
+def test_a_bit_that_was_flipped_explains_a_damaged_disk(broker: int, explained: bool) -> None:
+    says = "one bit is flipped on broker 1; cut there, events-0 lost 3 up to 4"
+    copy = {"broker": broker, "partition": 0, "offset": 3}
+    chain = corrupt(observed("bit-flip", 1, says), {"copies": [copy]})
+    assert (not chain.why_not) == explained

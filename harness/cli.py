@@ -96,7 +96,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         typer.Option(help="Scripted schedule, such as loss; docs/faults.md lists them."),
     ] = None,
     nemesis: Annotated[
-        str | None, typer.Option(help="Faults to mix at random: kill,pause,stop; or none.")
+        str | None,
+        typer.Option(
+            help="Faults to mix at random: kill@leader=3,pause (docs/faults.md); or none."
+        ),
     ] = None,
     duration: Annotated[str, typer.Option("--for", help="How long faults go on: 60s, 2m.")] = "30s",
     seed: Annotated[int, typer.Option(help="What every random choice follows from.")] = 0,

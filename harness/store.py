@@ -27,6 +27,8 @@ from harness.verdict import Verdict
 
 Phase = Literal["booting", "running", "healing", "reading", "frozen"]
 _T = TypeVar("_T", bound=msgspec.Struct)
+_WHAT_MOST: Final = 60
+"""Letters of a run's name that say what happened in it: file systems allow 255 in all."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +193,7 @@ class Store:
         """
         if name is None:
             replay = "replay" if plan.schedule else None
-            what = plan.story or replay or "-".join(plan.nemesis) or "calm"
+            what = plan.story or replay or "-".join(plan.nemesis)[:_WHAT_MOST] or "calm"
             stamp = now.strftime("%Y%m%dT%H%M%S")
             name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
         run = Run(self.root / name)

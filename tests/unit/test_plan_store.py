@@ -10,6 +10,7 @@ from harness.errors import StoreError
 from harness.plan import Plan, Topic, Workload
 from harness.store import Status, Store
 from harness.verdict import Ledger
+from nemesis.fault import faults
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -113,6 +114,12 @@ def test_a_store_makes_runs_and_points_to_the_latest(tmp_path: Path) -> None:
     assert store.open(first.name).plan().story == "loss"
     assert store.open("latest").plan().nemesis == ("kill",)
     assert second.status() == Status(phase="booting")
+
+
+def test_a_run_of_every_fault_has_a_name_that_file_systems_take(tmp_path: Path) -> None:
+    run = Store(tmp_path).create(Plan(kafka="4.3.1", nemesis=tuple(faults())), now=NOW)
+    assert run.path.is_dir()
+    assert len(run.name) < 120
 
 
 def test_a_missing_run_names_those_there_are(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ from checkers.taken import phrase
 OWN: Final = "meta.properties"
 """Says which node of which cluster a log directory is of; KRaft does not start without it."""
 
+SURVIVED: Final = "survived-offset-checkpoint"
+"""Ours, in the form of Kafka's own: where each replica ended after the last power failure."""
+
 METADATA: Final = "__cluster_metadata"
 """KRaft's log, of which every append is flushed (``KafkaMetadataLog.appendAsLeader``)."""
 
@@ -101,13 +104,6 @@ def batches(segment: Path) -> Iterator[Batch]:
         at = end
 
 
-def recovery_points(directory: Path) -> Offsets:
-    """How far each replica is flushed by its broker's own word; none where it cannot be read."""
-    with contextlib.suppress(CheckpointError):
-        return read_offsets(directory / RECOVERY_POINT)
-    return {}
-
-
 def lose_unflushed(
     directory: Path, topic: str, *, flushes: int | None, spared: float = 0.0
 ) -> list[Cut]:
@@ -116,6 +112,8 @@ def lose_unflushed(
     That is what was never flushed: from the recovery point on, and only of the newest segment,
     since older ones are flushed when the next one begins. Where a broker flushes after so many
     messages, the recovery point on disk may be behind; what lies below the last so many stays then.
+    So does what outlived an earlier failure: it was on the disk, though Kafka does not count it as
+    flushed when it starts on it (``LogLoader.recoverLog``).
 
     Args:
         directory: of a broker that is down.
@@ -126,38 +124,38 @@ def lose_unflushed(
     Returns:
         What replicas have lost, those that lost nothing left out.
     """
-    points = recovery_points(directory)
+    flushed, survived = (_offsets(directory / name) for name in (RECOVERY_POINT, SURVIVED))
     found = []
     for replica in _used(directory, topic):
-        name = PARTITION.fullmatch(replica.name)
-        assert name is not None
-        point = points.get((name["topic"], int(name["partition"])), 0)
-        cut = _lose_tail(replica, point, flushes=flushes, spared=spared)
-        if cut is not None:
-            found.append(_cut(replica, cut[1], cut[0]))
-    return found
+        before = _whole(replica)
+        key = (before.topic, before.partition)
+        point = max(flushed.get(key, 0), survived.get(key, 0))
+        if flushes is not None:
+            point = max(point, before.before - (flushes - 1))
+        _lose_tail(replica, point, spared)
+        survived[key] = _whole(replica).before
+        found.append(_cut(replica, survived[key], before.before))
+    lines = [f"{topic} {partition} {end}\n" for (topic, partition), end in survived.items()]
+    text = f"0\n{len(lines)}\n{''.join(lines)}"
+    (directory / SURVIVED).write_text(text, encoding="ascii")
+    return [one for one in found if one.before > one.after]
 
 
-def _lose_tail(
-    replica: Path, point: int, *, flushes: int | None, spared: float
-) -> tuple[int, int] | None:
-    """Cut one replica's newest segment; the LEO before and after, if it lost a batch."""
+def _offsets(checkpoint: Path) -> Offsets:
+    """What a checkpoint says of each replica; nothing where it cannot be read."""
+    with contextlib.suppress(CheckpointError):
+        return read_offsets(checkpoint)
+    return {}
+
+
+def _lose_tail(replica: Path, point: int, spared: float) -> None:
+    """Cut a share of the newest segment from an offset on."""
     own = segments(replica)
-    if not own:
-        return None
-    held = list(batches(own[-1]))
-    before = held[-1].last + 1 if held else int(own[-1].stem)
-    if flushes is not None:
-        point = max(point, before - (flushes - 1))
+    held = list(batches(own[-1])) if own else []
     unflushed = [one for one in held if one.last >= point]
-    if not unflushed:
-        return None
-    start, end = unflushed[0].position, held[-1].end
-    keep = start + int(spared * (end - start))
-    os.truncate(own[-1], keep)
-    left = [one for one in held if one.end <= keep]
-    after = left[-1].last + 1 if left else int(own[-1].stem)
-    return (before, after) if after < before else None
+    if unflushed:
+        start, end = unflushed[0].position, held[-1].end
+        os.truncate(own[-1], start + int(spared * (end - start)))
 
 
 def wipe(directory: Path) -> list[Cut]:

@@ -68,6 +68,20 @@ def test_what_had_reached_the_disk_stays_be_it_half_a_batch(tmp_path: Path) -> N
     assert (folder / f"{0:020}.log").stat().st_size == whole // 2
 
 
+def test_what_outlived_one_power_failure_outlives_the_next(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    assert lose_unflushed(tmp_path, "events", flushes=None, spared=0.7)[0].after == 4
+    assert lose_unflushed(tmp_path, "events", flushes=None) == []
+    with (folder / f"{0:020}.log").open("r+b") as log:  # Kafka cuts what is torn, and appends
+        log.truncate([*batches(folder / f"{0:020}.log")][-1].end)
+        log.seek(0, 2)
+        log.write(batch(4, RECORDS))
+    assert lose_unflushed(tmp_path, "events", flushes=None) == [
+        Cut(topic="events", partition=0, before=6, after=4)
+    ]
+    assert end(folder) == 4
+
+
 @pytest.mark.parametrize(("flushes", "kept"), [(1, 6), (2, 4), (3, 4), (5, 2), (100, 0)])
 def test_what_a_topic_has_flushed_by_count_is_not_taken(
     tmp_path: Path, flushes: int, kept: int

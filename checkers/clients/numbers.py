@@ -99,11 +99,12 @@ def tables(part: Part, columns: Sequence[str]) -> Iterator[pa.Table]:
 
     Words are dictionaries; a column that an older run lacks is null.
     """
-    own = part.source.run is None
-    words = [*_WORDS, "run"] if own else list(_WORDS)
-    with pq.ParquetFile(part.source.path, read_dictionary=words) as file:
-        names = set(file.schema_arrow.names)
-        asked = [name for name in (*columns, *(("run", "at") if own else ())) if name in names]
+    path = part.source.path
+    metadata = pq.read_metadata(path)
+    own = ("run", "at") if part.source.run is None else ()
+    asked = [name for name in (*columns, *own) if name in metadata.schema.names]
+    words = [name for name in asked if name in (*_WORDS, "run")]
+    with pq.ParquetFile(path, metadata=metadata, read_dictionary=words) as file:
         gathered: list[pa.RecordBatch] = []
         at = part.at
         batches = file.iter_batches(ROWS, list(part.groups), asked, use_threads=False)

@@ -93,8 +93,9 @@ class View:
         self.operations = operations
         self.spark = operations.sparkSession
         self._folder = folder
+        self.sources = tuple(sources)
         self._kept: dict[str, DataFrame] = {}
-        self._scan = Scan(self.spark, sources, folder / "scan", final_read=final_read)
+        self._scan = Scan(self.spark, self.sources, folder / "scan", final_read=final_read)
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Compute a frame, the first time that its name is asked for; the same again later."""

@@ -279,7 +279,8 @@ class View:
         proven = F.col("writer") == F.col("deed")
         took_effect = self.doubtful.join(self.proven, proven, "left_semi")
         landed = took_effect.unionByName(self.doubtful.where(has("facts", SENT_OK)))
-        peeks = told.where(has("fact", PEEK)).join(landed, "key", "left_semi")
+        nowhere = self.doubtful.join(landed.select("key"), "key", "left_anti")
+        peeks = told.where(has("fact", PEEK)).join(nowhere, "key", "left_anti")
         return info.unionByName(peeks)
 
 

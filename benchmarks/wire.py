@@ -45,7 +45,7 @@ PATIENT: Final = {
 """So that no session ends because the machine is busy; sessions are no part of this."""
 
 _LOOK_EVERY_S: Final = 0.5
-_ANSWER_S: Final = 15.0
+_ANSWER_S: Final = 60.0
 
 
 class Cost(NamedTuple):

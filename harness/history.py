@@ -129,7 +129,7 @@ WIRE: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
         # fetch: a follower asks for its LEO; told: it hears a HW; held: it was not to hear it;
-        # leadership: a controller's request about leaders; isr: a change of an ISR is asked for
+        # leadership: a controller tells who leads; isr: a change of an ISR is asked for
         pa.field("kind", pa.string(), nullable=False),
         pa.field("source", pa.int32(), nullable=False),  # who sends; 0: ZooKeeper, the controller
         pa.field("target", pa.int32(), nullable=False),
@@ -137,8 +137,9 @@ WIRE: Final = pa.schema(
         pa.field("partition", pa.int32()),
         pa.field("leo", pa.int64()),  # of a fetch
         pa.field("hw", pa.int64()),  # of told and held
-        pa.field("epoch", pa.int32()),  # the leader's, of a fetch (KIP-320) or a state written
-        pa.field("isr", pa.list_(pa.int32())),  # of a state written in ZooKeeper
+        pa.field("epoch", pa.int32()),  # the leader's; -1: a fetch before KIP-320 tells none
+        pa.field("leader", pa.int32()),  # of leadership and isr; -1: it stays
+        pa.field("isr", pa.list_(pa.int32())),  # of leadership and isr
     ]
 )
 """What passed between brokers, as the wire saw it: a row whenever it differs from the one before of

@@ -44,11 +44,18 @@ class Host(Protocol):
         """Seconds, monotonic."""
 
 
+_DECIDES: Final = {
+    messages.LEADER_AND_ISR: messages.leaders,
+    messages.ALTER_PARTITION: messages.altered,
+}
+
+
 class Asking(NamedTuple):
     """A request that has no answer yet."""
 
     head: Header
     fetch: messages.Fetch | None
+    decided: list[messages.Decided]
 
 
 class Connection:
@@ -142,13 +149,15 @@ class Requests:
         try:
             head = messages.header(frame)
             fetch = messages.fetch(frame, head) if head.api == messages.FETCH else None
+            decodes = _DECIDES.get(head.api)
+            decided = [] if decodes is None else decodes(frame, head)
             if self._connection.source is None:
                 source = messages.sender(head, frame)
                 if source is not None:
                     self._connection.name(source)
         except (struct.error, IndexError, UnicodeDecodeError):
             return None
-        asking = Asking(head, fetch)
+        asking = Asking(head, fetch, decided)
         self.asking.append(asking)
         return asking
 
@@ -183,10 +192,9 @@ class Requests:
                     leo=one.offset,
                     epoch=one.epoch,
                 )
-        elif note.head.api in messages.LEADERSHIP:
-            self._connection.note("leadership", *ends)
-        elif note.head.api == messages.ALTER_PARTITION:
-            self._connection.note("isr", *ends)
+        kind = "isr" if note.head.api == messages.ALTER_PARTITION else "leadership"
+        for each in note.decided:
+            self._connection.note(kind, *ends, **each._asdict())
 
 
 class Answers:
@@ -306,4 +314,5 @@ class ZooKeeperRequests(Requests):
             partition=partition,
             isr=state.get("isr"),
             epoch=state.get("leader_epoch"),
+            leader=state.get("leader"),
         )

@@ -70,6 +70,16 @@ class Told(NamedTuple):
     records_bytes: int
 
 
+class Decided(NamedTuple):
+    """One partition of what a controller tells, or a leader asks for; -1: the leader stays."""
+
+    topic: str
+    partition: int
+    leader: int
+    epoch: int
+    isr: list[int]
+
+
 class Cursor:
     """Reads a message from front to back.
 
@@ -112,6 +122,10 @@ class Cursor:
         size = self.length(_I16)
         self.at += size
         return bytes(self.data[self.at - size : self.at]).decode("utf-8", "replace")
+
+    def ids(self) -> list[int]:
+        """An array of broker ids."""
+        return [self.number(_I32) for _ in range(self.length(_I32))]
 
     def topic(self, version: int) -> str:
         """A topic's name, or its id as Kafka writes it where the version has that instead."""
@@ -223,6 +237,71 @@ def _told(cursor: Cursor, topic: str, version: int) -> Told:
     cursor.at += size
     cursor.tags()
     return Told(topic, partition, error, hw, size)
+
+
+def leaders(frame: Buffer, head: Header) -> list[Decided]:
+    """What a LeaderAndIsr request tells, v0 to v7.
+
+    Raises:
+        struct.error, IndexError: it is none.
+    """
+    version = head.version
+    cursor = Cursor(frame, head.body, flexible=version >= 4)  # noqa: PLR2004
+    cursor.tags()
+    # controller's id and kind and epoch; broker's epoch; type
+    cursor.at += 8 + (version >= 7) + 8 * (version >= 2) + (version >= 5)  # noqa: PLR2004
+    if version < 2:  # noqa: PLR2004 - partitions were not gathered by topic
+        return [_leader(cursor, cursor.text(), version) for _ in range(cursor.length(_I32))]
+    found = []
+    for _ in range(cursor.length(_I32)):
+        topic = cursor.text()
+        cursor.at += 16 * (version >= 5)  # noqa: PLR2004 - its id
+        found += [_leader(cursor, topic, version) for _ in range(cursor.length(_I32))]
+        cursor.tags()
+    return found
+
+
+def _leader(cursor: Cursor, topic: str, version: int) -> Decided:
+    partition, _, leader, epoch = (cursor.number(_I32) for _ in range(4))
+    isr = cursor.ids()
+    cursor.at += 4  # the partition's epoch
+    for _ in range(3 if version >= 3 else 1):  # noqa: PLR2004 - replicas; to add, to remove
+        cursor.ids()
+    cursor.at += (version >= 1) + (version >= 6)  # noqa: PLR2004 - is new; is recovering
+    cursor.tags()
+    return Decided(topic, partition, leader, epoch, isr)
+
+
+def altered(frame: Buffer, head: Header) -> list[Decided]:
+    """What an AlterPartition (AlterIsr) request asks for, v0 to v3.
+
+    Raises:
+        struct.error, IndexError: it is none.
+    """
+    version = head.version
+    cursor = Cursor(frame, head.body, flexible=True)
+    cursor.tags()
+    cursor.at += 12  # the leader's id and epoch as a broker
+    found = []
+    for _ in range(cursor.length(_I32)):
+        topic = cursor.text() if version < 2 else cursor.topic(_TOPIC_IDS)  # noqa: PLR2004
+        for _ in range(cursor.length(_I32)):
+            partition, epoch = cursor.number(_I32), cursor.number(_I32)
+            isr = cursor.ids() if version < 3 else _with_epochs(cursor)  # noqa: PLR2004 - KIP-903
+            cursor.at += 4 + (version >= 1)  # the partition's epoch; is recovering
+            cursor.tags()
+            found.append(Decided(topic, partition, -1, epoch, isr))
+        cursor.tags()
+    return found
+
+
+def _with_epochs(cursor: Cursor) -> list[int]:
+    isr = []
+    for _ in range(cursor.length(_I32)):
+        isr.append(cursor.number(_I32))
+        cursor.at += 8
+        cursor.tags()
+    return isr
 
 
 def sender(head: Header, frame: Buffer) -> int | None:

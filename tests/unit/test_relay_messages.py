@@ -153,3 +153,44 @@ def test_a_write_of_an_isr_is_known_among_the_writes_in_zookeeper() -> None:
     assert messages.isr_written(frame) == data
     other = framed(struct.pack(">iii", 4, messages.ZK_SET_DATA, 11) + b"/controller")
     assert messages.isr_node(other) is None
+
+
+def ints(*values: int) -> bytes:
+    return struct.pack(f">{len(values)}i", *values)
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def told(api: int, version: int, body: bytes) -> tuple[bytes, messages.Header]:
+    frame = framed(struct.pack(">hhi", api, version, 1) + text("3") + body)
+    return frame, messages.header(frame)
+
+
+def test_what_a_controller_tells_is_read_in_its_oldest_form() -> None:
+    state = text("events") + ints(0, 5, 2, 7) + ints(2, 2, 3) + ints(9) + ints(3, 1, 2, 3)
+    body = ints(3, 5) + ints(2) + 2 * state + ints(0)
+    frame, head = told(messages.LEADER_AND_ISR, 0, body)
+    assert messages.leaders(frame, head) == 2 * [("events", 0, 2, 7, [2, 3])]
+
+
+def test_what_a_controller_tells_is_read_in_its_newest_form() -> None:
+    state = ints(1, 5, 2, 7) + b"\x03" + ints(2, 3) + ints(9) + b"\x02" + ints(1) + b"\x01\x01"
+    state += b"\x00\x00" + b"\x00"  # is new; is recovering; tags
+    topic = b"\x07events" + ID.bytes + b"\x03" + 2 * state + b"\x00"
+    body = b"\x00" + ints(3) + b"\x00" + ints(5) + bytes(8) + b"\x01" + b"\x02" + topic
+    frame, head = told(messages.LEADER_AND_ISR, 7, body)
+    assert messages.leaders(frame, head) == 2 * [("events", 1, 2, 7, [2, 3])]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_what_a_leader_asks_for_is_read_in_every_form(version: int) -> None:
+    members = b"".join(ints(one) + (bytes(8) + b"\x00") * (version == 3) for one in (1, 2))
+    state = ints(4, 7) + b"\x03" + members + b"\x00" * (version >= 1) + ints(9) + b"\x00"
+    topic = (ID.bytes if version >= 2 else b"\x07events") + b"\x02" + state + b"\x00"
+    frame, head = told(
+        messages.ALTER_PARTITION, version, b"\x00" + ints(1) + bytes(8) + b"\x02" + topic + b"\x00"
+    )
+    name = messages.topic_id(ID.bytes) if version >= 2 else "events"
+    assert messages.altered(frame, head) == [(name, 4, -1, 7, [1, 2])]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from checkers.lineage.evidence import Row
-from checkers.lineage.subject import Subject, where
+from checkers.lineage.subject import Cut, Subject, where
 from checkers.policy import BESIDE, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from harness.history import OK
 
@@ -61,9 +61,19 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 
 
 def _cut(subject: Subject) -> list[str]:
-    cuts = subject.cuts
-    if not cuts:
-        return []
+    gone = [cut for cut in subject.cuts if subject.taken_from(cut)]
+    cuts = [cut for cut in subject.cuts if cut not in gone]
+    return _taken(gone) + (_by_themselves(subject, cuts) if cuts else [])
+
+
+def _taken(gone: list[Cut]) -> list[str]:
+    """Whose disk lost it to a fault, which is no cut of Kafka's."""
+    brokers = sorted({cut.broker for cut in gone})
+    disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
+    return [f"Then a fault took R from {disks} {joined(map(str, brokers))}."] if gone else []
+
+
+def _by_themselves(subject: Subject, cuts: list[Cut]) -> list[str]:
     brokers = sorted({cut.broker for cut in cuts})
     first = cuts[0]
     knew = ""  # what it knew; by which rule it cut is the model's to say

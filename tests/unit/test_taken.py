@@ -6,6 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from checkers.lineage.evidence import Evidence
+from checkers.lineage.sentences import _cut
+from checkers.lineage.subject import Subject
 from checkers.model.reconcile.lost import lost
 from checkers.model.reconcile.others import corrupt
 from checkers.model.reconcile.trace import (
@@ -107,3 +110,25 @@ def test_a_bit_that_was_flipped_explains_a_damaged_disk(broker: int, explained: 
     copy = {"broker": broker, "partition": 0, "offset": 3}
     chain = corrupt(observed("bit-flip", 1, says), {"copies": [copy]})
     assert (not chain.why_not) == explained
+
+
+@pytest.mark.parametrize(
+    ("says", "sentence"),
+    [
+        ("broker 1 lost its power: events-0 lost 3 up to 4", "a fault took R from the disk of"),
+        ("broker 1 is killed", "broker 1 cut its log to offset 3."),
+    ],
+)
+def test_the_story_says_who_took_the_record_a_fault_or_kafka(says: str, sentence: str) -> None:
+    rows = [
+        {"broker": 1, "partition": 0, "time_ns": time_ns, "leo": leo, "hw": 4}
+        for time_ns, leo in ((3, 4), (9, 3))
+    ]
+    evidence = Evidence(
+        topic="events",
+        operations=[{**SEND, "invoke_ns": 1, "partition": 0, "topic": "events"}],
+        replicas=rows,
+        faults=[{"broker": 1, "time_ns": 5, "says": says, "phase": "inject", "fault": "kill"}],
+    )
+    subject = Subject(evidence=evidence, kind="lost-write", partition=0, offset=3, value="m3")
+    assert any(sentence in one for one in _cut(subject))

@@ -106,7 +106,7 @@ def attempts(cluster: Cluster, seconds: float) -> tuple[int, float]:
             send_to_all(cluster)
             good = stay_open(probe, offsets, seconds)
             ended_ns = time.monotonic_ns()
-            whole = {p for p in good if len(probe.partition(TOPIC, p).isr) == 1 + len(FOLLOWERS)}
+            whole = {p for p in good if members(probe, p) == 1 + len(FOLLOWERS)}
         closed = {p for p in good if closes(probe, p, offsets[p] + 2)}
     cluster.network.watch(None)
     wired = {p for p in good if seen_by_wire(rows, p, offsets[p] + 1, began_ns, ended_ns)}
@@ -167,6 +167,17 @@ def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int
             return {p: found for p, found in alive.items() if found >= seconds}
         time.sleep(_LOOK_EVERY_S)
     return alive
+
+
+def members(probe: Probe, partition: int) -> int:
+    """How many replicas are in sync, asked until somebody answers."""
+    return await_condition(
+        lambda: len(probe.partition(TOPIC, partition).isr),
+        lambda _: True,
+        what="somebody to tell the ISR",
+        limit_s=_ANSWER_S,
+        passing=(UnreachableError,),
+    )
 
 
 def closes(probe: Probe, partition: int, hw: int) -> bool:

@@ -38,8 +38,9 @@ class Cell(NamedTuple):
         return not find_story(self.story).why_not(release(kafka))
 
 
-TELLING = (Cell("loss"), Cell("divergence"), Cell("cut-off"))
+TELLING = (Cell("loss"), Cell("divergence"))
 THE_REST = (
+    Cell("cut-off"),
     Cell("loss", "0"),
     Cell("leader-kill", "1"),
     Cell("leader-kill"),

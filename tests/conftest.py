@@ -1,4 +1,4 @@
-"""What tests share: one Spark session a process, which starts while the other tests run."""
+"""What tests share: a Spark session a process; and which of them may run beside each other."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,8 +18,25 @@ settings.load_profile("highwater")
 _STARTER = pytest.StashKey[SparkStarter]()
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Two processes share the tests by our groups."""
+    from tests.beside import ByGroup  # noqa: PLC0415 - not every environment has pytest-xdist
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what needs Spark last, and start Spark now, unless brokers are to have both cores."""
+    """Choose the order.
+
+    One process has what needs Spark last, which starts meanwhile unless brokers are to have both
+    cores. Several take a group each, and the next when they are done.
+    """
+    if hasattr(config, "workerinput"):
+        from tests.beside import rank  # noqa: PLC0415 - as above
+
+        items.sort(key=lambda item: rank(item.nodeid.partition("::")[0]))
+        return
     items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
     chosen = config.getoption("markexpr")
     if (

@@ -16,7 +16,7 @@ from checkers.judge import judge
 from harness.store import Run
 from tests.builder import RunBuilder
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FATES = (
     "kept",

@@ -23,7 +23,7 @@ from checkers.segments import columns, reader
 from checkers.segments.files import Segment
 from tests.logdirs import batch, brokers, marker, reseal
 
-COUNT: Final = int(os.environ.get("HIGHWATER_FUZZ", "6000"))
+COUNT: Final = int(os.environ.get("HIGHWATER_FUZZ", "2000"))
 SEED: Final = int(os.environ.get("HIGHWATER_FUZZ_SEED", "20261121"))
 FIXTURES: Final = Path(__file__).parents[1] / "unit" / "fixtures" / "replicas" / "1"
 RSS_BYTES_MAX: Final = 700 << 20
@@ -234,6 +234,7 @@ def _by_place(rows: list[dict[str, Any]]) -> list[Any]:
     return sorted((row["position"], row["offset"] or -1, str(row["damage"])) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_mutated_replica_is_never_a_fork(tmp_path: Path, spark: SparkSession) -> None:
     """Two brokers hold one log; a bit of one's disk goes, and the other's is not contradicted."""

@@ -17,7 +17,7 @@ from harness.verdict import Verdict
 from tests.builder import RunBuilder
 from tests.histories.stories import fork, loss
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def without(*names: str) -> Callable[[Path], Run]:
@@ -162,7 +162,6 @@ def test_odd_names_of_runs_and_topics_do_no_harm(verdicts: dict[str, Verdict]) -
     assert verdicts["foreign topic: 100% odd = name"].verdict == "valid"
 
 
-@pytest.mark.slow
 def test_rotten_data_crash_their_own_checkers_only(spark: SparkSession, tmp_path: Path) -> None:
     runs = [_rotten_page(tmp_path / "rotten"), loss(tmp_path / "sound")]
     rotten, sound = judge(runs, spark)

@@ -12,7 +12,7 @@ from harness.history import OPERATIONS
 from tests.histories.clients import Case, by_run, rows
 from tests.histories.clients_cases import CASES
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -290,6 +290,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_cycles_of_histories_written_by_hand(spark: SparkSession, tmp_path: Path) -> None:
     found = _found(spark, tmp_path, BY_HAND)
@@ -298,13 +299,7 @@ def test_cycles_of_histories_written_by_hand(spark: SparkSession, tmp_path: Path
     assert {row.topic for row in found} == {"events"}
 
 
-@pytest.mark.spark
-def test_senders_who_are_told_no_offset_are_senders(spark: SparkSession, tmp_path: Path) -> None:
-    name = "each reads the other, and is told no offset"
-    found = _found(spark, tmp_path, {name: BY_HAND[name]}, ww=False)
-    assert [(row.run, _words(row)) for row in found] == [one for one in EXPECTED if one[0] == name]
-
-
+@pytest.mark.slow
 @pytest.mark.spark
 def test_without_ww_only_what_was_read_is_an_order(spark: SparkSession, tmp_path: Path) -> None:
     found = _found(spark, tmp_path, BY_HAND, ww=False)

@@ -30,6 +30,7 @@ def history(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_history_is_told_as_one_object(history: Path) -> None:
     result = check("--jepsen", str(history), "--json", "--all")
@@ -51,6 +52,7 @@ def test_a_history_is_told_as_one_object(history: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_was_cut_short_is_unknown_and_a_person_is_told_so(history: Path) -> None:
     history.write_text(LOST + LOST[:40], "utf-8")

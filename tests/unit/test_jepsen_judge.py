@@ -24,7 +24,7 @@ from checkers.session import spark
 CASES: Final = Path(__file__).with_name("fixtures") / "jepsen" / "cases.edn"
 SHOWN: Final = ("key", "value", "offset", "offsets", "values", "delta", "skipped", "why")
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def cases() -> list[tuple[str, str]]:

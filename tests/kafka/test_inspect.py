@@ -35,17 +35,28 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "100",
 }
+APART_MS = 50
 REPLICAS = [[1, 2, 3]]
 
 
 def write(cluster: Cluster, topic: str, first: int, count: int, keys: int | None = None) -> None:
-    """Records from number ``first`` on, each acknowledged by every in-sync replica."""
+    """Records from number ``first`` on, each acknowledged by every in-sync replica.
+
+    Each says that it is younger by ``APART_MS`` than the one before, which is what rolls segments.
+    """
+    began_ms = int(time.time() * 1000)
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "acks": "all", "message.timeout.ms": 60_000}
     )
     for number in range(first, first + count):
         key = f"k{number % keys if number % 7 else -number}" if keys else None  # some stay
-        producer.produce(topic, key=key, value=f"{topic}-{number}|....", partition=0)
+        producer.produce(
+            topic,
+            key=key,
+            value=f"{topic}-{number}|....",
+            partition=0,
+            timestamp=began_ms + (number - first) * APART_MS,
+        )
         if number % 10 == 9:
             assert producer.flush(60) == 0
     assert producer.flush(60) == 0
@@ -72,7 +83,6 @@ def compact(cluster: Cluster, topic: str) -> None:
         nonlocal number
         write(cluster, topic, number, 20, keys=5)
         number += 20
-        time.sleep(0.4)  # a segment is rolled by its age
         return all(_cleaned(cluster, broker, topic) for broker in cluster.brokers)
 
     await_condition(cleaned, bool, what="every broker's cleaner", limit_s=120)

@@ -13,6 +13,7 @@ from clusters.node import Node
 from clusters.site import NodePlan
 from clusters.versions import release
 from harness.errors import HarnessError, WaitTimeoutError
+from harness.waiting import await_condition
 
 LISTENER = """
 import socket, sys, time
@@ -72,11 +73,15 @@ def test_its_death_ends_the_wait_with_its_last_words(make: Maker, tmp_path: Path
 
 
 def test_a_start_that_takes_too_long_says_what_it_waits_for(
-    make: Maker, monkeypatch: pytest.MonkeyPatch
+    make: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "START_LIMIT_S", 1.0)
     mute = make(MUTE)
     mute.launch()
+    log = tmp_path / "7.log"
+    await_condition(
+        lambda: log.exists() and "thinking" in log.read_text(), bool, what="a word", limit_s=60
+    )
+    monkeypatch.setattr(node, "START_LIMIT_S", 0.2)
     with pytest.raises(WaitTimeoutError, match=r"broker 7 at .* to listen; .*still thinking"):
         mute.wait_for(mute.listens, "to listen")
 

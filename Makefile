@@ -38,7 +38,7 @@ $(DEV_STAMP): $(STAMP)
 demo: setup ## Both stories on an old and a modern Kafka, with a loss report (about a minute)
 	@$(BIN)/highwater demo
 
-test: setup-dev ## Every test, real brokers included (about twenty minutes)
+test: setup-dev ## Every test, real brokers included (minutes; make test BESIDE= for one process)
 	@$(BIN)/python -m pytest $(BESIDE)
 
 test-quick: setup-dev ## The tests that start no broker and no browser (under a minute)

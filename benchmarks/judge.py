@@ -1,12 +1,13 @@
 """How fast the judge is and what memory it takes: 0.1, 1 and 10 million operations, 4 GB of heap.
 
-Half of the operations send and half are the final read; one record in 1000 is lost. The clients'
-view is judged alone, as Jepsen's checker does, and with every record on three replicas' disks. The
-histories are streamed to disk, so that making them is no test of memory. For other sizes:
-``python -m benchmarks.judge 100000000``.
+Half of the operations send and half are the final read. The clients' view is judged alone, as
+Jepsen's checker does, with one record in 1000 lost and with one in 16; and with every record on
+three replicas' disks. The histories are streamed to disk, so that making them is no test of memory.
+For other sizes: ``python -m benchmarks.judge clients 100000000``.
 """
 
 import math
+import subprocess
 import sys
 import tempfile
 import threading
@@ -32,10 +33,16 @@ from harness.plan import Plan
 from harness.store import Run, Status
 
 SIZES: Final = (100_000, 1_000_000, 10_000_000)
-WARM: Final = 20_000  # judged first, because a JVM's first judgement is several times as slow
+WARM: Final = (20_000, 20_000)  # a JVM's first judgements are several times as slow
+CLIENTS: Final = "clients"
+LOSSES: Final = "losses"
+DISKS: Final = "disks"
+"""What is judged: clients alone; the same of which much is lost; clients and three disks."""
+
 _ROWS: Final = 250_000
 _BATCH: Final = 500  # records in a batch on disk
 _LOST_EVERY: Final = 1000
+_OFTEN: Final = 16
 _SAMPLE_S: Final = 0.1
 _MB: Final = 1 << 20
 
@@ -59,28 +66,35 @@ class Measurement:
 
 
 def main(sizes: Sequence[int] = SIZES) -> None:
-    """Measure and print every size, and how time grows with it."""
-    session = spark(driver_memory="4g", heavy=True)
-    for disks in (False, True):
-        print("clients and disks" if disks else "clients alone")
-        print(
-            f"{'operations':>12} {'seconds':>8} {'per second':>11} {'JVM MB':>7} {'Python MB':>9}"
-        )
-        measured = [_measure(session, size, disks=disks) for size in (WARM, *sizes)][1:]
-        if len(measured) > 1:
-            print(f"time grows with operations to the power of {exponent(measured):.2f}")
+    """Measure and print every size, and how time grows with it, each way in a JVM of its own."""
+    for what in (CLIENTS, LOSSES, DISKS):
+        command = [sys.executable, "-m", "benchmarks.judge", what, *map(str, sizes)]
+        subprocess.run(command, check=True)
 
 
-def _measure(session: SparkSession, size: int, *, disks: bool) -> Measurement:
+def measure(what: str, sizes: Sequence[int]) -> None:
+    """Measure one way in this process, where what is small is judged first to warm the JVM up."""
+    disks, lost_every = what == DISKS, _OFTEN if what == LOSSES else _LOST_EVERY
+    session = spark(driver_memory="4g", heavy=disks)
+    print(f"{what}, one record in {lost_every} lost")
+    print(f"{'operations':>12} {'seconds':>8} {'per second':>11} {'JVM MB':>7} {'Python MB':>9}")
+    measured = [
+        _measure(session, size, disks=disks, lost_every=lost_every) for size in (*WARM, *sizes)
+    ][len(WARM) :]
+    if len(measured) > 1:
+        print(f"time grows with operations to the power of {exponent(measured):.2f}")
+
+
+def _measure(session: SparkSession, size: int, *, disks: bool, lost_every: int) -> Measurement:
     """Judge one history, and print what that took."""
     with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
-        run = history(Path(folder) / str(size), size, disks=disks)
+        run = history(Path(folder) / str(size), size, disks=disks, lost_every=lost_every)
         with peak_memory() as peak:
             began = time.perf_counter()
             (verdict,) = judge([run], session)
             seconds = time.perf_counter() - began
     one = Measurement(operations=size, seconds=seconds, peak=peak, lost=verdict.ledger.lost)
-    assert one.lost == size // 2 // _LOST_EVERY, verdict.reasons
+    assert one.lost == size // 2 // lost_every, verdict.reasons
     print(
         f"{size:>12,} {seconds:>8.1f} {size / seconds:>11,.0f}"
         f" {peak.jvm // _MB:>7,} {peak.python // _MB:>9,}",
@@ -97,7 +111,9 @@ def exponent(measured: Sequence[Measurement]) -> float:
     return math.log(last.seconds / first.seconds) / math.log(last.operations / first.operations)
 
 
-def history(path: Path, operations: int, *, disks: bool = True) -> Run:
+def history(
+    path: Path, operations: int, *, disks: bool = True, lost_every: int = _LOST_EVERY
+) -> Run:
     """A run of this many operations on one partition and three brokers, written bit by bit."""
     records = operations // 2
     run = Run(path)
@@ -108,7 +124,7 @@ def history(path: Path, operations: int, *, disks: bool = True) -> Run:
         (run.path / name).parent.mkdir(exist_ok=True)
         with pq.ParquetWriter(run.path / f"{name}.parquet", schema) as writer:
             if schema is OPERATIONS:
-                _write_operations(writer, records)
+                _write_operations(writer, records, lost_every)
     folders = [run.replicas / str(broker) / "events-0" for broker in (1, 2, 3)]
     for folder in folders:
         folder.mkdir(parents=True)
@@ -154,13 +170,13 @@ def peak_memory() -> Iterator[Peak]:
         thread.join()
 
 
-def _write_operations(writer: pq.ParquetWriter, records: int) -> None:
+def _write_operations(writer: pq.ParquetWriter, records: int, lost_every: int) -> None:
     for start in range(0, records, _ROWS):
         offsets = np.arange(start, min(start + _ROWS, records))
         writer.write_batch(_operations(offsets, kind="send", phase="run", acks="all"))
     for start in range(0, records, _ROWS):
         offsets = np.arange(start, min(start + _ROWS, records))
-        kept = offsets[offsets % _LOST_EVERY != _LOST_EVERY - 2]
+        kept = offsets[offsets % lost_every != lost_every - 2]
         writer.write_batch(_operations(kept, kind="read", phase="final", acks=None))
 
 
@@ -222,4 +238,9 @@ def _batches(records: int) -> Iterator[bytes]:
 
 
 if __name__ == "__main__":
-    main([int(size) for size in sys.argv[1:]] or SIZES)
+    words = [word for word in sys.argv[1:] if word in (CLIENTS, LOSSES, DISKS)]
+    asked = [int(word) for word in sys.argv[1:] if word not in words] or SIZES
+    for each in words:
+        measure(each, asked)
+    if not words:
+        main(asked)

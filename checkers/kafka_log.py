@@ -116,6 +116,11 @@ def replicas_of(path: Path) -> Path:
     return inside if inside.is_dir() else path
 
 
+def size_of(path: Path) -> int:
+    """Bytes of the segments of a run, or of its folder ``replicas``."""
+    return sum(map(_size, segments(replicas_of(path))))
+
+
 def plan(found: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
     """Share the bytes of the segments out to tasks, in order: about one task a core.
 

@@ -104,6 +104,12 @@ class Scan:
         assert self._tallied
         return self._frame("doubtful", RECORD)
 
+    @property
+    def doubts(self) -> int:
+        """How many records there are in ``doubtful``."""
+        assert self._tallied
+        return int(ds.dataset(self._folder / "doubtful", RECORD, format="parquet").count_rows())
+
     def keys(self, *doubts: str) -> pa.Table:
         """``key`` of the records about which there is one of these doubts."""
         assert self._tallied

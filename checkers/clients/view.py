@@ -103,9 +103,13 @@ class View:
             self._kept[name] = frames.write(frame, self._folder / name)
         return self._kept[name]
 
-    def scan(self) -> None:
-        """Read the history, which else is done when anything is asked of it."""
-        assert self.sums.num_columns
+    def scan(self) -> int:
+        """Read the history, which else is done when anything is asked of it.
+
+        Returns:
+            About how many records there is any doubt of.
+        """
+        return self._scan.doubts
 
     @cached_property
     def rows(self) -> DataFrame:

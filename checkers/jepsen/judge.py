@@ -20,6 +20,7 @@ from checkers.clients.view import View, in_order
 from checkers.jepsen.entries import CYCLES, entry
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
+from checkers.session import suit
 
 MEANS: Final = {
     "lost-write": "acknowledged, read by nobody, and a reader came further",
@@ -107,6 +108,7 @@ def judge(
     path, name = str(folder / OPERATIONS_FILE), history.path.stem
     frame = in_order(spark.read.parquet(path)).withColumn("run", F.lit(name))
     view = View(frame, [Source(path, name)], folder)
+    suit(spark, view.scan())
     both = find(view).unionByName(cycles.find(view, ww=ww))
     found = view.keep("anomalies", grouped(view.keep("found", both)))
     counted = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}

@@ -132,7 +132,7 @@ class Scan:
             wanted: numbers in these columns.
         """
         folder = self._folder / "rows" / name
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self._each(self._parts[0], Picking(by, wanted, folder))
         return frames.read(self._spark, folder, ROWS)
 
@@ -147,7 +147,7 @@ class Scan:
         tasks, rows = self._parts
         buckets = min(max(-(-rows // _BUCKET_ROWS), min(cores, rows // _SMALL + 1)), _BUCKETS_MAX)
         for name in ("strides", "sides", "names", "pieces"):
-            (self._folder / name).mkdir(parents=True)
+            (self._folder / name).mkdir(parents=True, exist_ok=True)  # it may have failed before
         self._each(tasks, _Scanning(self._folder, buckets))
         return buckets
 

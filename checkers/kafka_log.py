@@ -36,6 +36,8 @@ TASK_BYTES_MIN: Final = 1 << 20
 TASK_BYTES_MAX: Final = 32 << 20
 """Nor more than this: it becomes one partition, in memory a multiple of it if it was compressed."""
 
+_RECORD_BYTES: Final = 100
+
 Stretch = tuple[Segment, int, int]
 """A segment, and the bytes from and to which it is read."""
 
@@ -116,9 +118,9 @@ def replicas_of(path: Path) -> Path:
     return inside if inside.is_dir() else path
 
 
-def size_of(path: Path) -> int:
-    """Bytes of the segments of a run, or of its folder ``replicas``."""
-    return sum(map(_size, segments(replicas_of(path))))
+def about(found: Iterable[Segment]) -> int:
+    """About how many records some segments hold; 0 only if all are empty."""
+    return -(-sum(map(_size, found)) // _RECORD_BYTES)
 
 
 def plan(found: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:

@@ -198,7 +198,7 @@ def _configuration(master: str, driver_memory: str, temporary: Path) -> SparkCon
         conf.set("spark.executor.extraJavaOptions", _JVM_OPTIONS)
     conf.set("spark.local.dir", str(temporary))
     conf.set("spark.sql.warehouse.dir", str(temporary / "warehouse"))
-    for name, value in (_SETTINGS | _FEW_ROWS).items():
+    for name, value in (_SETTINGS | _MANY_ROWS).items():
         conf.set(name, value)
     return conf
 

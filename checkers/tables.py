@@ -20,12 +20,12 @@ from checkers import disks, fates, frames, kafka_log
 from checkers.clients.numbers import Source
 from checkers.clients.sequence import wrong_steps
 from checkers.clients.view import View, in_order
+from checkers.segments.files import segments
 from checkers.session import suit
 from checkers.staging import Case, plain, stage, staged
 from harness.history import TABLES
 from harness.store import Run
 
-_RECORD_BYTES: Final = 100  # about, on disk
 _SPARK_TYPES: Final = {
     pa.string(): T.StringType(),
     pa.int32(): T.IntegerType(),
@@ -107,7 +107,7 @@ class Tables:
     @cached_property
     def log(self) -> DataFrame:
         """Every record on every replica's disk and every damaged stretch, in ``disks.COLUMNS``."""
-        if not self._log_bytes:
+        if not self._on_disk:
             empty = self.spark.createDataFrame([], kafka_log.schema_of(disks.SOURCE))
             return disks.records(empty)
         found = kafka_log.read_log(self.spark, self._logs, disks.SOURCE)
@@ -118,8 +118,9 @@ class Tables:
         return [self.staging / "log" / case.key for case in self.cases]
 
     @cached_property
-    def _log_bytes(self) -> int:
-        return sum(kafka_log.size_of(folder) for folder in self._logs)
+    def _on_disk(self) -> int:
+        """About how many records the disks hold."""
+        return sum(kafka_log.about(segments(folder / "replicas")) for folder in self._logs)
 
     @cached_property
     def ends(self) -> list[disks.End]:
@@ -149,12 +150,13 @@ class Tables:
 
         What cannot be computed raises again where a checker asks for it: that checker's crash.
         """
-        on_disk = self._log_bytes // _RECORD_BYTES
-        suit(self.spark, on_disk)
+        suit(self.spark, self._on_disk)
         with ThreadPoolExecutor(3, thread_name_prefix="tables") as pool:
             pool.submit(getattr, self, "ends")
             with contextlib.suppress(Exception):
-                suit(self.spark, on_disk + self.view.scan())  # whom both of the following need
+                suit(
+                    self.spark, self._on_disk + self.view.scan()
+                )  # whom both of the following need
             pool.submit(getattr, self, "fates")
             pool.submit(wrong_steps, self.view)
 

@@ -78,7 +78,7 @@ def test_each_verb_has_taken_effect_when_it_returns(start: Starter, log: Path) -
     child.pause()
     assert (child.state, seen.status()) == ("paused", psutil.STATUS_STOPPED)
     child.resume()
-    assert seen.status() == psutil.STATUS_SLEEPING
+    assert seen.status() != psutil.STATUS_STOPPED  # asleep again, or waiting for a core
     child.pause()
     child.kill()
     assert (child.state, child.status) == ("down", -signal.SIGKILL)

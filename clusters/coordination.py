@@ -169,8 +169,8 @@ class ZooKeeperView:
         return self._client
 
     def close(self) -> None:
-        """End the session."""
-        with contextlib.suppress(KazooException, KazooTimeoutError, OSError):
+        """End the session. A client whose start was interrupted has nothing to be stopped by."""
+        with contextlib.suppress(KazooException, KazooTimeoutError, OSError, AttributeError):
             self._client.stop()
             self._client.close()
 

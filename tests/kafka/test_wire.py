@@ -241,24 +241,27 @@ def test_a_held_leadership_request_leaves_a_broker_in_its_old_office(scene: Scen
 
 @at_length
 def test_a_held_isr_change_is_made_when_it_is_let_go(scene: Scenery) -> None:
+    # From 2.8 on the leader asks the controller, which must not be the one that is cut off.
+    behind = FOLLOWER if scene.probe.controller() != FOLLOWER else OTHER
     scene.nemesis.inject("hold-isr", LEADER)
-    scene.nemesis.inject("partition", FOLLOWER)
+    scene.nemesis.inject("partition", behind)
     scene.send()  # 2.1 and later keep whoever has everything
     beyond_s = 2 * LAG_MS / 1000
     assert scene.stays(lambda: len(scene.probe.partition(TOPIC, 0).isr) == 3, beyond_s)
     scene.nemesis.heal(LEADER)
-    scene.wait(lambda: FOLLOWER not in scene.probe.partition(TOPIC, 0).isr, "the ISR to shrink")
+    scene.wait(lambda: behind not in scene.probe.partition(TOPIC, 0).isr, "the ISR to shrink")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> None:
     script = textwrap.dedent(
         """
-        import sys, time
+        import signal, sys, time
         from pathlib import Path
         from clusters.local import open_cluster
         from clusters.versions import release
         from clusters.relay.rules import Rule, between
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         cluster = open_cluster(
             release("0.10.2.2"), Path(sys.argv[1]), brokers=2, broker_config={}, wired=True
         )

@@ -291,10 +291,11 @@ def test_a_wire_that_is_gone_says_so_and_heals_nothing(relay: Relay) -> None:
 def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
     script = textwrap.dedent(
         """
-        import time
+        import signal, time
         from clusters.relay.loop import Route
         from clusters.relay.process import Relay
         from clusters.relay.rules import Rule
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         relay = Relay([Route(listen=("127.0.0.1", 0), upstream=("127.0.0.1", 1), server=1)])
         with relay.under(Rule(kind="cut", links=frozenset([(1, 2)]))):
             print(relay.pid, flush=True)

@@ -41,8 +41,8 @@ demo: setup ## Both stories on an old and a modern Kafka, with a loss report (ab
 test: setup-dev ## Every test, real brokers included (minutes; make test BESIDE= for one process)
 	@$(BIN)/python -m pytest $(BESIDE)
 
-test-quick: setup-dev ## The tests that start no broker and no browser (under a minute)
-	@$(BIN)/python -m pytest $(BESIDE) -m 'not kafka and not browser and not slow'
+test-quick: setup-dev ## The tests that start no broker, no Spark and no browser (under a minute)
+	@$(BIN)/python -m pytest $(BESIDE) -m 'not kafka and not browser and not spark and not slow'
 
 docs: setup-dev ## Write the pages of docs/ that are generated from the code
 	@$(BIN)/python -m docs.generate

@@ -8,7 +8,7 @@ from typing import Final
 
 from clusters.cluster import UnreachableError
 from harness.waiting import await_condition
-from nemesis.records import VICTIM, await_replicas, settle
+from nemesis.records import VICTIM, await_alone, await_replicas, settle
 from nemesis.scene import MissedError, Scene
 from nemesis.story import FETCH_WAIT_S, story
 
@@ -114,14 +114,7 @@ def unclean(scene: Scene) -> None:
     offset = settle(scene)
     for broker in others:
         scene.nemesis.inject("kill", broker)
-    await_condition(
-        lambda: scene.probe.partition(scene.topic, 0).isr,
-        lambda isr: isr == (a,),
-        what=f"the ISR of {scene.topic}-0 to be broker {a} alone",
-        limit_s=30,
-        passing=(UnreachableError,),
-    )
-    scene.note(f"broker {a} is the only member of the ISR", a)
+    await_alone(scene, a)
     scene.send(VICTIM, leader=a)
     await_replicas(
         scene,

@@ -12,7 +12,7 @@ from clusters.cluster import UnreachableError
 from clusters.release import Release
 from harness.waiting import await_condition
 from nemesis import damage
-from nemesis.records import VICTIM, await_replicas, settle
+from nemesis.records import VICTIM, await_alone, await_replicas, settle
 from nemesis.scene import MissedError, Scene
 from nemesis.story import story
 
@@ -76,14 +76,7 @@ def power_failure(scene: Scene) -> None:
     _require_segment(scene, a, offset)
     for broker in others:
         scene.nemesis.inject("stop", broker)
-    await_condition(
-        lambda: scene.probe.partition(scene.topic, 0).isr,
-        lambda isr: isr == (a,),
-        what=f"the ISR of {scene.topic}-0 to be broker {a} alone",
-        limit_s=30,
-        passing=(UnreachableError,),
-    )
-    scene.note(f"broker {a} is the only member of the ISR", a)
+    await_alone(scene, a)
     scene.nemesis.inject("power-failure", a)
     scene.nemesis.heal_all(others)
     await_condition(

@@ -14,6 +14,7 @@ from nemesis.story import CHECKPOINT_S
 SETTLED: Final = ("m0", "m1", "m2")
 VICTIM: Final = "m3"
 SUCCESSOR: Final = "m4"
+_ALONE_S: Final = 30
 _POLL_S: Final = 0.01
 
 
@@ -36,6 +37,22 @@ def settle(scene: Scene) -> int:
     )
     scene.note(f"every replica holds {', '.join(SETTLED)}, committed: LEO {leo}")
     return leo
+
+
+def await_alone(scene: Scene, broker: int) -> None:
+    """Wait until a broker is the only member of partition 0's ISR, and note it.
+
+    Raises:
+        WaitTimeoutError: it was not within the limit.
+    """
+    await_condition(
+        lambda: scene.probe.partition(scene.topic, 0).isr,
+        lambda isr: isr == (broker,),
+        what=f"the ISR of {scene.topic}-0 to be broker {broker} alone",
+        limit_s=_ALONE_S,
+        passing=(UnreachableError,),
+    )
+    scene.note(f"broker {broker} is the only member of the ISR", broker)
 
 
 def await_replicas(

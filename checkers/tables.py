@@ -154,9 +154,7 @@ class Tables:
         with ThreadPoolExecutor(3, thread_name_prefix="tables") as pool:
             pool.submit(getattr, self, "ends")
             with contextlib.suppress(Exception):
-                suit(
-                    self.spark, self._on_disk + self.view.scan()
-                )  # whom both of the following need
+                suit(self.spark, self._on_disk + self.view.scan())  # both of the following need it
             pool.submit(getattr, self, "fates")
             pool.submit(wrong_steps, self.view)
 

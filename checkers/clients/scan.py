@@ -113,7 +113,7 @@ class Scan:
     def keys(self, *doubts: str) -> pa.Table:
         """``key`` of the records about which there is one of these doubts."""
         assert self._tallied
-        found = _read(self._folder / "doubtful", RECORD)
+        found = _read(self._folder / "doubtful", RECORD, ["key", "doubts"])
         asked = (found["doubts"].to_numpy() & tally.bits(*doubts)) != 0
         return found.select(["key"]).filter(pa.array(asked))
 
@@ -262,5 +262,5 @@ def _write(table: pa.Table, folder: Path, number: int) -> None:
     pq.write_table(table, folder / f"{number}.parquet", compression="lz4")
 
 
-def _read(folder: Path, schema: pa.Schema) -> pa.Table:
-    return ds.dataset(folder, schema=schema, format="parquet").to_table()
+def _read(folder: Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
+    return ds.dataset(folder, schema=schema, format="parquet").to_table(columns)

@@ -150,7 +150,7 @@ class View:
         """Whether a frame that was kept under a name has any row, such a row if it is said."""
         return bool(ds.dataset(self._folder / name).count_rows(filter=where))
 
-    @cached_property
+    @property
     def records(self) -> DataFrame:
         """One row a record.
 
@@ -165,17 +165,17 @@ class View:
         """
         return self._scan.records
 
-    @cached_property
+    @property
     def doubtful(self) -> DataFrame:
         """``records`` about which there is any doubt: few, mostly."""
         return self._scan.doubtful
 
-    @cached_property
+    @property
     def sums(self) -> pa.Table:
         """One row a slot, in ``checkers.clients.tally.SLOT``: its records, counted."""
         return self._scan.slots
 
-    @cached_property
+    @property
     def names(self) -> pa.Table:
         """``slot, history, run, topic, partition``: what the numbers of slots stand for."""
         return self._scan.names
@@ -217,7 +217,7 @@ class View:
         """Whether anything moved a reader."""
         return self._scan.moved
 
-    @cached_property
+    @property
     def strides(self) -> DataFrame:
         """All rows in their order, shortened; see ``checkers.clients.strides``."""
         return self._scan.strides

@@ -73,9 +73,9 @@ def _assert_as_predicted(judged: Judged) -> None:
     assert judged.run.status().problems == ()
     assert as_predicted(judged.run, verdict), verdict.headline
     assert judged.model is not None
-    assert judged.model.status == "as-predicted", judged.model
-    assert judged.model
-    assert judged.model.status == "as-predicted", sentence(judged.model)
+    assert judged.model.status == "as-predicted", (
+        f"{plan}: {sentence(judged.model)} {judged.model.findings}"
+    )
     assert verdict.verdict == _expected_word(plan), verdict.reasons
     assert verdict.ledger.errors() == []
     assert verdict.ledger.acknowledged == verdict.ledger.sent

@@ -17,6 +17,7 @@ from checkers.registry import SCHEMA
 from harness.errors import StoreError
 from harness.expected import reconcile
 from harness.history import LOG_LINES
+from harness.plan import Topic
 from harness.store import Run
 from harness.verdict import Ledger, Verdict
 from nemesis.stories import STORIES
@@ -142,6 +143,25 @@ def test_who_led_last_may_lead_again_when_nobody_is_in_sync(
     found = as_random(run, verdict(kafka="4.3.1"))
     assert gone
     assert {(one.verdict, one.because[-1].rule) for one in found.findings} == {said}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "min_isr", "wrong"), [("4.3.1", 2, 0), ("4.3.1", 1, 1), ("3.9.2", 2, 1)]
+)
+def test_while_the_isr_is_too_small_somebody_eligible_may_lead(
+    tmp_path: Path, kafka: str, min_isr: int, wrong: int
+) -> None:
+    """The leader's death and the election may be one decision, so that no ISR of none is seen."""
+    run = RunBuilder(tmp_path / "run", kafka=kafka, topic=Topic(min_insync_replicas=min_isr))
+    for leader, epoch, isr in ((1, 0, [1, 2, 3]), (1, 0, [1]), (3, 1, [3])):
+        run.leader(leader, epoch, isr)
+        run.tick(5_000)
+    run.everywhere(M0123)
+    built = run.write()
+    anomalies(built)
+    found = [one for one in as_random(built, verdict(kafka=kafka)).findings if one.kind == "trace"]
+    rules = [one.because[-1].rule for one in found]
+    assert rules.count("elections") == wrong
 
 
 def test_a_missed_schedule_was_not_reproduced(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def _elected(
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
     if now.leader in before.isr or observed.plan.topic.unclean_leader_election:
         return
-    if observed.rules.elr and not before.isr:  # the ELR is seen by nobody outside (KIP-966)
-        return
+    if observed.rules.elr and len(before.isr) < observed.plan.topic.min_insync_replicas:
+        return  # an eligible leader, kept while the ISR is too small, seen by nobody (KIP-966)
     if now.epoch > before.epoch + 1 or _may_have_joined(trace, before, now):
         return
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")

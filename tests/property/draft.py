@@ -125,13 +125,13 @@ class Draft:
         ends = [op for partition, op in found.items() if op.rows[-1].partition == partition]
         return self.random.choice(ends) if ends else None
 
-    def furthest(self, partition: int) -> int:
-        """How far anybody read in a partition, in an operation that ended well."""
+    def furthest(self, partition: int, *outcomes: str) -> int:
+        """How far anybody read in a partition, in an operation that ended in one of these ways."""
         return max(
             (
                 at.row.offset or 0
                 for at in self.rows(READ)
-                if at.op.outcome == OK and at.row.partition == partition
+                if at.op.outcome in outcomes and at.row.partition == partition
             ),
             default=-1,
         )

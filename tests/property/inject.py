@@ -40,7 +40,7 @@ def lost_write(draft: Draft) -> Anomaly | None:
         return None
     partition, offset, value = at.row.partition or 0, at.row.offset, at.row.value
     draft.drop(draft.of(value, READ))
-    furthest = draft.furthest(partition)
+    furthest = draft.furthest(partition, OK)
     beyond = next(
         at
         for at in draft.rows(READ)
@@ -51,11 +51,12 @@ def lost_write(draft: Draft) -> Anomaly | None:
 
 
 def unseen(draft: Draft) -> Anomaly | None:
-    """Nobody reads what was acknowledged, or anything beyond it."""
+    """Nobody reads what was acknowledged, or anything beyond it, in whatever operation."""
     ends = {
         draft.order[partition][-1][1]
         for partition in draft.tidy()
-        if draft.order[partition] and draft.furthest(partition) <= draft.order[partition][-1][0]
+        if draft.order[partition]
+        and draft.furthest(partition, OK, FAIL, INFO) <= draft.order[partition][-1][0]
     }
     known = [at for at in draft.rows(SEND) if at.op.outcome == OK and at.row.value in ends]
     at = draft.choose(known)

@@ -9,10 +9,13 @@ ACTIONLINT := $(BIN)/actionlint
 # Two processes share the tests, whatever the machine has: brokers are waited for more than they work,
 # but a third cluster at once makes all of them late. tests/beside.py says which tests stay together.
 BESIDE := --numprocesses 2
+FOR := 12h
+SEED := 0
+JOBS := 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-quick docs lint bench clean
+.PHONY: help setup setup-dev demo test test-quick docs lint soak bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -60,6 +63,9 @@ lint: setup-dev $(ACTIONLINT) ## ruff, mypy --strict, import-linter; zizmor and 
 	@$(BIN)/lint-imports
 	@$(BIN)/zizmor --offline --quiet .github/workflows
 	@$(ACTIONLINT) -shellcheck= -pyflakes=
+
+soak: setup ## Seeded random runs over all releases; make soak FOR=20m SEED=7 for less, or others
+	@$(BIN)/highwater soak --for $(FOR) --seed $(SEED) --jobs $(JOBS)
 
 bench: setup-dev ## Measurements, side by side, as ratios
 	@$(BIN)/python -m benchmarks

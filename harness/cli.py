@@ -20,6 +20,7 @@ from harness.matrix.cells import MatrixFolder
 from harness.modelling.command import app as model_app
 from harness.nightly.command import app as nightly_app
 from harness.plan import Plan, Topic, Workload
+from harness.soak.command import soak
 from harness.store import Store
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 
 app.command()(matrix.matrix)
+app.command()(soak)
 app.command()(inspect)
 app.add_typer(model_app)
 app.add_typer(nightly_app)

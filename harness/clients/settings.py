@@ -79,12 +79,15 @@ def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
     """
     base = producer(plan, common_settings, acks="all")
     # A transaction whose producer is gone blocks read_committed readers for as long as this, unless
-    # another producer of the same name comes. librdkafka wants it at least as long as a delivery.
+    # another producer of the same name comes. librdkafka wants it at least as long as a delivery,
+    # and as a wait for an answer.
+    timeout_ms = max(base["message.timeout.ms"], 1_000)
     return {
         **base,
         "enable.idempotence": True,
         "transactional.id": name,
-        "transaction.timeout.ms": max(base["message.timeout.ms"], 1_000),
+        "transaction.timeout.ms": timeout_ms,
+        "socket.timeout.ms": min(base["socket.timeout.ms"], timeout_ms),
     }
 
 

@@ -1,0 +1,66 @@
+"""The command ``highwater soak``: seeded random runs for hours, and what they came to."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from harness import console, options
+
+
+def soak(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    lasts: Annotated[str, typer.Option("--for", help="No run begins after so long.")] = "12h",
+    seed: Annotated[int, typer.Option(help="What every run follows from, with its number.")] = 0,
+    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
+    cluster: Annotated[str, typer.Option("--cluster", help="Cluster driver.")] = "local",
+    first: Annotated[int, typer.Option(min=0, help="Number of the first run.")] = 0,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="So many, at most.", show_default="no limit")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=8, help="Clusters side by side.")] = 1,
+    keep_all: Annotated[
+        bool, typer.Option("--keep-all", help="Keep also runs in which nothing was wrong.")
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Of its folder in the store.  [default: soak-<seed>]")
+    ] = None,
+    store: Annotated[Path, typer.Option("--store", help="Folder of runs.")] = Path("store"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    spark_master: Annotated[
+        str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
+    ] = None,
+    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
+) -> None:
+    """Run what the seed says on many releases; go on where an earlier soak of it has ended.
+
+    Runs in which something was wrong are kept, with the command that repeats them. Exits with 1 if
+    anything is unexplained, 3 if anything could not be judged, else 0.
+    """
+    from harness.api import SparkOptions
+    from harness.nightly.plan import find_drivers, find_releases
+    from harness.soak.rows import Soak, SoakFolder
+    from harness.soak.summary import exit_code, markdown
+    from harness.soak.work import OVERALL, Bounds, perform
+
+    [driver] = find_drivers([cluster])
+    found = find_releases(options.names(kafka))
+    kafkas = tuple(one.name for one in found if driver in one.drivers)
+    whole = Soak(seed=seed, kafkas=kafkas, driver=driver)
+    folder = SoakFolder(store / (name or f"soak-{seed}"))
+    bounds = Bounds(
+        seconds=options.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all
+    )
+    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
+    with console.progress(plain=(OVERALL,)) as progress:
+        rows = perform(folder, whole, bounds, spark=spark, progress=progress)
+    text = markdown(whole, rows)
+    (folder.path / "summary.md").write_text(text, encoding="utf-8")
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")
+    else:
+        sys.stdout.write(text)
+    raise typer.Exit(exit_code(rows))

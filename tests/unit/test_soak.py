@@ -1,0 +1,124 @@
+"""A soak's plans can be done and repeated; what came of its runs is told, and gone on with."""
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from clusters.versions import CATALOGUE, release
+from harness.errors import StoreError, UsageError
+from harness.feasible import check_plan
+from harness.fleet import Key
+from harness.soak.draw import SHARED, draw
+from harness.soak.rows import Row, Soak, SoakFolder
+from harness.soak.summary import exit_code, markdown
+from nemesis.fault import faults
+
+ALL = tuple(CATALOGUE)
+
+
+def row(number: int, **other: object) -> Row:
+    fields: dict[str, object] = {
+        "number": number,
+        "run": f"{number:06d}-4.3.1",
+        "kafka": "4.3.1",
+        "state": "kept",
+        "command": "highwater soak",
+        "seconds": 30.0,
+        "acks": "all",
+        "sent": 10,
+        "acknowledged": 10,
+        "lost": 0,
+        "struck": {"kill": 2},
+        "counts": {},
+        "unexplained": (),
+        "problems": (),
+    }
+    return msgspec.convert(fields | other, type=Row)
+
+
+def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> None:
+    plans = [draw(7, number, kafkas=ALL) for number in range(2000)]
+    for plan in plans:
+        check_plan(plan)
+    assert {plan.kafka for plan in plans} == set(ALL)
+    drawn = Counter(name for plan in plans for name in plan.nemesis)
+    possible = {
+        name
+        for name, one in faults().items()
+        if any(not one.why_not(release(kafka), "local") for kafka in ALL)
+    }
+    assert set(drawn) == possible
+
+
+def test_a_run_follows_from_seed_and_number_alone() -> None:
+    assert draw(1, 23, kafkas=ALL) == draw(1, 23, kafkas=ALL)
+    assert len({draw(seed, 23, kafkas=ALL).seed for seed in range(20)}) == 20
+
+
+def test_runs_in_a_row_share_a_release() -> None:
+    for first in range(0, 100, SHARED):
+        portion = [draw(3, number, kafkas=ALL) for number in range(first, first + SHARED)]
+        assert len({(plan.kafka, plan.wire) for plan in portion}) == 1
+        assert len({Key.of(plan).wired for plan in portion}) == 1
+
+
+def test_without_a_release_there_is_nothing_to_soak() -> None:
+    with pytest.raises(UsageError, match="needs a release"):
+        draw(1, 1, kafkas=())
+
+
+def test_a_soak_goes_on_where_it_was_and_is_no_other(tmp_path: Path) -> None:
+    folder, soak = SoakFolder(tmp_path / "soak"), Soak(seed=1, kafkas=("4.3.1",))
+    folder.begin(soak)
+    folder.write(row(4))
+    folder.write(row(2))
+    folder.begin(soak)
+    assert [one.number for one in folder.rows()] == [2, 4]
+    with pytest.raises(UsageError, match="is another soak: seed 1"):
+        folder.begin(Soak(seed=2, kafkas=("4.3.1",)))
+    (folder.path / "rows" / "000002.json").write_bytes(b"{")
+    with pytest.raises(StoreError, match=r"000002\.json is broken"):
+        folder.rows()
+
+
+def test_runs_that_a_killed_sitting_left_are_found(tmp_path: Path) -> None:
+    folder, soak = SoakFolder(tmp_path / "soak"), Soak(seed=1, kafkas=("4.3.1",))
+    folder.begin(soak)
+    for number in (0, 1):
+        (folder.runs.root / soak.name(number)).mkdir()
+        (folder.runs.root / soak.name(number) / "plan.json").write_bytes(b"{}")
+    folder.write(row(0))
+    assert [number for number, _ in folder.unjudged()] == [1]
+
+
+def test_the_summary_tells_the_worst_and_how_to_repeat_it() -> None:
+    soak = Soak(seed=5, kafkas=ALL)
+    rows = [
+        row(0),
+        row(1, state="explained", lost=3, counts={"lost-write": 3}),
+        row(2, state="unexplained", unexplained=("trace: Two leaders.",), kafka="0.10.2.2",
+            command=soak.command(2)),
+    ]  # fmt: skip
+    text = markdown(soak, rows)
+    assert "3 runs of 0.0 hours together on 2 releases: 6 faults, 30 acknowledged" in text
+    assert "--seed 5 --kafka all --first 2 --runs 1" in text
+    assert "Two leaders." in text
+    assert "| kill | 6 | 3 | 2 |" in text
+    assert "| lost-write | 3 | 1 |" in text
+    assert text.index("## 1 did what no rule") < text.index("## 1 broke one")
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (("kept", "explained"), 0),
+        (("kept", "unknown"), 3),
+        (("failed", "kept"), 3),
+        (("unexplained", "unknown"), 1),
+        ((), 3),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst(states: tuple[str, ...], code: int) -> None:
+    assert exit_code([row(n, state=state) for n, state in enumerate(states)]) == code

@@ -45,6 +45,22 @@ def test_readers_step_over_nothing_else(tmp_path: Path, outcome: str, workload: 
     ]
 
 
+@pytest.mark.parametrize(
+    ("epochs", "found"), [((0, -1, 0), []), ((1, -1, 0), [2]), ((0, 1, 1), []), ((1, 0, 0), [1])]
+)
+def test_a_record_of_a_format_without_epochs_does_not_make_them_fall(
+    tmp_path: Path, epochs: tuple[int, ...], found: list[int]
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="1.1.1")
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(offset, epoch, f"p0-{offset}") for offset, epoch in enumerate(epochs)])
+    told = [wrong.says for _, wrong in contradictions(observe(run.write()))]
+    says = "On the disk of broker {} the leader epoch falls at offset {}."
+    assert [one for one in told if "falls" in one] == [
+        says.format(broker, at) for broker in (1, 2, 3) for at in found
+    ]
+
+
 def test_what_a_successor_logged_is_its_own(tmp_path: Path) -> None:
     run = RunBuilder(tmp_path / "run", kafka="4.3.1").write()
     run.logs.mkdir(exist_ok=True)

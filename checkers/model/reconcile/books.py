@@ -78,9 +78,10 @@ def _disks(trace: Trace) -> Iterator[Wrong]:
         if len(steps):
             after = int(disk.offsets[steps[0]])
             yield _wrong(f"The disk of broker {broker} has a gap after offset {after}.", "replicas")
-        falls = np.flatnonzero(np.diff(disk.epochs) < 0)
+        told = np.flatnonzero(disk.epochs >= 0)  # records of before KIP-98's format have none
+        falls = np.flatnonzero(np.diff(disk.epochs[told]) < 0)
         if len(falls):
-            at = int(disk.offsets[falls[0] + 1])
+            at = int(disk.offsets[told[falls[0] + 1]])
             yield _wrong(
                 f"On the disk of broker {broker} the leader epoch falls at offset {at}.", "replicas"
             )

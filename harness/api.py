@@ -18,7 +18,7 @@ from checkers.segments.reader import SCHEMA, read_segment
 from checkers.session import HEAVY_BYTES, SparkStarter
 from harness.expected import reconcile
 from harness.feasible import check_plan
-from harness.history import TABLES, WIRE_TABLE
+from harness.history import TABLES, UNJUDGED
 from harness.plan import Plan
 from harness.runner import execute
 from harness.store import Run, Store
@@ -134,7 +134,7 @@ def _execute_all(plans: Sequence[Plan], store: Store, jobs: int, progress: Progr
 
 
 def _labels(plans: Sequence[Plan]) -> list[str]:
-    names = [f"{plan.kafka} {plan.story or ','.join(plan.nemesis) or 'calm'}" for plan in plans]
+    names = [f"{plan.kafka} {plan.happens}" for plan in plans]
     return [f"{name} #{n + 1}" if names.count(name) > 1 else name for n, name in enumerate(names)]
 
 
@@ -143,7 +143,8 @@ class Loaded:
 
     ``table(name)`` gives pandas for tables that fit in memory, ``frame(name, spark)`` a Spark
     DataFrame. Names are those of ``harness.history.TABLES`` without their folder (``ops``,
-    ``partitions``, ``replicas``, ``faults``, ``log_lines``), and ``log`` for what the disks hold.
+    ``partitions``, ``replicas``, ``faults``, ``steps``, ``log_lines``), and ``log`` for what the
+    disks hold.
     """
 
     def __init__(self, run: Run) -> None:
@@ -172,7 +173,7 @@ class Loaded:
         return frame
 
 
-_TABLE_PATHS = {path.partition("/")[2]: path for path in (*TABLES, WIRE_TABLE)}
+_TABLE_PATHS = {path.partition("/")[2]: path for path in (*TABLES, *UNJUDGED)}
 
 
 def load(run: str | os.PathLike[str]) -> Loaded:

@@ -20,6 +20,7 @@ from harness.matrix.cells import MatrixFolder
 from harness.modelling.command import app as model_app
 from harness.nightly.command import app as nightly_app
 from harness.plan import Plan, Topic, Workload
+from harness.repeating import command as repeating
 from harness.soak.command import soak
 from harness.store import Store
 
@@ -40,6 +41,7 @@ app = typer.Typer(
 app.command()(matrix.matrix)
 app.command()(soak)
 app.command()(inspect)
+app.command()(repeating.replay)
 app.add_typer(model_app)
 app.add_typer(nightly_app)
 
@@ -136,6 +138,11 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     delivery_timeout: Annotated[
         str, typer.Option("--delivery-timeout", help="When an unanswered send becomes info.")
     ] = "30s",
+    budget: Annotated[
+        str,
+        typer.Option(help="The most of a fault, and of brokers hurt at a time: kill=5,brokers=1."),
+    ] = "none",
+    overlap: Annotated[int, typer.Option(help="Sequences of random faults at the same time.")] = 1,
     wire: Annotated[
         bool, typer.Option("--wire", help="Put the wire between brokers, and record what passes.")
     ] = False,
@@ -179,6 +186,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         workload=workload,
         story=story,
         nemesis=options.names(nemesis or ""),
+        budget=options.budget(budget),
+        overlap=overlap,
         duration_s=0.0 if story else options.duration(duration),
         seed=seed,
         broker_config=dict(find_story(story).broker_config) if story else {},

@@ -8,6 +8,7 @@ from harness.errors import UsageError
 from harness.plan import Plan, Workload
 from harness.suggest import nearest
 from nemesis.scripts import find_script
+from nemesis.steps_check import check_budget, check_steps
 from nemesis.stories import find_story
 from nemesis.words import Choice
 
@@ -41,6 +42,8 @@ def _check_limits(plan: Plan) -> None:
         (workload.record_bytes, 16, 900_000, "bytes a record"),
         (workload.delivery_timeout_s, 1, 3600, "seconds until an unanswered send is info"),
         (plan.duration_s, 0, 7 * 86400, "seconds of faults"),
+        (plan.overlap, 1, 9, "sequences of faults at the same time"),
+        (len(plan.steps), 0, 100_000, "steps"),
     ]
     for value, least, most, what in limits:
         if not least <= value <= most:
@@ -50,8 +53,12 @@ def _check_limits(plan: Plan) -> None:
 def _check_schedule(plan: Plan) -> None:
     if plan.story is not None and plan.nemesis:
         raise UsageError("a run has a story or a nemesis, not both", hint="Leave one of them out.")
-    if plan.schedule is not None and (plan.story or plan.nemesis):
+    if plan.schedule is not None and (plan.story or plan.nemesis or plan.steps):
         raise UsageError("a replay has neither a story nor a nemesis", hint="Leave it out.")
+    if plan.steps and (plan.story or plan.nemesis):
+        raise UsageError("steps go with neither a story nor a nemesis", hint="Leave it out.")
+    check_steps(plan, release(plan.kafka))
+    check_budget(plan)
     for word in plan.nemesis:
         Choice.of(word).require(plan, release(plan.kafka))
     find_script(plan)

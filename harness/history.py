@@ -145,6 +145,25 @@ WIRE: Final = pa.schema(
 """What passed between brokers, as the wire saw it: a row whenever it differs from the one before of
 its kind, ends and partition. Only runs with the wire have it, and no checker asks for it."""
 
+STEPS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        # begin: all is in sync, and the schedule begins; strike: a fault is about to be injected;
+        # struck: it has taken effect; heal: it is about to be mended; healed: it is mended;
+        # left-out: it was not to be, and says tells why
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("step", pa.int32()),  # which; null of begin and left-out
+        pa.field("fault", pa.string()),
+        pa.field("target", pa.string()),  # as the schedule has it: leader, any, 2
+        pa.field("broker", pa.int32()),  # whom that was; null of what strikes no broker
+        pa.field("partition", pa.int32()),
+        pa.field("choice", pa.float64()),
+        pa.field("says", pa.string()),
+    ]
+)
+"""What a schedule of faults did and when, exactly enough to be done again. Stories have none of it,
+and no checker asks for it."""
+
 ADDED: Final = frozenset(("op", "isolation"))
 """Columns that runs recorded before them lack; all may be null."""
 
@@ -158,6 +177,9 @@ TABLES: Final = {
 """Path inside a run, without suffix, to the schema of the table there."""
 
 WIRE_TABLE: Final = "events/wire"
+STEPS_TABLE: Final = "events/steps"
+UNJUDGED: Final = {STEPS_TABLE: STEPS, WIRE_TABLE: WIRE}
+"""Tables that a run need not have."""
 
 
 def record_value(identity: str, size: int) -> bytes:

@@ -52,6 +52,21 @@ def names(text: str) -> tuple[str, ...]:
     return () if parts == ("none",) else parts
 
 
+def budget(text: str) -> dict[str, int]:
+    """Names and numbers: ``kill=5,brokers=1``; ``none`` and nothing are no budget.
+
+    Raises:
+        UsageError: a part is not NAME=NUMBER.
+    """
+    found = {}
+    for part in names(text):
+        name, _, most = part.partition("=")
+        if not most.isdecimal():
+            raise UsageError(f"{part!r} limits nothing", hint="Write kill=5,brokers=1.")
+        found[name] = int(most)
+    return found
+
+
 def acks(text: str) -> Acks:
     """What producers wait for: 0, 1 or all (-1 is all).
 

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from harness.errors import StoreError
+from harness.steps import Steps
 
 SCHEMA_VERSION = 1
 
@@ -77,8 +78,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         kafka: catalogue name of the release, such as ``0.10.2.2``.
         story: name of a scripted schedule, or None.
         nemesis: names of the faults that a random schedule mixes; empty with a story.
+        budget: how often a fault is injected at most, by its name, and by ``brokers`` on how many
+            brokers one is open at a time.
+        overlap: how many sequences of random faults go on at the same time.
+        steps: what is to happen instead, step by step; see ``harness.steps``.
         schedule: what to replay, as plain JSON (see ``checkers.model.schedule``), or None.
-        duration_s: how long a random schedule goes on.
+        duration_s: how long a random schedule goes on; with steps, the least.
         seed: what every random choice of the run follows from.
         broker_config: broker settings beside the driver's own, as Kafka spells them.
         wire: whether the wire is between the nodes though no fault or story needs it.
@@ -92,6 +97,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload: Workload = Workload()
     story: str | None = None
     nemesis: tuple[str, ...] = ()
+    budget: dict[str, int] = {}
+    overlap: int = 1
+    steps: Steps = ()
     schedule: dict[str, Any] | None = None
     duration_s: float = 0.0
     seed: int = 0
@@ -134,8 +142,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         except msgspec.MsgspecError as error:
             raise StoreError(f"plan.json is broken: {error}") from error
 
+    @property
+    def happens(self) -> str:
+        """What happens to the cluster, in a word or two."""
+        return (
+            self.story
+            or ",".join(self.nemesis)
+            or ",".join(dict.fromkeys(step.fault for step in self.steps))
+            or "calm"
+        )
+
     def command(self) -> str:
-        """The command that repeats this run; a replay's schedule is the run's schedule.json."""
+        """The command that repeats this run, in its directory if it is a replay."""
+        if self.steps:
+            return "highwater replay plan.json"
         if self.schedule is not None:
             words = ["highwater model replay schedule.json", f"--kafka {self.kafka}"]
             words += [f"--cluster {self.driver}"] if self.driver != "local" else []
@@ -172,6 +192,8 @@ def _differences(plan: Plan) -> list[str]:
         ("--rate", f"{base.rate:g}", f"{ours.rate:g}" if ours.rate else "max"),
         ("--record-bytes", base.record_bytes, ours.record_bytes),
         ("--compression", base.compression, ours.compression),
+        ("--overlap", 1, plan.overlap),
+        ("--budget", "", ",".join(f"{name}={most}" for name, most in plan.budget.items())),
         ("--partitions", Topic().partitions, plan.topic.partitions),
         ("--brokers", Topic().replication_factor, plan.brokers),
         ("--delivery-timeout", f"{base.delivery_timeout_s:g}s", f"{ours.delivery_timeout_s:g}s"),

@@ -10,7 +10,7 @@ later report raise, and what was written before stays readable.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.errors import HarnessError
-from harness.history import TABLES, WIRE, WIRE_TABLE, StreamWriter
+from harness.history import STEPS, STEPS_TABLE, TABLES, WIRE, WIRE_TABLE, StreamWriter
 from harness.store import Run
 
 FLUSH_S: Final = 0.2
@@ -66,7 +66,7 @@ class Recorder:
         self._error: HarnessError | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._words: dict[str, dict[str, int]] = {}
-        tables = {**TABLES, WIRE_TABLE: WIRE} if wired else TABLES
+        tables = {**TABLES, STEPS_TABLE: STEPS} | ({WIRE_TABLE: WIRE} if wired else {})
         self._rows: dict[str, list[dict[str, object]]] = {table: [] for table in tables}
         self._rows_lock = threading.Lock()
         self._operations_lock = threading.Lock()
@@ -92,13 +92,12 @@ class Recorder:
 
     def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
         """Record what the nemesis does (phase inject, heal or note); on disk when this returns."""
-        row = {"time_ns": self.clock(), "fault": name, "phase": phase, "says": says}
-        self.check()
-        try:
-            self._streams["events/faults"].append_rows([{**row, "broker": broker}])
-        except OSError as error:
-            self._fail(error)
-        self.check()
+        row = {"fault": name, "phase": phase, "says": says, "broker": broker}
+        self._append_now("events/faults", row)
+
+    def step(self, event: str, **row: object) -> None:
+        """Record a row of ``STEPS``; on disk when this returns."""
+        self._append_now(STEPS_TABLE, {"event": event, **row})
 
     def partition(self, **row: object) -> None:
         """Record a row of ``PARTITIONS``; the time is now unless told."""
@@ -120,6 +119,16 @@ class Recorder:
     def counts(self) -> dict[tuple[str, str], int]:
         """Operations written so far by (kind, outcome); up to ``FLUSH_S`` behind."""
         return dict(self._counts.copy())
+
+    def _append_now(self, table: str, row: Mapping[str, object]) -> None:
+        """Append a row past all that waits, with the time of this moment."""
+        stamped = {"time_ns": self.clock(), **row}
+        self.check()
+        try:
+            self._streams[table].append_rows([stamped])
+        except OSError as error:
+            self._fail(error)
+        self.check()
 
     def check(self) -> None:
         """Go on if everything could be written so far.

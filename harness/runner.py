@@ -16,6 +16,7 @@ from harness.diary import Diary, Narrator, Progress
 from harness.environment import describe
 from harness.errors import WaitTimeoutError
 from harness.feasible import check_plan
+from harness.footsteps import footsteps
 from harness.loglines import log_lines
 from harness.observer import Observer, wire_watched
 from harness.plan import Plan
@@ -23,7 +24,7 @@ from harness.recorder import Clock, Recorder
 from harness.store import Run, Store
 from harness.waiting import await_condition
 from harness.workload import Workload
-from nemesis import schedule
+from nemesis import schedule, steps
 from nemesis.fault import Nemesis
 from nemesis.scene import MissedError, Scene
 from nemesis.scripts import find_script
@@ -126,6 +127,7 @@ def conduct(
                     workload.check,
                     lambda: progress(scribe.line(workload.counts())),
                 ),
+                log=recorder,
                 clock=time.monotonic,
             )
             with diary.problems(MissedError, WaitTimeoutError, UnreachableError):
@@ -139,6 +141,7 @@ def conduct(
         recorder.log_lines(list(lines))
         recorder.close()
         run.seal()
+        run.write_struct("steps.json", footsteps(run))
         diary.phase("frozen")
 
 
@@ -158,6 +161,9 @@ def _play(plan: Plan, scene: Scene) -> None:
     script = find_script(plan)
     if script is not None:
         script.play(scene)
+    elif plan.steps or plan.overlap > 1:
+        wanted = plan.steps or schedule.draw_steps(plan)
+        steps.play(scene, wanted, duration_s=plan.duration_s)
     else:
         schedule.play(scene, schedule.draw(plan), duration_s=plan.duration_s)
 
@@ -181,13 +187,22 @@ def _read(workload: Workload, diary: Diary) -> None:
 
 
 def _quiesce(plan: Plan, cluster: Cluster, probe: Probe) -> None:
-    """Wait until all replicas are in the ISR and end alike, and each leader has committed that.
+    """Wait until all brokers have sessions, and all replicas are in the ISR and end alike.
+
+    The ISR is the assignment then, and each leader has committed all that it holds.
 
     A follower's own HW is not waited for: one of 4.3.1 that had restarted was seen at HW 0 for two
     minutes. The leader's fetch session (KIP-227) tells a HW again only when it has risen, and no
     record comes before the fence of the final read.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S
+    await_condition(
+        probe.live_brokers,
+        lambda live: live == frozenset(cluster.brokers),
+        what="every broker to have a session after the last fault",
+        limit_s=QUIESCE_LIMIT_S,
+        passing=(UnreachableError,),
+    )
     for partition in range(plan.topic.partitions):
         await_condition(
             functools.partial(_look, plan.topic.name, partition, cluster, probe),

@@ -3,7 +3,8 @@
 store/<run>/
   plan.json  environment.json  status.json     what was asked; on what; how far it came
   history/   ops.arrows while running -> ops.parquet
-  events/    partitions, replicas, faults, log_lines (likewise)
+  events/    partitions, replicas, faults, steps, log_lines (likewise)
+  steps.json                                   the steps of its schedule, to be taken again
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
   logs/      broker and controller logs
   analysis/  verdict.json  anomalies.parquet
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import StoreError
-from harness.history import TABLES, WIRE, WIRE_TABLE, read_stream, to_parquet
+from harness.history import TABLES, UNJUDGED, read_stream, to_parquet
 from harness.plan import Plan
 from harness.verdict import Verdict
 
@@ -129,7 +130,7 @@ class Run:
 
     def seal(self) -> None:
         """Turn every stream into Parquet; a stream too short to have a schema is left alone."""
-        for table in (*TABLES, WIRE_TABLE):
+        for table in (*TABLES, *UNJUDGED):
             if self.stream(table).exists():
                 to_parquet(self.stream(table), self.parquet(table))
 
@@ -192,7 +193,7 @@ class Store:
             StoreError: the store cannot be written, or has a run of that name.
         """
         if name is None:
-            replay = "replay" if plan.schedule else None
+            replay = "replay" if plan.schedule or plan.steps else None
             what = plan.story or replay or "-".join(plan.nemesis)[:_WHAT_MOST] or "calm"
             stamp = now.strftime("%Y%m%dT%H%M%S")
             name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
@@ -234,7 +235,7 @@ class Store:
         link.replace(self.root / "latest")
 
 
-_SCHEMAS: Final = {**TABLES, WIRE_TABLE: WIRE}
+_SCHEMAS: Final = {**TABLES, **UNJUDGED}
 
 
 def _decode(text: bytes, kind: type[_T], name: str) -> _T:

@@ -57,6 +57,10 @@ WhyNot = Callable[[Release, str], str]
 """Says of a release and a driver why a fault cannot be had there; nothing, if it can."""
 
 
+class StruckError(HarnessError):
+    """A fault cannot be opened because of one that is open."""
+
+
 class Scribe(Protocol):
     """Writes what the nemesis does into the run; the recorder is one."""
 
@@ -174,6 +178,7 @@ class Nemesis:
         self._scribe = scribe
         self._topic = topic or Topic()
         self._open: dict[str, _Open] = {}
+        self._mending: set[str] = set()
         self._lock = threading.Lock()
 
     @property
@@ -198,7 +203,7 @@ class Nemesis:
 
         Raises:
             UsageError: no such fault, or no such broker.
-            HarnessError: the target is struck already.
+            StruckError: the target is struck already.
         """
         chosen = find_fault(name)
         if broker is not None and broker not in self._cluster.brokers:
@@ -209,8 +214,9 @@ class Nemesis:
         target = _target(chosen, broker)
         with self._lock:
             before = self._in_the_way(chosen, broker)
-            if before is not None and (before.fault.name, name) != ("pause", "kill"):
-                raise HarnessError(f"{target} is struck already, by {before.fault.name}")
+            kills = before is not None and (before.fault.name, name) == ("pause", "kill")
+            if before is not None and (not kills or target in self._mending):
+                raise StruckError(f"{target} is struck already, by {before.fault.name}")
             whom = broker if chosen.scope == "broker" else None
             self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
         aim = Aim(broker=broker, topic=self._topic, partition=partition, choice=choice)
@@ -237,12 +243,22 @@ class Nemesis:
         """Mend what is open on a broker, if anything is; returns when it has taken effect."""
         self._heal(f"broker {broker}")
 
+    def mend(self, name: str, broker: int | None = None) -> None:
+        """Mend a fault, if it is open; returns when that has taken effect."""
+        self._heal(_target(find_fault(name), broker))
+
     def _heal(self, target: str) -> None:
         with self._lock:
-            found = self._open.pop(target, None)
-        if found is None:
-            return
-        found.stack.close()
+            found = self._open.get(target)
+            if found is None or target in self._mending:
+                return
+            self._mending.add(target)
+        try:
+            found.stack.close()
+        finally:  # only now, so that nothing strikes a broker that still starts
+            with self._lock:
+                self._open.pop(target)
+                self._mending.discard(target)
         self._scribe.fault(found.fault.name, "heal", f"{target} is mended", found.broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:

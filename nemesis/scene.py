@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from clusters.cluster import Cluster, Probe, UnreachableError
@@ -50,6 +50,20 @@ class Direct(Protocol):
         """Send a record to the broker at ``host:port`` and do not wait for its answer."""
 
 
+class StepLog(Protocol):
+    """Writes the steps of a schedule of faults into the run; the recorder is one."""
+
+    def step(self, event: str, **row: object) -> None:
+        """Record one row of ``events/steps``."""
+
+
+class Unlogged:
+    """The log of a schedule that is none of faults."""
+
+    def step(self, event: str, **row: object) -> None:
+        """Record nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """Everything a schedule may touch.
@@ -61,6 +75,7 @@ class Scene:
         replicas: brokers of partition 0, preferred leader first.
         stop: set from outside to end the run early.
         checks: each raises when something that the run needs has failed.
+        log: where a schedule of faults writes its steps.
         clock: seconds, monotonic.
     """
 
@@ -75,6 +90,7 @@ class Scene:
     replicas: tuple[int, ...]
     stop: threading.Event
     checks: tuple[Callable[[], None], ...] = ()
+    log: StepLog = field(default_factory=Unlogged)
     clock: Callable[[], float]
 
     def note(self, says: str, broker: int | None = None) -> None:

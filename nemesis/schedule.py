@@ -1,21 +1,19 @@
 """A random schedule: drawn whole from the seed before anything runs, so that it can be repeated.
 
-Targets are data ("the leader of partition 2"), resolved when their moment has come.
+Targets are data ("the leader of partition 2"), resolved when their moment has come. What came of it
+is recorded step by step; ``nemesis.steps`` takes such steps again.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from clusters.cluster import UnreachableError
 from harness.plan import Plan
-from harness.waiting import await_condition
-from nemesis.fault import find_fault
+from harness.steps import Step, Steps, overlap
 from nemesis.scene import Scene
-from nemesis.words import Choice, resolve
+from nemesis.striking import Striker, targets
+from nemesis.words import Choice
 
-HEALTH_LIMIT_S = 30.0
 CALM_S = (1.0, 4.0)
 TROUBLE_S = (0.5, 8.0)
 """Seconds between two steps and of a step, drawn evenly from these. The upper ends are beyond a
@@ -39,7 +37,7 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Bout:
     """Wait ``after_s``, strike, wait ``lasts_s``, heal."""
 
     after_s: float
@@ -47,10 +45,13 @@ class Step:
     strikes: tuple[Strike, ...]
 
 
-def draw(plan: Plan) -> list[Step]:
-    """The steps of a plan's random schedule; the same plan gives the same steps.
+def draw(plan: Plan, lane: int = 0) -> list[Bout]:
+    """The bouts of a plan's random schedule; the same plan gives the same bouts.
 
-    One broker is struck in three steps of four, several in the rest; never more than all.
+    One broker is struck in three bouts of four, several in the rest; never more than all.
+
+    Args:
+        lane: which of the sequences that go on at the same time.
 
     Raises:
         UsageError: a word of the plan's nemesis is none.
@@ -59,22 +60,49 @@ def draw(plan: Plan) -> list[Step]:
     drawn = [one for one in choices for _ in range(one.weight)]
     if not drawn:
         return []
-    dice = random.Random(plan.seed)  # noqa: S311 - a schedule is to be repeatable, not secret
-    steps: list[Step] = []
+    seed = f"{plan.seed} {lane}" if lane else plan.seed
+    dice = random.Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
+    bouts: list[Bout] = []
     clock = 0.0
     while True:
-        step = _step(dice, drawn, plan)
-        clock += step.after_s + step.lasts_s
+        bout = _bout(dice, drawn, plan)
+        clock += bout.after_s + bout.lasts_s
         if clock > plan.duration_s:
-            return steps
-        steps.append(step)
+            return bouts
+        bouts.append(bout)
 
 
-def _step(dice: random.Random, choices: Sequence[Choice], plan: Plan) -> Step:
+def draw_steps(plan: Plan) -> Steps:
+    """The steps of a plan whose sequences overlap: as many of them as it says, side by side."""
+    return overlap(*(_timed(draw(plan, lane)) for lane in range(plan.overlap)))
+
+
+def _timed(bouts: Sequence[Bout]) -> Steps:
+    """Bouts as steps, as if healing took no time."""
+    steps: list[Step] = []
+    clock = 0.0
+    for bout in bouts:
+        clock += bout.after_s
+        steps += [
+            Step(
+                fault=strike.fault,
+                at_s=round(clock, 2),
+                lasts_s=bout.lasts_s,
+                target=strike.target,
+                partition=strike.partition,
+                choice=strike.choice,
+            )
+            for strike in bout.strikes
+        ]
+        clock += bout.lasts_s
+    return tuple(steps)
+
+
+def _bout(dice: random.Random, choices: Sequence[Choice], plan: Plan) -> Bout:
     several = dice.random() < 0.25  # noqa: PLR2004 - said in the docstring of draw
     count = dice.randint(2, max(2, plan.brokers)) if several else 1
     strikes = tuple(_strike(dice, choices, plan) for _ in range(min(count, plan.brokers)))
-    return Step(
+    return Bout(
         after_s=round(dice.uniform(*CALM_S), 2),
         lasts_s=round(dice.uniform(*TROUBLE_S), 2),
         strikes=strikes,
@@ -92,60 +120,28 @@ def _strike(dice: random.Random, choices: Sequence[Choice], plan: Plan) -> Strik
     )
 
 
-def play(scene: Scene, steps: Sequence[Step], *, duration_s: float) -> None:
-    """Play the steps one after the other; every fault is healed at the end of its step.
+def play(scene: Scene, bouts: Sequence[Bout], *, duration_s: float) -> None:
+    """Play the bouts one after the other; every fault is healed at the end of its bout.
 
-    Healing takes time of its own (a broker boots in seconds), so the later steps come later than
-    drawn; no step begins that could not end within ``duration_s``.
+    Healing takes time of its own (a broker boots in seconds), so the later ones come later than
+    drawn; no bout begins that could not end within ``duration_s``.
 
     Raises:
         HarnessError: the run has to end.
     """
-    require_health(scene)
+    striker = Striker(scene)
+    striker.begin()
     deadline = scene.clock() + duration_s
-    for step in steps:
-        if scene.clock() + step.after_s + step.lasts_s > deadline:
+    for bout in bouts:
+        if scene.clock() + bout.after_s + bout.lasts_s > deadline:
             break
-        scene.hold(step.after_s)
-        for strike in step.strikes:
-            _inject(scene, strike)
-        scene.hold(step.lasts_s)
-        scene.nemesis.heal_all()
+        scene.hold(bout.after_s)
+        struck = [
+            taken
+            for strike in bout.strikes
+            for broker in targets(scene, strike)
+            if (taken := striker.strike(strike, broker)) is not None
+        ]
+        scene.hold(bout.lasts_s)
+        striker.mend(*struck)
     scene.hold(max(0.0, deadline - scene.clock()))
-
-
-def _inject(scene: Scene, strike: Strike) -> None:
-    """Strike whom a strike means now; what overlaps with an open fault is left out, and said so."""
-    nemesis, partition = scene.nemesis, strike.partition
-    targets: list[int | None] = [None]
-    if find_fault(strike.fault).scope == "broker":
-        targets = [*resolve(scene, strike.target, partition, strike.choice)]
-    for target in targets:
-        if nemesis.can(strike.fault, target):
-            nemesis.inject(strike.fault, target, partition=partition, choice=strike.choice)
-        else:
-            scene.note(f"{strike.fault} is left out: it would overlap with an open fault", target)
-
-
-def require_health(scene: Scene) -> None:
-    """Wait until every broker has a session and every replica is in sync, before anything is hurt.
-
-    Raises:
-        WaitTimeoutError: that is not so in good time.
-    """
-    await_condition(
-        scene.probe.live_brokers,
-        lambda live: live == frozenset(scene.cluster.brokers),
-        what="every broker to have a session before the first fault",
-        limit_s=HEALTH_LIMIT_S,
-        passing=(UnreachableError,),
-    )
-    topic = scene.plan.topic
-    for partition in range(topic.partitions):
-        await_condition(
-            partial(scene.probe.partition, scene.topic, partition),
-            lambda state: len(state.isr) == topic.replication_factor,
-            what=f"every replica of {scene.topic}-{partition} to be in sync before the first fault",
-            limit_s=HEALTH_LIMIT_S,
-            passing=(UnreachableError,),
-        )

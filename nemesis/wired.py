@@ -3,6 +3,7 @@
 from typing import Final
 
 from harness.plan import Plan
+from nemesis.fault import find_fault
 from nemesis.network_stories import STORIES
 from nemesis.words import Choice
 
@@ -16,4 +17,5 @@ def wired(plan: Plan) -> bool:
         UsageError: the plan names a fault that there is not.
     """
     families = {Choice.of(word).fault.family for word in plan.nemesis}
+    families |= {find_fault(step.fault).family for step in plan.steps}
     return plan.wire or plan.story in STORIES or _FAMILY in families

@@ -64,5 +64,10 @@ def _happened(plan: Plan) -> Fact:
         return Fact(name="What happened", value=name, means="a replay of the model's schedule")
     if plan.story:
         return Fact(name="What happened", value=plan.story, means="a story")
+    if plan.steps:
+        said = ", ".join(dict.fromkeys(step.fault for step in plan.steps))
+        return Fact(
+            name="What happened", value=said, means=f"step by step, {len(plan.steps)} faults"
+        )
     faults = ", ".join(plan.nemesis) or "nothing"
     return Fact(name="What happened", value=faults, means=f"at random, for {plan.duration_s:g} s")

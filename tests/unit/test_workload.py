@@ -312,7 +312,7 @@ def test_every_table_exists_even_when_nothing_happened(tmp_path: Path) -> None:
     run.seal()
     assert sorted(p.name for p in tmp_path.rglob("*.parquet")) == [
         "faults.parquet", "log_lines.parquet", "ops.parquet", "partitions.parquet",
-        "replicas.parquet",
+        "replicas.parquet", "steps.parquet",
     ]  # fmt: skip
 
 

@@ -1,0 +1,74 @@
+"""The commands ``highwater replay`` and ``highwater shrink``.
+
+Exit codes of ``replay`` are those of ``run``: 0 as promised, 1 a promise was broken, 2 wrong usage,
+3 unknown.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from harness import console
+from harness.errors import UsageError
+from harness.footsteps import By
+
+OK, BROKEN, UNKNOWN = 0, 1, 3
+_BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
+
+StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.", show_default=True)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+MasterOption = Annotated[
+    str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
+]
+MemoryOption = Annotated[str, typer.Option("--driver-memory", help="Heap of Spark's driver.")]
+ByOption = Annotated[
+    str, typer.Option("--by", help="Find targets again by broker (its id), or by role (leader).")
+]
+DEFAULT_STORE = Path("store")
+
+
+def replay(
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|PLAN", help="A run, or a file with a plan as JSON.")
+    ],
+    *,
+    kafka: Annotated[
+        str | None, typer.Option(help="Release, if not the one of the run.", show_default=False)
+    ] = None,
+    by: ByOption = "broker",
+    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
+) -> None:
+    """Take the exact steps of a run once more on fresh brokers, or the steps of a plan."""
+    from harness.api import SparkOptions
+    from harness.repeating.replay import perform, plan_again
+    from harness.store import Store
+
+    plan = plan_again(what, Store(store), by=resolution(by), kafka=kafka)
+    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
+    with console.progress() as progress:
+        judged = perform(plan, Store(store), repeat=repeat, spark=spark, progress=progress)
+    if as_json:
+        shown = [one.summary() for one in judged]
+        sys.stdout.write(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2) + "\n")
+    else:
+        console.show_judged(judged)
+    found = {one.verdict.verdict for one in judged}
+    raise typer.Exit(BROKEN if "invalid" in found else UNKNOWN if "unknown" in found else OK)
+
+
+def resolution(text: str) -> By:
+    """How targets are found again.
+
+    Raises:
+        UsageError: neither by role nor by broker.
+    """
+    if text not in _BY:
+        raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
+    return _BY[text]

@@ -1,0 +1,75 @@
+"""A schedule as data: faults with a start and a length each, which may lie apart or overlap.
+
+``sequence``, ``overlap`` and ``stagger`` make larger schedules of smaller ones. A schedule is a
+tuple of steps and nothing else, so it can be read, written by hand, cut to pieces and put together.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One fault on one target, from a moment on and for a while.
+
+    Attributes:
+        fault: name of a registered fault.
+        at_s: seconds from the moment at which every replica was in sync to the fault.
+        lasts_s: seconds from when it has taken effect to its healing.
+        target: a broker's id, or a word that is looked up in that moment, such as ``leader``; of
+            no meaning for what strikes no broker.
+        partition: of which the target is the leader, and that the fault is about.
+        choice: 0 up to 1; which of several candidates, and what else a fault leaves to chance.
+    """
+
+    fault: str
+    at_s: float
+    lasts_s: float = 0.0
+    target: str = "any"
+    partition: int = 0
+    choice: float = 0.0
+
+    @property
+    def ends_s(self) -> float:
+        """When it is healed, seconds like ``at_s``."""
+        return self.at_s + self.lasts_s
+
+
+Steps: TypeAlias = tuple[Step, ...]
+
+
+def end_of(steps: Sequence[Step]) -> float:
+    """When the last step is healed, in seconds; 0 of none."""
+    return max((step.ends_s for step in steps), default=0.0)
+
+
+def later(steps: Sequence[Step], by_s: float) -> Steps:
+    """The same steps, so many seconds later, but none before the beginning."""
+    return tuple(
+        msgspec.structs.replace(step, at_s=round(max(0.0, step.at_s + by_s), 3)) for step in steps
+    )
+
+
+def in_order(steps: Sequence[Step]) -> Steps:
+    """The steps by their start."""
+    return tuple(sorted(steps, key=lambda step: step.at_s))
+
+
+def sequence(*parts: Sequence[Step], gap_s: float = 1.0) -> Steps:
+    """One schedule after the other, with so many seconds between."""
+    done: list[Step] = []
+    for part in parts:
+        begins = end_of(done) + gap_s if done else 0.0
+        done += later(part, begins)
+    return in_order(done)
+
+
+def overlap(*parts: Sequence[Step]) -> Steps:
+    """All schedules from the same moment on."""
+    return in_order([step for part in parts for step in part])
+
+
+def stagger(*parts: Sequence[Step], every_s: float) -> Steps:
+    """One schedule every so many seconds, whether or not the one before has ended."""
+    return overlap(*(later(part, number * every_s) for number, part in enumerate(parts)))

@@ -1,0 +1,336 @@
+"""Steps: put together, checked, taken on time, recorded as they were taken, and found again."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clusters.cluster import Cluster, PartitionState
+from harness.errors import HarnessError, StoreError, UsageError
+from harness.feasible import check_plan
+from harness.footsteps import Footsteps, footsteps, whole_steps
+from harness.plan import Plan, Topic
+from harness.recorder import Clock, Recorder
+from harness.repeating.replay import as_taken, plan_again
+from harness.steps import Step, end_of, overlap, sequence, stagger
+from harness.store import Run, Status, Store
+from nemesis import fault as fault_module
+from nemesis import schedule, steps
+from nemesis.fault import Nemesis, aimed, fault
+from nemesis.scene import Scene
+
+KILL = Step(fault="kill", at_s=1, lasts_s=2, target="1")
+PAUSE = Step(fault="pause", at_s=0.5, lasts_s=4, target="2")
+some_steps = st.lists(
+    st.builds(
+        Step,
+        fault=st.sampled_from(["kill", "pause"]),
+        at_s=st.integers(0, 50).map(float),
+        lasts_s=st.integers(0, 9).map(float),
+    ),
+    max_size=5,
+).map(tuple)
+
+
+def plan(*steps: Step, **settings: Any) -> Plan:  # noqa: ANN401 - of a plan
+    return Plan(kafka="4.3.1", steps=steps, topic=Topic(partitions=3), **settings)
+
+
+def test_schedules_are_put_one_after_the_other_side_by_side_and_staggered() -> None:
+    both = sequence([KILL], [PAUSE], gap_s=2)
+    assert [(one.fault, one.at_s) for one in both] == [("kill", 1), ("pause", 5.5)]
+    assert [one.fault for one in overlap([KILL], [PAUSE])] == ["pause", "kill"]
+    assert [one.at_s for one in stagger([KILL], [KILL], [KILL], every_s=1.5)] == [1, 2.5, 4]
+
+
+@given(some_steps, some_steps)
+def test_a_sequence_never_begins_before_the_one_before_has_ended(
+    first: tuple[Step, ...], second: tuple[Step, ...]
+) -> None:
+    done = sequence(first, second, gap_s=1)
+    assert len(done) == len(first) + len(second)
+    assert end_of(done) >= end_of(first)
+    late = [one for one in done if one.at_s >= end_of(first)]
+    assert len(late) >= len(second)
+
+
+@given(some_steps)
+def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[Step, ...]) -> None:
+    assert Plan.from_json(plan(*many).to_json()) == plan(*many)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (plan(msgspec.structs.replace(KILL, target="7")), "step 1: there is no broker 7"),
+        (plan(msgspec.structs.replace(KILL, target="boss")), "no fault can be aimed at 'boss'"),
+        (plan(msgspec.structs.replace(KILL, fault="kil")), "no fault is called 'kil'"),
+        (plan(KILL, msgspec.structs.replace(KILL, partition=3)), "step 2: 3 as its partition"),
+        (plan(msgspec.structs.replace(KILL, at_s=-1.0)), "-1 seconds until it: out of range"),
+        (plan(msgspec.structs.replace(KILL, lasts_s=float("nan"))), "nan seconds of it"),
+        (
+            plan(KILL, msgspec.structs.replace(PAUSE, target="1")),
+            "pause and kill would both strike broker 1 at 1 s",
+        ),
+        (
+            plan(KILL, Step(fault="rolling-restart", at_s=2, lasts_s=1)),
+            "kill and rolling-restart would both strike broker 1 at 2 s",
+        ),
+        (
+            plan(*[Step(fault="controller-kill", at_s=at, lasts_s=3) for at in (1, 2)]),
+            "would both strike the coordination at 2 s",
+        ),
+        (plan(Step(fault="session-expiry", at_s=1)), "session-expiry cannot be had on Kafka 4.3.1"),
+        (plan(KILL, nemesis=("kill",)), "neither a story nor a nemesis"),
+        (plan(budget={"kil": 3}), "no fault is called 'kil'"),
+        (plan(budget={"brokers": 0}), "a budget of brokers=0: out of range"),
+        (plan(overlap=0), "0 sequences of faults at the same time: out of range"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_starts(wrong: Plan, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_plan(wrong)
+
+
+def test_steps_that_touch_or_strike_others_are_fine() -> None:
+    check_plan(plan(KILL, PAUSE, Step(fault="pause", at_s=3, lasts_s=1, target="1")))
+
+
+class Brokers:
+    """Three brokers that are always well, as a cluster and as a probe."""
+
+    def __init__(self) -> None:
+        self.brokers = {1: None, 2: None, 3: None}
+        self.broken: list[int] = []
+
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(self.brokers)
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        assert topic == "events"
+        return PartitionState(leader=partition + 1, leader_epoch=0, isr=(1, 2, 3))
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    """And faults that take no real ones."""
+    made = Brokers()
+
+    @fault("itch")
+    def itch(_: Cluster, broker: int) -> Iterator[str]:
+        """Make a broker scratch."""
+        made.broken.append(broker)
+        yield f"broker {broker} itches"
+        made.broken.remove(broker)
+
+    @fault("slow-itch")
+    def slow(_: Cluster, broker: int) -> Iterator[str]:
+        """Heal slowly."""
+        yield f"broker {broker} itches"
+        time.sleep(0.3)  # what is waited for here is time itself
+
+    @fault("stumble")
+    def stumble(_: Cluster, broker: int) -> Iterator[str]:
+        """Fail to break anything."""
+        if broker:
+            raise HarnessError(f"broker {broker} would not stumble")
+        yield ""
+
+    @aimed("fog", at="topic")
+    def fog(*_: object) -> Iterator[str]:
+        """Strike nobody."""
+        yield "fog"
+
+    yield made
+    for name in ("itch", "slow-itch", "stumble", "fog"):
+        del fault_module._registry[name]
+
+
+class Scribe:
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        assert name
+        assert phase
+        assert says
+        assert broker is None or broker in {1, 2, 3}
+
+
+@contextlib.contextmanager
+def scene(brokers: Brokers, tmp_path: Path, of: Plan) -> Iterator[tuple[Scene, Run]]:
+    """A run that records steps, and nothing else."""
+    run = Store(tmp_path).create(of, now=cast("Any", SimpleNamespace(strftime=lambda _: "now")))
+    cluster = cast("Cluster", brokers)
+    with Recorder(run, Clock()) as recorder:
+        yield (
+            Scene(
+                plan=of,
+                cluster=cluster,
+                probe=cast("Any", brokers),
+                nemesis=Nemesis(cluster, Scribe()),
+                scribe=Scribe(),
+                client=cast("Any", None),
+                direct=cast("Any", None),
+                topic="events",
+                replicas=(1, 2, 3),
+                stop=threading.Event(),
+                log=recorder,
+                clock=time.monotonic,
+            ),
+            run,
+        )
+
+
+def test_steps_are_taken_at_their_time_and_recorded_exactly(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    asked = (
+        Step(fault="itch", at_s=0.1, lasts_s=2.5, target="leader", partition=1),
+        Step(fault="itch", at_s=0.3, lasts_s=2, target="3", choice=0.5),
+        Step(fault="fog", at_s=0.5, lasts_s=0.1),
+        Step(fault="itch", at_s=0.8, lasts_s=0.1, target="all"),
+    )
+    with scene(brokers, tmp_path, plan(*asked)) as (on, run):
+        steps.play(on, asked)
+        whole = footsteps(run)  # as of a run that is killed now
+    run.seal()
+    assert footsteps(run) == whole
+    assert Footsteps.from_json(msgspec.json.encode(whole)) == whole
+    assert [(one.fault, one.target, one.broker) for one in whole.taken] == [
+        ("itch", "leader", 2), ("itch", "3", 3), ("fog", "any", None), ("itch", "all", 1),
+    ]  # fmt: skip
+    for one, step in zip(whole.taken, asked, strict=True):
+        assert step.at_s <= one.at_s + 0.01 < step.at_s + 1
+        assert one.lasts_s is not None
+        assert step.lasts_s <= one.lasts_s + 0.01 < step.lasts_s + 1
+    assert brokers.broken == []
+    again = whole.steps()
+    assert [step.target for step in again] == ["2", "3", "any", "1"]
+    assert [step.target for step in whole.steps("role")] == ["leader", "3", "any", "1"]
+    assert [(step.partition, step.choice) for step in again[:2]] == [(1, 0), (0, 0.5)]
+    with pytest.raises(UsageError, match="no fault is called"):
+        check_plan(plan(Step(fault="itched", at_s=1)))
+
+
+def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "_TURN_S", 1.0)
+    asked = (
+        Step(fault="slow-itch", at_s=0, lasts_s=0.1, target="1"),
+        Step(fault="itch", at_s=0.1, lasts_s=3, target="1"),
+        Step(fault="fog", at_s=0.2, lasts_s=0),
+        Step(fault="itch", at_s=1, lasts_s=0, target="1"),
+    )
+    with scene(brokers, tmp_path, plan(*asked)) as (on, run):
+        steps.play(on, asked)
+    found = footsteps(run)
+    first, late = (one for one in found.taken if one.fault != "fog")
+    assert (first.fault, late.fault) == ("slow-itch", "itch")
+    assert late.at_s >= 0.4  # 0.1 s of the first, and 0.3 s of its healing
+    [left_out] = found.left_out
+    assert (left_out.broker, left_out.why) == (1, "it would overlap with an open fault")
+
+
+def test_a_fault_that_fails_ends_the_schedule(brokers: Brokers, tmp_path: Path) -> None:
+    asked = (
+        Step(fault="itch", at_s=0, lasts_s=60, target="1"),
+        Step(fault="stumble", at_s=0.1, target="2"),
+    )
+    began = time.monotonic()
+    with scene(brokers, tmp_path, plan(*asked)) as (on, _):
+        with pytest.raises(HarnessError, match="broker 2 would not stumble"):
+            steps.play(on, asked, duration_s=60)
+        on.nemesis.heal_all()
+    assert brokers.broken == []
+    assert time.monotonic() - began < 10
+
+
+def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) -> None:
+    asked = (
+        Step(fault="itch", at_s=0, lasts_s=0.3, target="all"),
+        Step(fault="itch", at_s=0.6, lasts_s=0, target="1"),
+        Step(fault="itch", at_s=0.8, lasts_s=0, target="1"),
+    )
+    limited = plan(*asked, budget={"itch": 3, "brokers": 2})
+    with scene(brokers, tmp_path, limited) as (on, run):
+        steps.play(on, asked)
+    found = footsteps(run)
+    assert len(found.taken) == 3
+    assert sorted(one.why for one in found.left_out) == [
+        "it was injected 3 times, as often as the budget lets it",
+        "the budget is 2 brokers at a time",
+    ]
+
+
+def test_random_bouts_record_their_steps_too(brokers: Brokers, tmp_path: Path) -> None:
+    drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
+    bouts = [
+        schedule.Bout(
+            after_s=0.1,
+            lasts_s=0.2,
+            strikes=(schedule.Strike(fault="itch", target="leader", partition=at, choice=0),) * 2,
+        )
+        for at in (0, 2)
+    ]
+    with scene(brokers, tmp_path, drawn) as (on, run):
+        schedule.play(on, bouts, duration_s=2)
+    found = footsteps(run)
+    # A leader that is struck already is nobody's aim; then it is another.
+    assert [one.broker for one in found.taken] == [1, 2, 3, 1]
+    assert all(one.lasts_s and one.lasts_s > 0.15 for one in found.taken)
+
+
+def test_sequences_overlap_and_the_first_is_as_without_the_others() -> None:
+    of = Plan(kafka="4.3.1", nemesis=("kill", "pause"), seed=3, duration_s=60, overlap=2)
+    both = schedule.draw_steps(of)
+    alone = schedule.draw_steps(msgspec.structs.replace(of, overlap=1))
+    assert set(alone) < set(both)
+    assert len(both) > len(alone) + 3
+    assert end_of(both) <= 60
+
+
+def test_a_run_becomes_a_plan_of_its_steps(brokers: Brokers, tmp_path: Path) -> None:
+    drawn = plan(KILL, PAUSE)
+    with scene(brokers, tmp_path, msgspec.structs.replace(drawn, steps=(), nemesis=("kill",))) as (
+        on,
+        run,
+    ):
+        on.log.step("begin")
+        on.log.step("strike", step=1, fault="kill", target="any", broker=3, partition=2, choice=0.5)
+        on.log.step("struck", step=1)
+    taken = as_taken(run, by="broker")
+    assert taken.nemesis == ()
+    [step] = taken.steps
+    assert (step.fault, step.target, step.partition, step.choice) == ("kill", "3", 2, 0.5)
+    run.write("plan.json", taken.to_json())
+    assert plan_again(str(run.path / "plan.json"), Store(tmp_path), by="role") == taken
+
+
+def test_what_is_no_run_or_never_began_is_refused(brokers: Brokers, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with scene(brokers, tmp_path, plan(nemesis=("kill",))) as (_, run):
+        pass
+    run.write_struct("status.json", Status(phase="booting"))
+    with pytest.raises(UsageError, match="ended before its schedule began"):
+        plan_again(run.name, store, by="broker")
+    run.stream("events/steps").unlink()
+    with pytest.raises(UsageError, match="did not record its steps"):
+        whole_steps(run)
+    with pytest.raises(StoreError, match="nobody is not a run directory"):
+        plan_again("nobody", store, by="broker")
+    (tmp_path / "torn.json").write_text('{"schema": 1, "kafka"')
+    with pytest.raises(UsageError, match=r"torn.json holds no plan"):
+        plan_again(str(tmp_path / "torn.json"), store, by="broker")
+    (tmp_path / "odd.json").write_text('{"schema": 1, "kafka": "4.3.1", "stepz": []}')
+    with pytest.raises(UsageError, match="stepz"):
+        plan_again(str(tmp_path / "odd.json"), store, by="broker")
+    (tmp_path / "away.json").write_bytes(plan(KILL).to_json())
+    with pytest.raises(UsageError, match=r"'4\.9\.9' is not in the catalogue"):
+        plan_again(str(tmp_path / "away.json"), store, by="broker", kafka="4.9.9")

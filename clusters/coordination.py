@@ -23,6 +23,9 @@ _METADATA_WITH_IDS = 10
 _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
+_AGAIN_S: Final = (
+    0.25  # kazoo would wait twice as long each time, and be blind as long as ZooKeeper was
+)
 _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # of java.util.Random
 
 
@@ -60,7 +63,13 @@ class ZooKeeperView:
         quiet = logging.getLogger("highwater.kazoo")
         quiet.setLevel(logging.CRITICAL)
         self._timeout_s = timeout_s
-        self._new_client = partial(KazooClient, hosts=str(address), timeout=10, logger=quiet)
+        self._new_client = partial(
+            KazooClient,
+            hosts=str(address),
+            timeout=10,
+            logger=quiet,
+            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": _AGAIN_S},
+        )
         self._client = self._new_client()
         self._started = False
 

@@ -247,17 +247,31 @@ def check(
 
 @app.command()
 def report(
-    runs: RunsArgument, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False
+    runs: RunsArgument,
+    *,
+    form: Annotated[
+        str, typer.Option("--format", help="html writes pages; md, json and junit are printed.")
+    ] = "html",
+    show: Annotated[bool, typer.Option("--open", help="Open the last page in a browser.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the reports of judged runs again, and a page of all where there are several."""
     from harness.matrix.run import row_of, write_matrix_page
+    from reports import formats
     from reports.matrix import write as write_page
     from reports.run import write as write_report
 
-    if folder := _matrix(runs, store):
+    folder = _matrix(runs, store)
+    found = [Store(store).open(name) for name in runs] if folder is None else folder.found()
+    if form != "html":
+        if show:
+            raise UsageError("--open shows pages.", hint="Leave --format out.")
+        sys.stdout.write(formats.find_format(form)([formats.Told.of(one) for one in found]))
+        return
+    if folder is not None:
         written = [write_matrix_page(folder)]
     else:
-        found = [Store(store).open(name) for name in runs]
         written = [write_report(one) for one in found]
         if len(found) > 1:
             rows = [row_of(one, store) for one in found]
@@ -267,6 +281,27 @@ def report(
     else:
         for path in written:
             console.out.print(str(path))
+    if show:
+        typer.launch(written[-1].resolve().as_uri())
+
+
+@app.command()
+def serve(
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 is one that is free.")
+    ] = 8080,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Show a store in the browser: all runs and their reports, read-only, on loopback alone."""
+    from harness.serving import Server
+
+    with Server(store, port) as server:
+        console.err.print(f"{store} is at {server.url}; Ctrl-C ends it.")
+        if show:
+            typer.launch(server.url)
+        server.serve_forever()
 
 
 @app.command()

@@ -61,12 +61,7 @@ def show_judged(judged: Sequence["Judged"]) -> None:
         )
         for reason in verdict.reasons:
             out.print(Text(f"  {reason}"))
-        ledger = verdict.ledger
-        out.print(
-            f"  sent {ledger.sent} = acknowledged {ledger.acknowledged} + failed {ledger.failed}"
-            f" + unknown {ledger.unknown};"
-            f" acknowledged = read {ledger.read} + lost {ledger.lost} + unseen {ledger.unseen}"
-        )
+        out.print(f"  {verdict.ledger.says}")
         for anomaly in verdict.anomalies[:5]:
             out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
         if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run

@@ -68,6 +68,15 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     unseen: int
 
+    @property
+    def says(self) -> str:
+        """Both sums, as a person reads them."""
+        return (
+            f"sent {self.sent:,} = acknowledged {self.acknowledged:,} + failed {self.failed:,}"
+            f" + unknown {self.unknown:,}; acknowledged = read {self.read:,} + lost {self.lost:,}"
+            f" + unseen {self.unseen:,}"
+        )
+
     def errors(self) -> list[str]:
         """What does not add up; empty when the books balance."""
         wrong = []

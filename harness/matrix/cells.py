@@ -231,6 +231,10 @@ class MatrixFolder:
         run = Run(self.store.root / cell.run)
         return run if (run.path / "plan.json").is_file() else None
 
+    def found(self) -> list[Run]:
+        """Every run that there is, in the order of the cells. Raises StoreError as ``matrix``."""
+        return [run for cell in self.matrix().cells if (run := self.run_of(cell))]
+
     def write(self, matrix: Matrix) -> None:
         """Write ``matrix.json``. Raises StoreError when that cannot be done."""
         try:

@@ -70,7 +70,7 @@ def judge_cells(folder: MatrixFolder, session: SparkSession, *, afresh: bool = F
     Raises:
         StoreError: the matrix or a run's plan cannot be read.
     """
-    runs = [run for cell in folder.matrix().cells if (run := folder.run_of(cell))]
+    runs = folder.found()
     judge_all([run for run in runs if afresh or not _is_judged(run)], session)
     rows = [row_of(run, folder.path) for run in runs]
     folder.write_rows(rows)

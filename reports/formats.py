@@ -1,0 +1,180 @@
+"""Judged runs in formats that others read: Markdown for people's comments, JUnit XML for CI."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+import msgspec
+
+from checkers.model.reconciliation import Reconciliation
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.store import Run, Status
+from harness.suggest import nearest
+from harness.verdict import INVALID, UNKNOWN, Verdict
+from reports import model
+from reports.text import plain
+
+LISTED_MAX: Final = 20
+"""Anomalies of a run that are listed; the others are counted."""
+
+_NO_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What is no character of XML 1.0, section 2.2."""
+
+_MARKS: Final = {"valid": "✓ valid", "invalid": "✕ **invalid**", "unknown": "? unknown"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is told of one judged run.
+
+    Attributes:
+        model: None where the model was not asked.
+    """
+
+    run: Run
+    plan: Plan
+    status: Status
+    verdict: Verdict
+    model: Reconciliation | None
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """Read a judged run.
+
+        Raises:
+            StoreError: it was not judged, or cannot be read.
+        """
+        return cls(
+            run=run,
+            plan=run.plan(),
+            status=run.status(),
+            verdict=run.verdict(),
+            model=model.read(run),
+        )
+
+    @property
+    def what(self) -> str:
+        """What happened in it."""
+        return self.plan.story or ", ".join(self.plan.nemesis) or "no faults"
+
+
+def find_format(name: str) -> Callable[[Sequence[Told]], str]:
+    """What turns judged runs into a text of this format.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    if name not in _FORMATS:
+        known = ("html", *_FORMATS)
+        raise UsageError(f"there is no format {name!r}", hint=nearest(name, known))
+    return _FORMATS[name]
+
+
+def as_json(told: Sequence[Told]) -> str:
+    """What ``highwater check --json`` prints: an object, or a list for several runs."""
+    found = [
+        one.verdict.summary(str(one.run.report)) | {"model": msgspec.to_builtins(one.model)}
+        for one in told
+    ]
+    return json.dumps(found[0] if len(found) == 1 else found, indent=2) + "\n"
+
+
+def markdown(told: Sequence[Told]) -> str:
+    """A table of all runs, and what was found in each."""
+    heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for one in told:
+        verdict, said = one.verdict, one.model
+        cells = (
+            _cell(verdict.kafka),
+            _cell(one.what),
+            _cell(verdict.acks),
+            _MARKS[verdict.verdict],
+            f"{verdict.ledger.lost:,} / {verdict.ledger.acknowledged:,}",
+            model.WORDS[said.status] if said else "not asked",
+            _cell(one.run.name),
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *(_section(one) for one in told)])
+
+
+def junit(told: Sequence[Told]) -> str:
+    """A test suite with a case a run: what broke a promise failed, what is unknown is an error."""
+    broken = sum(one.verdict.verdict == INVALID for one in told)
+    unknown = sum(one.verdict.verdict == UNKNOWN for one in told)
+    seconds = f"{sum(one.status.seconds for one in told):.3f}"
+    counts = {"tests": str(len(told)), "failures": str(broken), "errors": str(unknown)}
+    suites = ET.Element("testsuites", counts | {"time": seconds})
+    suite = ET.SubElement(suites, "testsuite", {"name": "highwater", **counts, "time": seconds})
+    for one in told:
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            {
+                "classname": _text(f"kafka {one.verdict.kafka}"),
+                "name": _text(one.run.name),
+                "time": f"{one.status.seconds:.3f}",
+            },
+        )
+        kind = {INVALID: "failure", UNKNOWN: "error"}.get(one.verdict.verdict)
+        if kind:
+            element = ET.SubElement(case, kind, {"message": _text(one.verdict.headline)})
+            element.text = _text("\n".join([*one.verdict.reasons, *_anomalies(one), _repeat(one)]))
+        ET.SubElement(case, "system-out").text = _text(_said(one))
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+_FORMATS: Final[Mapping[str, Callable[[Sequence[Told]], str]]] = {
+    "md": markdown,
+    "json": as_json,
+    "junit": junit,
+}
+
+
+def _section(one: Told) -> str:
+    verdict = one.verdict
+    lines = [
+        f"## {_cell(one.run.name)}\n",
+        f"{_MARKS[verdict.verdict]}: {_cell(verdict.headline)}\n",
+        *(f"- {_cell(reason)}" for reason in verdict.reasons),
+        f"- {verdict.ledger.says}",
+        f"- {_cell(_said(one))}",
+        *(f"- {_cell(sentence)}" for sentence in _anomalies(one)),
+        f"- repeat: `{_repeat(one)}`",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _anomalies(one: Told) -> list[str]:
+    found = one.verdict.anomalies[:LISTED_MAX]
+    more = sum(one.verdict.counts.values()) - len(found)
+    lines = [f"{each.kind}: {each.sentence}" for each in found]
+    return [*lines, f"… and {more:,} more"] if more else lines
+
+
+def _said(one: Told) -> str:
+    if one.model is None:
+        return "model: not asked"
+    return f"model: {model.WORDS[one.model.status]}. {model.sentence(one.model)}"
+
+
+def _repeat(one: Told) -> str:
+    return one.plan.command()
+
+
+def _cell(text: str) -> str:
+    """Text as Markdown prints it: nothing of it is markup, nothing ends the cell or the line."""
+    shown = plain(text).replace("\n", " ")
+    return "".join(f"\\{each}" if each in "\\|<>*_[]#" else each for each in shown)
+
+
+def _text(text: str) -> str:
+    """Text that XML may hold: control characters and what is no character are spelled out."""
+    shown = "\n".join(plain(line) for line in text.splitlines())
+    return _NO_XML.sub(lambda each: each[0].encode("unicode_escape").decode("ascii"), shown)

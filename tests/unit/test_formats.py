@@ -1,0 +1,81 @@
+"""Judged runs as Markdown, JSON and JUnit XML: complete, escaped, and readable by others."""
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.errors import StoreError, UsageError
+from harness.store import Run
+from reports.formats import Told, find_format, junit, markdown
+from tests.browser.samples import write_all
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    names = ("loss", "valid", "cut-short", "hostile")
+    runs = write_all(tmp_path_factory.mktemp("store"), names)
+    return {name: Told.of(run) for name, run in runs.items()}
+
+
+def test_markdown_has_every_run_and_what_was_found(told: dict[str, Told]) -> None:
+    text = markdown([told["loss"], told["valid"]])
+    table, loss, valid = text.split("\n## ")
+    assert [line.count("|") for line in table.strip().splitlines()] == [8] * 4
+    assert "✕ **invalid**" in loss
+    assert "lost-write: " in loss
+    assert "repeat: `highwater run --kafka 0.10.2.2" in loss
+    assert "✓ valid" in valid
+
+
+def test_nothing_of_a_hostile_run_is_markup_or_ends_a_line(told: dict[str, Told]) -> None:
+    text = markdown([told["hostile"]])
+    assert "<script" not in text.replace("\\<", "")
+    for line in text.split("\n## ", maxsplit=1)[0].strip().splitlines():
+        assert line.replace("\\|", "").count("|") == 8
+
+
+def test_junit_has_a_case_a_run(told: dict[str, Told]) -> None:
+    suites = ET.fromstring(junit(list(told.values())))  # noqa: S314 - our own
+    [suite] = suites
+    broken = [one for one in told.values() if one.verdict.verdict == "invalid"]
+    assert suite.attrib["tests"] == "4"
+    assert suite.attrib["failures"] == str(len(broken))
+    assert suite.attrib["errors"] == "1"
+    cases = {case.attrib["name"]: case for case in suite}
+    failed = cases[told["loss"].run.name].find("failure")
+    assert failed is not None
+    assert failed.attrib["message"] == told["loss"].verdict.headline
+    assert "highwater run" in (failed.text or "")
+    assert cases[told["cut-short"].run.name].find("error") is not None
+    assert cases[told["valid"].run.name].find("failure") is None
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x1b", "\ufffe", "\udc80", "\u202e"])
+def test_xml_holds_any_value(told: dict[str, Told], character: str) -> None:
+    verdict = msgspec.structs.replace(told["loss"].verdict, headline=f"a{character}b")
+    text = junit([replace(told["loss"], verdict=verdict)])
+    assert character not in text
+    ET.fromstring(text.encode())  # noqa: S314 - our own
+
+
+def test_json_is_what_check_prints(told: dict[str, Told]) -> None:
+    of = find_format("json")
+    one = json.loads(of([told["loss"]]))
+    assert (one["verdict"], one["lost"]) == ("invalid", 1)
+    assert [each["verdict"] for each in json.loads(of([told["loss"], told["valid"]]))] == [
+        "invalid",
+        "valid",
+    ]
+
+
+def test_another_format_and_a_run_that_was_not_judged_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no format 'xml'"):
+        find_format("xml")
+    run = write_all(tmp_path, ["valid"])["valid"]
+    (run.analysis / "verdict.json").unlink()
+    with pytest.raises(StoreError, match=r"has no analysis/verdict\.json"):
+        Told.of(Run(run.path))

@@ -58,7 +58,7 @@ def verdict(findings: Findings) -> Verdict:
     ledger = findings.ledger or NOTHING
     return Verdict(
         run=case.run.name,
-        kafka=case.plan.kafka,
+        kafka=case.plan.played_on,
         acks=case.plan.workload.acks,
         verdict=word,
         reasons=reasons,
@@ -150,7 +150,7 @@ def _headline(case: Case, ledger: Ledger, counts: dict[str, int]) -> str:
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks} offset{'s' * (forks > 1)}"
     acks = case.plan.workload.acks
-    return f"Kafka {case.plan.kafka} {did} (acks={acks}, {elections(case.plan)})"
+    return f"Kafka {case.plan.software} {did} (acks={acks}, {elections(case.plan)})"
 
 
 def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:

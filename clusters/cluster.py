@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from clusters.level import Level
 from clusters.relay.rules import Rule
 from clusters.versions import Release
 from harness.errors import HarnessError
@@ -98,6 +99,10 @@ class Broker(Protocol):
         """What was last done to it, or ``down`` if it died by itself."""
 
     @property
+    def level(self) -> Level:
+        """What it runs, or is to run from its next start on."""
+
+    @property
     def directory(self) -> Path:
         """Its log directory. Its files may be changed from outside while it is down."""
 
@@ -113,6 +118,13 @@ class Broker(Protocol):
 
         Raises:
             HarnessError: it is no process of this machine, or is down.
+        """
+
+    def install(self, level: Level) -> None:
+        """Give a broker that is down other jars, or another protocol and message format.
+
+        Raises:
+            HarnessError: it is not down, or there are no such jars.
         """
 
     def start(self) -> None:
@@ -194,7 +206,7 @@ class Cluster(Protocol):
 
     @property
     def release(self) -> Release:
-        """The catalogued release that every broker runs."""
+        """The catalogued release that every broker runs; the oldest, while they differ."""
 
     @property
     def directory(self) -> Path:
@@ -247,6 +259,14 @@ class Cluster(Protocol):
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a topic that is in use; None puts one back to the brokers' own.
+
+        Raises:
+            UnreachableError: nobody who could do it answers.
+            HarnessError: Kafka refuses.
+        """
+
+    def elect_unclean(self, topic: str, partition: int) -> None:
+        """Have somebody who lives lead a partition that has no leader, in the ISR or not (2.4+).
 
         Raises:
             UnreachableError: nobody who could do it answers.

@@ -31,6 +31,7 @@ from clusters.claims import Claim
 from clusters.cluster import BrokerState
 from clusters.engine import Client, connected, errors
 from clusters.images import Image, release_image
+from clusters.jvm import Runtime
 from clusters.last_words import last_words
 from clusters.real import RealCluster, opened, rehearse
 from clusters.release import Release
@@ -65,7 +66,7 @@ def open_cluster(
     claims.sweep()
     with connected() as client:
         image = release_image(client, release, _Rehearsals(client))
-    site = ContainerSite(image, brokers)
+    site = ContainerSite(release, image, brokers)
     return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
 
 
@@ -73,14 +74,13 @@ class ContainerSite:
     """A Docker network, and a container for each node that has begun.
 
     Attributes:
-        runtime: of the image.
         public: addresses of the loopback.
         inside: addresses in the network.
     """
 
-    def __init__(self, image: Image, brokers: int) -> None:
-        self.runtime = image.runtime
-        self._image = image.name
+    def __init__(self, release: Release, image: Image, brokers: int) -> None:
+        self._images = {release.name: image}
+        self._plans: dict[str, NodePlan] = {}
         self._containers: dict[str, Any] = {}
         self._open = True
         self.public = AddressGroup(brokers)
@@ -100,6 +100,13 @@ class ContainerSite:
         )
         self._gateway = f"{group}.1"
 
+    def runtime(self, release: Release) -> Runtime:
+        """Of the release's image, which is built when it is first asked for."""
+        if release.name not in self._images:
+            with connected() as client:
+                self._images[release.name] = release_image(client, release, _Rehearsals(client))
+        return self._images[release.name].runtime
+
     def wire_host(self, broker: int) -> str:
         """This machine as the network sees it, the same for all: its gateway.
 
@@ -118,13 +125,16 @@ class ContainerSite:
         return self._gateway
 
     def begin(self, plan: NodePlan) -> "ContainerLife":
-        """Create and start the node's container, or start it again."""
+        """Create and start the node's container, or start it again; another, if it has changed."""
         require_free(plan.public, plan.title)
         with errors(f"cannot start the container of {plan.title}"):
-            if plan.name in self._containers:
+            if self._plans.get(plan.name) == plan:
                 self._containers[plan.name].start()
             else:
+                if plan.name in self._containers:
+                    self._containers.pop(plan.name).remove(force=True, v=True)
                 self._containers[plan.name] = self._create(plan)
+                self._plans[plan.name] = plan
         return ContainerLife(plan.title, self._containers[plan.name])
 
     def _create(self, plan: NodePlan) -> Any:  # noqa: ANN401 - docker ships no types
@@ -136,7 +146,8 @@ class ContainerSite:
         coordination = plan.public == self.public.coordination
         port = COORDINATION_PORT if coordination else BROKER_PORT
         endpoint = EndpointConfig("1.41", ipv4_address=plan.inside.host)
-        container = DockerContainer(self._image, name=f"highwater-{self._claim.name}-{plan.name}")
+        image = self._images[plan.release.name].name
+        container = DockerContainer(image, name=f"highwater-{self._claim.name}-{plan.name}")
         container.ports[f"{port}/tcp"] = (plan.public.host, plan.public.port)  # type: ignore[assignment]
         container.with_command([str(plan.log), *plan.command])
         container.with_kwargs(
@@ -318,7 +329,7 @@ class _Rehearsals:
 
     def rehearse(self, image: Image, release: Release, folder: Path) -> None:
         """With a cluster of one broker."""
-        rehearse(release, ContainerSite(image, 1), folder)
+        rehearse(release, ContainerSite(release, image, 1), folder)
 
 
 def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:

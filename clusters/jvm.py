@@ -11,7 +11,6 @@ from clusters.versions import Release
 from harness.errors import HarnessError
 
 COLLECTOR = "-XX:+UseSerialGC"
-_LOG_FILE = "log4j.properties"
 
 # A JVM reads options out of these; a cluster must be the same in everybody's shell.
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
@@ -83,13 +82,17 @@ def environment() -> dict[str, str]:
 def write_logging(release: Release, directory: Path) -> None:
     """Write the log4j configuration that ``logging_property`` names."""
     text = _LOG4J_1 if release.logging == 1 else _LOG4J_2
-    (directory / _LOG_FILE).write_text(text, encoding="ascii")
+    (directory / _log_file(release)).write_text(text, encoding="ascii")
 
 
 def logging_property(release: Release, directory: Path) -> dict[str, str]:
     """The system property that names the configuration in ``directory``."""
     name = "log4j.configuration" if release.logging == 1 else "log4j2.configurationFile"
-    return {name: (directory / _LOG_FILE).absolute().as_uri()}
+    return {name: (directory / _log_file(release)).absolute().as_uri()}
+
+
+def _log_file(release: Release) -> str:
+    return "log4j.properties" if release.logging == 1 else "log4j2.properties"
 
 
 def command(

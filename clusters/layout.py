@@ -4,6 +4,7 @@ import contextlib
 import errno
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from clusters import config, jvm, storage
 from clusters.addresses import Address
@@ -58,7 +59,6 @@ class Layout:
         """Make the folders and what all nodes share."""
         for folder in (self.replicas, self.logs, self.coordination, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
-        jvm.write_logging(self._release, self.coordination)
 
     def broker(self, identity: int) -> Node:
         """A broker, its log directory formatted if the release wants that."""
@@ -66,10 +66,21 @@ class Layout:
         folder.mkdir()
         if self._release.coordination == "kraft":
             storage.format_broker(folder, identity, self._cluster_id)
+        return Node(self.broker_plan(identity, self._release), self._site)
+
+    def broker_plan(
+        self, identity: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> NodePlan:
+        """What a broker is under some release, its settings written.
+
+        Args:
+            settings: above all others.
+        """
+        folder = self.replicas / str(identity)
         public, inside = self._site.public.brokers[identity], self._site.inside.brokers[identity]
         wiring = self._wiring
-        settings = config.broker(
-            self._release,
+        properties = config.broker(
+            release,
             identity,
             public=public,
             inside=inside,
@@ -78,10 +89,11 @@ class Layout:
             coordination=(
                 wiring.coordination[identity] if wiring else self._site.inside.coordination
             ),
-            overrides=self._overrides,
+            overrides={**self._overrides, **settings},
         )
-        file = self._write(f"broker-{identity}.properties", settings)
-        return self._node(f"broker-{identity}", _KAFKA, [file], (public, inside), folder=folder)
+        file = self._write(f"broker-{identity}.properties", properties)
+        name, addresses = f"broker-{identity}", (public, inside)
+        return self._plan(name, _KAFKA, [file], addresses, folder=folder, release=release)
 
     def zookeeper(self) -> Node:
         """The only ZooKeeper."""
@@ -133,30 +145,46 @@ class Layout:
         arguments: Sequence[str],
         addresses: tuple[Address, Address],
         *,
-        properties: Mapping[str, str] | None = None,
-        folder: Path | None = None,
+        properties: Mapping[str, str] = MappingProxyType({}),
     ) -> Node:
+        plan = self._plan(
+            name, main, arguments, addresses, release=self._release, properties=properties
+        )
+        return Node(plan, self._site)
+
+    def _plan(
+        self,
+        name: str,
+        main: str,
+        arguments: Sequence[str],
+        addresses: tuple[Address, Address],
+        *,
+        release: Release,
+        properties: Mapping[str, str] = MappingProxyType({}),
+        folder: Path | None = None,
+    ) -> NodePlan:
+        jvm.write_logging(release, self.coordination)
         command = jvm.command(
-            self._site.runtime,
+            self._site.runtime(release),
             main,
             arguments,
-            heap_mb=self._release.heap_mb if main == _KAFKA else _SMALL_HEAP_MB,
+            heap_mb=release.heap_mb if main == _KAFKA else _SMALL_HEAP_MB,
             properties={
                 "java.io.tmpdir": str(self.scratch),
-                **jvm.logging_property(self._release, self.coordination),
-                **(properties or {}),
+                **jvm.logging_property(release, self.coordination),
+                **properties,
             },
         )
         public, inside = addresses
-        plan = NodePlan(
+        return NodePlan(
             name=name,
+            release=release,
             command=command,
             public=public,
             inside=inside,
             log=self.logs / f"{name}.log",
             folders=(self.logs, self.coordination, *([folder] if folder else [])),
         )
-        return Node(plan, self._site)
 
     def _write(self, name: str, settings: Mapping[str, str]) -> str:
         path = self.coordination / name

@@ -40,7 +40,6 @@ class LocalSite:
     """This machine, with a warden for each JVM and an address group for the cluster.
 
     Attributes:
-        runtime: the machine's own.
         public: the group.
         inside: the same, unless there is a wire: brokers then listen for their peers elsewhere,
             where the release can.
@@ -49,12 +48,18 @@ class LocalSite:
     def __init__(
         self, release: Release, brokers: int, sharing: Sequence[str], *, wired: bool = False
     ) -> None:
-        jars = tuple(str(path) for path in classpath(release))
-        self.runtime = jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
+        self._runtimes = {release.name: _runtime(release, sharing)}
         self.public = AddressGroup(brokers)
         self.inside: Addresses = self.public
         if wired and release.number >= LISTENER_NAMES:
             self.inside = Inside(brokers=self.public.peers, coordination=self.public.coordination)
+
+    def runtime(self, release: Release) -> jvm.Runtime:
+        """The machine's own Java; the jars of another release are fetched when first asked for."""
+        if release.name not in self._runtimes:
+            sharing = archive.flags(release, _rehearse)
+            self._runtimes[release.name] = _runtime(release, sharing)
+        return self._runtimes[release.name]
 
     def wire_host(self, broker: int) -> str:
         """The broker's own."""
@@ -80,6 +85,11 @@ class LocalSite:
     def close(self) -> None:
         """Give the addresses back."""
         self.public.close()
+
+
+def _runtime(release: Release, sharing: Sequence[str]) -> jvm.Runtime:
+    jars = tuple(str(path) for path in classpath(release))
+    return jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
 
 
 def _rehearse(release: Release, sharing: Sequence[str]) -> None:

@@ -44,6 +44,10 @@ class Node:
         """Processes of this machine, while they run."""
         return self._life.pids if self._life else ()
 
+    def become(self, plan: NodePlan) -> None:
+        """Be started otherwise from now on, at the same addresses."""
+        self._plan = plan
+
     def launch(self) -> None:
         """Start the JVM and do not wait for its port.
 

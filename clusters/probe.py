@@ -1,13 +1,13 @@
 """LEO, HW, leader, epoch and ISR of every replica of a running cluster, over the wire."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
 from clusters.addresses import Address
 from clusters.cluster import PartitionState, ReplicaState, UnreachableError
 from clusters.coordination import View
-from clusters.versions import Release
+from clusters.release import Wire as Versions
 from clusters.wire import Request, Response, Wire
 
 _CONSUMER = -1
@@ -25,10 +25,15 @@ class ClusterProbe:
     watermark. HW is the one in a Fetch answer, asked for at the log's end so that no record
     travels. The Fetch goes first on the same connection, so that HW above LEO is never seen unless
     the replica was cut in between.
+
+    Args:
+        versions: tells the request versions of a broker, which an upgrade changes.
     """
 
-    def __init__(self, release: Release, brokers: Mapping[int, Address], view: View) -> None:
-        self._wire_versions = release.wire
+    def __init__(
+        self, versions: Callable[[int], Versions], brokers: Mapping[int, Address], view: View
+    ) -> None:
+        self._versions = versions
         self._view = view
         self._wire = Wire(brokers)
         self._last_leo: dict[tuple[int, str, int], int] = {}
@@ -50,7 +55,7 @@ class ClusterProbe:
         key = (broker, topic, partition)
         offset = self._last_leo.pop(key, None)
         if offset is None:
-            [listed] = self._wire.ask(broker, self._list_offsets(topic, partition))
+            [listed] = self._wire.ask(broker, self._list_offsets(broker, topic, partition))
             offset = _leo(listed)
         fetched, listed = self._ask_both(broker, topic, partition, offset)
         leo = _leo(listed)
@@ -66,7 +71,7 @@ class ClusterProbe:
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
         """Whether a broker takes itself to be the leader: it answers an ordinary consumer."""
-        question = self._list_offsets(topic, partition, asking_as=_CONSUMER)
+        question = self._list_offsets(broker, topic, partition, asking_as=_CONSUMER)
         [listed] = self._wire.ask(broker, question)
         return listed.topics[0].partitions[0].error_code in _OF_A_LEADER
 
@@ -78,13 +83,16 @@ class ClusterProbe:
     def _ask_both(
         self, broker: int, topic: str, partition: int, offset: int
     ) -> tuple[Response, Response]:
-        fetch = self._fetch(topic, partition, offset)
-        fetched, listed = self._wire.ask(broker, fetch, self._list_offsets(topic, partition))
+        fetch = self._fetch(broker, topic, partition, offset)
+        fetched, listed = self._wire.ask(
+            broker, fetch, self._list_offsets(broker, topic, partition)
+        )
         if fetched.error_code or not fetched.responses:
             raise UnreachableError(f"broker {broker} refused a fetch: error {fetched.error_code}")
         return fetched.responses[0].partitions[0], listed
 
-    def _fetch(self, topic: str, partition: int, offset: int) -> Request:
+    def _fetch(self, broker: int, topic: str, partition: int, offset: int) -> Request:
+        versions = self._versions(broker)
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=partition,
             current_leader_epoch=-1,
@@ -94,8 +102,8 @@ class ClusterProbe:
             partition_max_bytes=1,
         )
         return FetchRequest(
-            version=self._wire_versions.fetch,
-            replica_id=self._wire_versions.fetch_as,
+            version=versions.fetch,
+            replica_id=versions.fetch_as,
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=1,
@@ -108,13 +116,13 @@ class ClusterProbe:
         )
 
     def _list_offsets(
-        self, topic: str, partition: int, *, asking_as: int = _DEBUGGING_CONSUMER
+        self, broker: int, topic: str, partition: int, *, asking_as: int = _DEBUGGING_CONSUMER
     ) -> Request:
         wanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
             partition_index=partition, timestamp=_LATEST, max_num_offsets=1
         )
         return ListOffsetsRequest(
-            version=self._wire_versions.list_offsets,
+            version=self._versions(broker).list_offsets,
             replica_id=asking_as,
             topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[wanted])],
         )

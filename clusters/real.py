@@ -11,15 +11,16 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from clusters import freeze, leadership, settings, topics
+from clusters import elections, freeze, leadership, settings, topics
 from clusters.addresses import Address
 from clusters.cluster import Broker, BrokerState, Coordinator, Probe, UnreachableError
 from clusters.coordination import KraftView, View, ZooKeeperView
 from clusters.coordinator import RealCoordinator
 from clusters.layout import Layout, disk_errors
+from clusters.level import FORMAT, PROTOCOL, Level
 from clusters.node import START_LIMIT_S, Node
 from clusters.probe import ClusterProbe
-from clusters.site import Site
+from clusters.site import NodePlan, Site
 from clusters.versions import Release
 from clusters.wiring import Network, Wiring
 from harness.errors import HarnessError
@@ -32,9 +33,15 @@ class RealBroker:
     """One broker; the Broker of ``clusters.cluster``."""
 
     def __init__(
-        self, identity: int, node: Node, log_directory: Path, cluster: "RealCluster"
+        self,
+        identity: int,
+        node: Node,
+        log_directory: Path,
+        cluster: "RealCluster",
+        level: Level,
     ) -> None:
         self._id = identity
+        self._level = level
         self._node = node
         self._log_directory = log_directory
         self._cluster = cluster
@@ -58,6 +65,18 @@ class RealBroker:
     def pids(self) -> tuple[int, ...]:
         """Processes of this machine that it consists of, while it runs."""
         return self._node.pids
+
+    @property
+    def level(self) -> Level:
+        """What it runs, or is to run from its next start on."""
+        return self._level
+
+    def install(self, level: Level) -> None:
+        """Write its settings anew, and have it started from other jars."""
+        if self._node.state != "down":
+            raise HarnessError(f"broker {self._id} runs", hint="Stop it first.")
+        self._node.become(self._cluster.plan(self._id, level))
+        self._level = level
 
     @property
     def directory(self) -> Path:
@@ -110,7 +129,7 @@ class RealCluster:
     """The Cluster of ``clusters.cluster``; use a driver.
 
     Args:
-        release: what every node runs.
+        release: what every node runs, until a broker has another one installed.
         directory: of the run.
         site: where the nodes live; closed with the cluster.
         broker_config: settings above the driver's own.
@@ -136,13 +155,19 @@ class RealCluster:
         self._layout = Layout(
             release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
         )
+        self._level = Level.of(
+            release,
+            protocol=broker_config.get(PROTOCOL, ""),
+            format=broker_config.get(FORMAT, ""),
+        )
         self._nodes: list[Node] = []
         self._brokers: dict[int, Broker] = {}
 
     @property
     def release(self) -> Release:
-        """What every node runs."""
-        return self._release
+        """What every broker runs; the oldest, while they differ."""
+        found = [broker.level.release for broker in self._brokers.values()]
+        return min(found, key=lambda one: one.number, default=self._release)
 
     @property
     def directory(self) -> Path:
@@ -209,7 +234,16 @@ class RealCluster:
 
     def probe(self) -> Probe:
         """A new probe, for one thread."""
-        return ClusterProbe(self._release, self._site.public.brokers, self._view())
+        return ClusterProbe(
+            lambda broker: self._brokers[broker].level.release.wire,
+            self._site.public.brokers,
+            self._view(),
+        )
+
+    def plan(self, identity: int, level: Level) -> NodePlan:
+        """What a broker is at some level, its settings written."""
+        with disk_errors(self._layout.directory):
+            return self._layout.broker_plan(identity, level.release, level.settings)
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
@@ -217,7 +251,7 @@ class RealCluster:
         """Create a topic with its replicas placed as told, and wait until it is ready."""
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(
-                self._release,
+                self.release,
                 self._site.public.brokers,
                 probe,
                 name,
@@ -245,9 +279,18 @@ class RealCluster:
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
             if isinstance(view, ZooKeeperView):
-                settings.write(view, self._release, topic, changes)
+                settings.write(view, self.release, topic, changes)
             else:
                 settings.request(running, topic, changes)
+
+    def elect_unclean(self, topic: str, partition: int) -> None:
+        """Ask the controller, or on KRaft a broker that passes it on."""
+        asked = self._running()
+        if self._release.coordination == "zookeeper":
+            with contextlib.closing(self._view()) as view:
+                controller = view.controller()
+            asked = {one: asked[one] for one in asked if one == controller}
+        elections.elect_unclean(asked, topic, partition)
 
     def _running(self) -> dict[int, Address]:
         every = self._site.public.brokers
@@ -379,7 +422,7 @@ class RealCluster:
         for identity in self._site.public.brokers:
             node = self._layout.broker(identity)
             folder = self._layout.replicas / str(identity)
-            self._brokers[identity] = RealBroker(identity, node, folder, self)
+            self._brokers[identity] = RealBroker(identity, node, folder, self, self._level)
             nodes.append(node)
         return nodes
 

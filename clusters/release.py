@@ -121,6 +121,11 @@ class Release:
         return tuple(int(part) for part in self.version.split("."))
 
     @property
+    def protocol(self) -> str:
+        """What inter.broker.protocol.version calls its newest: ``0.10.2``, ``2.8``."""
+        return ".".join(self.version.split(".")[: 2 if self.number >= (1,) else 3])
+
+    @property
     def coordinates(self) -> tuple[str, ...]:
         """Every jar to ask for, the broker first."""
         return (f"org.apache.kafka:kafka_{self.scala}:{self.version}", *self.extra_jars)

@@ -12,6 +12,7 @@ from typing import Protocol
 from clusters.addresses import Address, Addresses
 from clusters.cluster import BrokerState
 from clusters.jvm import Runtime
+from clusters.release import Release
 
 
 class Life(Protocol):
@@ -54,6 +55,7 @@ class NodePlan:
 
     Attributes:
         name: such as ``broker-2``.
+        release: whose jars it runs.
         command: its JVM's command line.
         public: where the harness and clients find it.
         inside: where its peers find it.
@@ -62,6 +64,7 @@ class NodePlan:
     """
 
     name: str
+    release: Release
     command: Sequence[str]
     public: Address
     inside: Address
@@ -77,9 +80,12 @@ class NodePlan:
 class Site(Protocol):
     """A place for the nodes of one cluster."""
 
-    @property
-    def runtime(self) -> Runtime:
-        """Java and the jars, by the paths that nodes see."""
+    def runtime(self, release: Release) -> Runtime:
+        """Java and a release's jars, by the paths that nodes see.
+
+        Raises:
+            HarnessError: they cannot be had.
+        """
 
     @property
     def public(self) -> Addresses:

@@ -34,7 +34,13 @@ _FAULTS_INTRO: Final = (
     " times as often; without a target the leader, a follower or any broker of a partition is"
     " drawn. No two faults are open on one broker, and what would overlap is left out. Every broker"
     " has to be in sync before the first fault; at the end everything is healed, and every replica"
-    " has to be in sync again.\n"
+    " has to be in sync again.\n\n"
+    "`--to 0.11.0.3,1.1.1,2.8.2` says whereto `upgrade` takes the brokers, step by step: of each"
+    " release first its jars, then its protocol, then its message format where records are written"
+    " otherwise, each on one broker after the other. A story is played when all of that is done;"
+    " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
+    " ZooKeeper stays as the first release brought it. Faults that have leaders elected from"
+    " outside the ISR need `--unclean`, since such a run promises less.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _WHERE_NOTE: Final = (

@@ -146,6 +146,15 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     wire: Annotated[
         bool, typer.Option("--wire", help="Put the wire between brokers, and record what passes.")
     ] = False,
+    to: Annotated[
+        str, typer.Option(help="Releases to upgrade to: before a story, or by the fault upgrade.")
+    ] = "none",
+    protocol: Annotated[
+        str, typer.Option(help="Newest inter.broker.protocol.version to speak: 0.10.2.")
+    ] = "",
+    message_format: Annotated[
+        str, typer.Option("--format", help="Newest log.message.format.version to write.")
+    ] = "",
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
@@ -192,6 +201,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         seed=seed,
         broker_config=dict(find_story(story).broker_config) if story else {},
         wire=wire,
+        to=options.names(to),
+        protocol=protocol,
+        format=message_format,
     )
     spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:

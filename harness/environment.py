@@ -9,6 +9,7 @@ from typing import Final
 from clusters.cluster import Cluster
 from clusters.distribution import digests
 from clusters.jvm import java_version
+from clusters.level import Level, numbers
 from harness.store import Environment
 
 _PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")
@@ -28,11 +29,18 @@ def describe(cluster: Cluster, *, started_at_ns: int) -> Environment:
         java=java_version(),
         addresses={id_: broker.address for id_, broker in cluster.brokers.items()},
         coordination=cluster.release.coordination,
-        truncation=cluster.release.truncation.explanation,
+        truncation=_lowest(cluster).truncation.explanation,
+        levels={id_: str(broker.level) for id_, broker in cluster.brokers.items()},
         digests=digests(cluster.release),
         packages={name: _version(name) for name in _PACKAGES},
         git_commit=_commit(),
     )
+
+
+def _lowest(cluster: Cluster) -> Level:
+    """What the broker runs that is furthest behind, should they differ."""
+    levels = (broker.level for broker in cluster.brokers.values())
+    return min(levels, key=lambda one: (one.release.number, numbers(one.protocol)))
 
 
 def _version(package: str) -> str:

@@ -28,7 +28,7 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
         return None
     if verdict.verdict == UNKNOWN:
         return False
-    predicted = find_story(plan.story).predict(release(plan.kafka), plan)
+    predicted = find_story(plan.story).predict(release(plan.played_on), plan)
     lost = {one.value for one in verdict.anomalies if one.kind == "lost-write"}
     forked = {one.offset for one in verdict.anomalies if one.kind == "divergence"}
     return lost == predicted.lost and forked == predicted.forked
@@ -52,7 +52,11 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
 
     if verdict.kafka not in RELEASES:
         return as_random(run, verdict)
-    tell, rules = _teller(run.plan()), rules_of(verdict.kafka)
+    plan = run.plan()
+    if plan.to and plan.story is None:
+        return _unruled(run, verdict)
+    tell = _teller(plan)
+    rules = rules_of(verdict.kafka, protocol=plan.protocol, written=plan.format)
     if tell is None:
         return as_random(run, verdict)
     try:
@@ -63,12 +67,26 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
     return as_scripted(run, verdict, foretold, remedies(tell, rules) if harms else ())
 
 
+def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":
+    """The answer about a run in which brokers went from one release's rules to another's."""
+    from checkers.model.reconciliation import Outcome, Reconciliation  # noqa: PLC0415 - as above
+
+    return Reconciliation(
+        run=run.name,
+        kafka=verdict.kafka,
+        kind="random",
+        status="unknown",
+        reasons=("Brokers were upgraded meanwhile, and the model has one release's rules.",),
+        observed=Outcome(),
+    )
+
+
 def _teller(plan: Plan) -> "Callable[[Rules], Outcome] | None":
     """What tells how a plan's script ends under some rules; None when it has none to play."""
     from checkers.model.schedule import Schedule  # noqa: PLC0415 - as above
     from checkers.model.script import foretell  # noqa: PLC0415
 
-    kafka = release(plan.kafka)
+    kafka = release(plan.played_on)
     if plan.story in STORIES:
         return partial(find_story(plan.story).foretell, kafka, plan)
     if plan.schedule is None:

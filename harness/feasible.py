@@ -7,6 +7,7 @@ from clusters.versions import Release, release
 from harness.errors import UsageError
 from harness.plan import Plan, Workload
 from harness.suggest import nearest
+from nemesis.levels import check_levels
 from nemesis.scripts import find_script
 from nemesis.steps_check import check_budget, check_steps
 from nemesis.stories import find_story
@@ -25,6 +26,7 @@ def check_plan(plan: Plan) -> None:
     require_driver(plan.driver, kafka)
     _check_limits(plan)
     _check_schedule(plan)
+    check_levels(plan)
     _check_client(plan, kafka)
 
 

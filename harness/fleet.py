@@ -44,12 +44,14 @@ class Key:
     brokers: int
     broker_config: tuple[tuple[str, str], ...]
     wired: bool = False
+    levels: tuple[object, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """The key of the cluster that a plan can run on."""
         settings = tuple(sorted(plan.broker_settings().items()))
-        return cls(plan.kafka, plan.driver, plan.brokers, settings, wired(plan))
+        levels = (plan.to, plan.protocol, plan.format)
+        return cls(plan.kafka, plan.driver, plan.brokers, settings, wired(plan), levels)
 
 
 class Fleet:
@@ -111,7 +113,7 @@ class Fleet:
                 self._drop(Key.of(plan))
                 _point_into(run, cluster.directory, error)
                 raise
-        if run.status().problems or not is_whole(cluster):
+        if run.status().problems or not is_whole(cluster) or (plan.to and plan.story is None):
             self._drop(Key.of(plan))
         return run
 

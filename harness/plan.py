@@ -87,6 +87,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         seed: what every random choice of the run follows from.
         broker_config: broker settings beside the driver's own, as Kafka spells them.
         wire: whether the wire is between the nodes though no fault or story needs it.
+        to: releases that the cluster is upgraded to, one after the other: before a story, and as
+            far as it comes under a nemesis that upgrades.
+        protocol: the newest ``inter.broker.protocol.version`` that brokers speak; empty: their own.
+        format: the newest ``log.message.format.version`` that they write; empty: their own.
     """
 
     kafka: str
@@ -105,6 +109,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: int = 0
     broker_config: dict[str, str] = {}
     wire: bool = False
+    to: tuple[str, ...] = ()
+    protocol: str = ""
+    format: str = ""
+
+    @property
+    def played_on(self) -> str:
+        """The release that faces the faults, or that faces them first."""
+        return self.to[-1] if self.to and self.story else self.kafka
+
+    @property
+    def software(self) -> str:
+        """What its brokers run, in words: ``0.11.0.3 with protocol 0.10.2``."""
+        runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
+        caps = " and ".join(f"{what} {most}" for what, most in self._caps() if most)
+        return f"{runs} with {caps}" if caps else runs
+
+    def _caps(self) -> tuple[tuple[str, str], ...]:
+        return ("protocol", self.protocol), ("format", self.format)
 
     def broker_settings(self) -> dict[str, str]:
         """What brokers are to be told: with coordinators in use, their topics on every broker.
@@ -174,6 +196,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 f"--for {self.duration_s:g}s",
             ]
             words += _differences(self)
+        words += [f"--to {','.join(self.to)}"] if self.to else []
+        words += [f"--{what} {most}" for what, most in self._caps() if most]
         words += ["--wire"] if self.wire else []
         words.append(f"--seed {self.seed}")
         return " ".join(words)

@@ -26,8 +26,10 @@ from harness.waiting import await_condition
 from harness.workload import Workload
 from nemesis import schedule, steps
 from nemesis.fault import Nemesis
+from nemesis.levels import levels, settings
 from nemesis.scene import MissedError, Scene
 from nemesis.scripts import find_script
+from nemesis.upgrades import climb_all
 from nemesis.wired import wired
 
 QUIESCE_LIMIT_S: Final = 120.0
@@ -70,7 +72,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
         release(plan.kafka),
         directory,
         brokers=plan.brokers,
-        broker_config=plan.broker_settings(),
+        broker_config={**settings(plan), **plan.broker_settings()},
         wired=wired(plan),
     )
 
@@ -97,13 +99,15 @@ def conduct(
         HarnessError: the harness could not go on. The cluster may be in any state then.
     """
     with contextlib.ExitStack() as stack:
+        if plan.story:
+            climb_all(cluster, levels(plan))
         clock = Clock()
         run.write_struct("environment.json", describe(cluster, started_at_ns=clock.started_at_ns))
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         replicas = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(Recorder(run, clock, wired=cluster.network is not None))
         scribe = Narrator(recorder)
-        nemesis = Nemesis(cluster, scribe, plan.topic)
+        nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan))
         with (
             wire_watched(cluster.network, plan.topic.name, recorder.wire, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,

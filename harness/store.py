@@ -56,6 +56,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         addresses: broker id to ``host:port``.
         coordination: who keeps the cluster's metadata: zookeeper or kraft.
         truncation: how a new follower cuts its log on this release, a sentence.
+        levels: broker id to what it ran at the start: jars, protocol and message format.
         digests: jar name to sha256.
     """
 
@@ -67,6 +68,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     addresses: dict[int, str]
     coordination: str = ""
     truncation: str = ""
+    levels: dict[int, str] = {}
     digests: dict[str, str] = {}
     packages: dict[str, str] = {}
     git_commit: str | None = None

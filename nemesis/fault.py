@@ -10,9 +10,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Literal, Protocol
 
 from clusters.cluster import Cluster
+from clusters.level import Level
 from clusters.release import Release
 from harness.errors import HarnessError, UsageError
 from harness.plan import Topic
@@ -32,12 +34,16 @@ class Aim:
         topic: the topic under test, as the plan has it.
         partition: the one that the strike is about.
         choice: 0 up to 1, for what a fault leaves to chance.
+        levels: of the upgrade under way, from where all brokers began to where they are to be.
+        note: tells the run what happens to a broker before all of the fault has happened.
     """
 
     broker: int | None = None
     topic: Topic = field(default_factory=Topic)
     partition: int = 0
     choice: float = 0.0
+    levels: tuple[Level, ...] = ()
+    note: Callable[[str, int], None] = lambda _says, _broker: None
 
     @property
     def victim(self) -> int:
@@ -81,6 +87,7 @@ class Fault:
         family: the module that has it.
         scope: what it strikes.
         why_not: why a release or driver has it not; empty where it does.
+        unclean: whether leaders are elected from outside the ISR, so that a run has to allow it.
     """
 
     name: str
@@ -89,9 +96,18 @@ class Fault:
     scope: Scope
     body: AimedBody
     why_not: WhyNot = anywhere
+    unclean: bool = False
 
 
-_FAMILIES: Final = ("process", "storage", "network", "coordination", "leading", "settings")
+_FAMILIES: Final = (
+    "process",
+    "storage",
+    "network",
+    "coordination",
+    "leading",
+    "settings",
+    "upgrades",
+)
 _registry: dict[str, Fault] = {}
 
 
@@ -109,19 +125,25 @@ def fault(name: str, *, why_not: WhyNot = anywhere) -> Callable[[Body], Body]:
 
 
 def aimed(
-    name: str, *, at: Scope = "broker", why_not: WhyNot = anywhere
+    name: str, *, at: Scope = "broker", why_not: WhyNot = anywhere, unclean: bool = False
 ) -> Callable[[AimedBody], AimedBody]:
     """Register a generator as the fault ``name`` that wants to know more than a broker's id."""
 
     def register(body: AimedBody) -> AimedBody:
-        _register(name, body, body, at, why_not)
+        _register(name, body, body, at, why_not, unclean=unclean)
         return body
 
     return register
 
 
 def _register(
-    name: str, told: Callable[..., object], body: AimedBody, scope: Scope, why_not: WhyNot
+    name: str,
+    told: Callable[..., object],
+    body: AimedBody,
+    scope: Scope,
+    why_not: WhyNot,
+    *,
+    unclean: bool = False,
 ) -> None:
     """The docstring's first line is the summary."""
     _registry[name] = Fault(
@@ -131,6 +153,7 @@ def _register(
         scope=scope,
         body=body,
         why_not=why_not,
+        unclean=unclean,
     )
 
 
@@ -171,9 +194,17 @@ class Nemesis:
 
     Args:
         topic: the topic under test.
+        levels: of an upgrade, the first included.
     """
 
-    def __init__(self, cluster: Cluster, scribe: Scribe, topic: Topic | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        scribe: Scribe,
+        topic: Topic | None = None,
+        levels: Iterable[Level] = (),
+    ) -> None:
+        self._levels = tuple(levels)
         self._cluster = cluster
         self._scribe = scribe
         self._topic = topic or Topic()
@@ -219,7 +250,14 @@ class Nemesis:
                 raise StruckError(f"{target} is struck already, by {before.fault.name}")
             whom = broker if chosen.scope == "broker" else None
             self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
-        aim = Aim(broker=broker, topic=self._topic, partition=partition, choice=choice)
+        aim = Aim(
+            broker=broker,
+            topic=self._topic,
+            partition=partition,
+            choice=choice,
+            levels=self._levels,
+            note=partial(self._scribe.fault, name, "note"),
+        )
         try:
             says = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, aim))
         except BaseException:

@@ -1,13 +1,17 @@
 """Faults that are none: what administrators do to leaders and replicas while records are sent."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
-from clusters.cluster import Cluster, PartitionState, UnreachableError
+from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
 from harness.waiting import await_condition
 from nemesis.fault import Aim, aimed
 
 _LOOK_LIMIT_S = 10.0
+_ELECTED_LIMIT_S = 60.0
+_UNCLEAN = "unclean.leader.election.enable"
+_ELECT_LEADERS = (2, 4)
 
 
 def _state(cluster: Cluster, aim: Aim) -> PartitionState:
@@ -56,3 +60,53 @@ def reassign(cluster: Cluster, aim: Aim) -> Iterator[str]:
         yield f"the replica of {name} on broker {gone} is taken away"
     finally:
         cluster.reassign(aim.topic.name, aim.partition, [*left, gone])
+
+
+@aimed("unclean-election", at="cluster", unclean=True)
+def unclean_election(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Leave a partition to one broker, kill that, and have one elected that lacks its last records.
+
+    The administrator asks for it, by ElectLeaders since 2.4 (KIP-460), and before by the topic's
+    setting. The others are shut down in order one after the other, so that the ISR is one broker,
+    which acknowledges alone. Healing starts it, and it cuts its log to match.
+    """
+    name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
+    others = _others(cluster, state)
+    if state.leader < 0 or not others:
+        yield f"{name} has nobody who could lead it uncleanly"
+        return
+    asks = cluster.release.number >= _ELECT_LEADERS
+    cluster.configure(aim.topic.name, {_UNCLEAN: "false"})
+    try:
+        with contextlib.closing(cluster.probe()) as probe:
+            _leave_alone(cluster, probe, aim, state.leader, others)
+            cluster.brokers[state.leader].kill()
+            if not asks:
+                cluster.configure(aim.topic.name, {_UNCLEAN: "true"})
+            for one in others:
+                cluster.brokers[one].start()
+            _await(lambda: probe.live_brokers() == {*others}, f"brokers {others} to have sessions")
+            if asks:
+                cluster.elect_unclean(aim.topic.name, aim.partition)
+            look = partial(probe.partition, aim.topic.name, aim.partition)
+            _await(lambda: look().leader in others, f"one of brokers {others} to lead {name}")
+            leader = look().leader
+            yield f"broker {leader} leads {name} uncleanly: broker {state.leader} was the ISR"
+    finally:
+        for one in (*others, state.leader):
+            cluster.brokers[one].start()
+        cluster.configure(aim.topic.name, {_UNCLEAN: aim.topic.settings()[_UNCLEAN]})
+
+
+def _leave_alone(cluster: Cluster, probe: Probe, aim: Aim, leader: int, others: list[int]) -> None:
+    """Shut every other broker down in order, and wait until the leader is the whole ISR."""
+    for one in others:
+        cluster.brokers[one].stop()
+    _await(
+        lambda: probe.partition(aim.topic.name, aim.partition).isr == (leader,),
+        f"broker {leader} to be the whole ISR of {aim.topic.name}-{aim.partition}",
+    )
+
+
+def _await(look: Callable[[], bool], what: str) -> None:
+    await_condition(look, bool, what=what, limit_s=_ELECTED_LIMIT_S, passing=(UnreachableError,))

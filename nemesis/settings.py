@@ -40,6 +40,16 @@ def set_segment(cluster: Cluster, aim: Aim) -> Iterator[str]:
     yield from _changed(cluster, aim, "segment.ms", "1000")
 
 
+def _unclean(kafka: Release, _: str) -> str:
+    return "" if kafka.elects_unclean else "KRaft heeds it since 3.9 (KAFKA-12670)"
+
+
+@aimed("set-unclean", at="topic", why_not=_unclean, unclean=True)
+def set_unclean(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Forbid unclean elections (unclean.leader.election.enable); healing allows them again."""
+    yield from _changed(cluster, aim, "unclean.leader.election.enable", "false")
+
+
 def _formats(kafka: Release, _: str) -> str:
     if kafka.number < (0, 10):
         return "message.format.version came with 0.10.0 (KIP-31)"

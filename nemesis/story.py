@@ -98,11 +98,13 @@ class Story:
             rules: others than those of the release, to see what would be.
         """
         # The rules are of Numba, which takes half a second to import.
-        from checkers.model.rules import rules_of  # noqa: PLC0415
+        from checkers.model.rules import old_format, rules_of  # noqa: PLC0415
         from checkers.model.script import Setting, play  # noqa: PLC0415
 
+        limits = {"protocol": plan.protocol, "written": plan.format}
         setting = Setting(
-            rules=rules or rules_of(release.name),
+            rules=rules or rules_of(release.name, **limits),
+            old_format=old_format(**limits),
             acks=plan.workload.acks,
             min_isr=plan.topic.min_insync_replicas,
             unclean=plan.topic.unclean_leader_election and release.elects_unclean,

@@ -82,6 +82,12 @@ class Choice:
                 f"{self.fault.name} cannot be had on Kafka {kafka.name} by {plan.driver}: {reason}",
                 hint="docs/faults.md has a table of what can.",
             )
+        if self.fault.unclean and not plan.topic.unclean_leader_election:
+            raise UsageError(
+                f"{self.fault.name} has leaders elected that lack records, in a run that promises"
+                " clean elections",
+                hint="Add --unclean.",
+            )
         if self.target == "controller" and kafka.coordination == "kraft":
             raise UsageError(
                 f"{self.fault.name}@controller: on KRaft the controller is no broker",

@@ -30,7 +30,7 @@ def facts(plan: Plan, found: Environment | None) -> list[Fact]:
     return [
         Fact(
             name="Kafka",
-            value=plan.kafka,
+            value=plan.software,
             means=_COORDINATION.get(found.coordination, "") if found else "",
         ),
         _happened(plan),

@@ -108,14 +108,13 @@ def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int
     """Decide where to cut, each release in its own way; see ``rules``."""
     _retire(s, b)
     leader = follows(s, b)
-    if not k[K_EPOCHS]:
-        if leader != before:
-            cut(s, k, b, get(s, b, HW))
-            put(s, b, FETCHER, _FETCHING)
-        return
     gap = epoch_of(s, b) - old_epoch
     anew = (k[K_CUT_ON_NEW_EPOCH] and gap > 0) or (k[K_CUT_ON_MISSED_EPOCH] and gap > 1)
     if leader == before and not anew:
+        return
+    if not k[K_EPOCHS]:
+        cut(s, k, b, get(s, b, HW))
+        put(s, b, FETCHER, _FETCHING)
         return
     if not k[K_CUT_ON_FETCH]:
         put(s, b, FETCHER, _TRUNCATING)

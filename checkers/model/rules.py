@@ -142,32 +142,39 @@ class Rules:
 SWITCHES: Final = tuple(one.name for one in fields(Rules))
 
 
-def rules_of(name: str) -> Rules:
-    """The rules of a catalogued release.
+def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
+    """The rules of a catalogued release, as far as it is allowed to follow them.
 
     Args:
         name: such as ``2.8.2``, or ``3.9.2-zk`` for the same jars on ZooKeeper.
+        protocol: the newest ``inter.broker.protocol.version``, if not the release's own. What
+            followers ask, and leaders of the controller, follows it (``ReplicaFetcherThread``).
+        written: the newest ``log.message.format.version``, likewise. A log of an older format has
+            no epochs; since 2.1 a follower then asks nobody, and cuts to its HW
+            (``AbstractFetcherThread.fetchTruncatingPartitions``).
 
     Raises:
         UsageError: no such release is known; the hint names the nearest.
     """
     if name not in RELEASES:
         raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest(name, RELEASES))
-    version = tuple(int(part) for part in name.partition("-")[0].split("."))
+    version = _numbers(name.partition("-")[0])
+    spoken = min(version, _numbers(protocol)) if protocol else version
+    hw_alone = old_format(protocol, written) and version >= (2, 1)
     kraft = RELEASES[name]
     return Rules(
         kraft=kraft,
-        epochs=version >= (0, 11),
-        exact_epochs=version >= (2, 0),
+        epochs=spoken >= (0, 11) and not hw_alone,
+        exact_epochs=spoken >= (2, 0) and not hw_alone,
         epoch_on_election=version >= (2, 0, 1),
         below_first_is_empty=version >= (2, 0, 1),
         no_epochs_is_undefined=version >= (0, 11, 0, 3),
         cut_on_missed_epoch=version >= (2, 0, 1),
         cut_on_new_epoch=version >= (2, 1),
         join_from_epoch_start=version >= (2, 0, 1),
-        fenced_questions=version >= (2, 1),
-        fenced_fetches=version >= (2, 5),
-        cut_on_fetch=version >= (2, 8),
+        fenced_questions=spoken >= (2, 1),
+        fenced_fetches=version >= (2, 5) and spoken >= (2, 1),
+        cut_on_fetch=version >= (2, 8) and spoken >= (2, 7) and not hw_alone,
         diverging_is_no_progress=version >= (2, 8, 1),
         late_fenced=version >= (3, 9, 1) and version != (4, 0, 0),
         late_needs_fetching=version >= (1, 1),
@@ -175,7 +182,7 @@ def rules_of(name: str) -> Rules:
         diverging_tells_hw=(2, 8) <= version < (3, 4, 1),
         cut_drops_empty_epoch=version >= (2, 7),
         elected_again_is_new=False,
-        async_isr=version >= (2, 7),
+        async_isr=spoken >= (2, 7),
         strict_min_isr=version >= (3, 7),
         caught_up_stays=version >= (2, 1),
         elr=kraft and version >= (4, 1),
@@ -184,6 +191,15 @@ def rules_of(name: str) -> Rules:
         removal_bumps_epoch=not kraft,
         live_joins_only=kraft or version >= (3, 3),
     )
+
+
+def old_format(protocol: str, written: str) -> bool:
+    """Whether records are written without leader epochs, under limits as ``rules_of`` has them."""
+    return any(most and _numbers(most) < (0, 11) for most in (protocol, written))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 _ZOOKEEPER = [

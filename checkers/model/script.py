@@ -63,12 +63,14 @@ class Setting:
     Attributes:
         rules: of the release.
         unclean: whether unclean elections are allowed, and heeded.
+        old_format: whether records are written without leader epochs.
     """
 
     rules: Rules
     acks: Acks = "all"
     min_isr: int = 1
     unclean: bool = False
+    old_format: bool = False
 
 
 def play(script: str, setting: Setting) -> Outcome:
@@ -178,6 +180,7 @@ class Stage:
             acks=setting.acks,
             min_isr=setting.min_isr,
             unclean=setting.unclean,
+            old_format=setting.old_format,
         )
         return cls(state=initial(scope), k=constants(scope, setting.rules))
 

@@ -172,6 +172,13 @@ def one_less(ring: Ring) -> None:
     assert len(ring.probe.partition(TOPIC.name, 0).isr) == 2
 
 
+def another_rules(ring: Ring) -> None:
+    """Who led until then is down, and another leads."""
+    leader = ring.probe.partition(TOPIC.name, 0).leader
+    assert ring.cluster.brokers[leader].state == "running"
+    assert [one.state for one in ring.cluster.brokers.values()].count("down") == 1
+
+
 def more_segments(ring: Ring) -> None:
     """A second after the last record the next one begins a segment."""
     before = len(ring.segments())
@@ -208,10 +215,12 @@ EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
     "session-expiry": nothing,
     "move-leader": another_leads,
     "reassign": one_less,
+    "unclean-election": another_rules,
     "set-min-isr": nothing,
     "set-retention": nothing,
     "set-segment": more_segments,
     "set-format": nothing,
+    "set-unclean": nothing,
 }
 """What can be seen of a fault while it is open."""
 
@@ -230,8 +239,9 @@ def cases() -> Iterator[tuple[str, str]]:
 
 
 def test_every_fault_is_tested() -> None:
-    network = {one.name for one in faults().values() if one.family == "network"}  # test_wire
-    assert set(EFFECTS) | set(STRUCK) | network == set(faults())
+    others = {"network", "upgrades"}  # test_wire, test_upgrades
+    elsewhere = {one.name for one in faults().values() if one.family in others}
+    assert set(EFFECTS) | set(STRUCK) | elsewhere == set(faults())
     assert {name for _, name in cases()} == set(EFFECTS)
 
 

@@ -91,7 +91,7 @@ def _assert_as_predicted(judged: Judged) -> None:
 
 def _expected_word(plan: Plan) -> str:
     """Only acks=all with clean elections keeps a record; no setting lets replicas differ."""
-    predicted = find_story(plan.story or "").predict(release(plan.kafka), plan)
+    predicted = find_story(plan.story or "").predict(release(plan.played_on), plan)
     kept = plan.workload.acks == "all" and not plan.topic.unclean_leader_election
     return "invalid" if predicted.forked or (predicted.lost and kept) else "valid"
 

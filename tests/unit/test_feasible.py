@@ -30,6 +30,13 @@ def changed(**fields: object) -> Plan:
         changed(workload=Workload(idempotence=True, transactions=True, transform=True)),
         changed(kafka="0.9.0.1", workload=Workload(subscribe=2, churn_s=5)),
         changed(workload=Workload(subscribe=1, isolation=("read_committed", "read_uncommitted"))),
+        changed(kafka="0.10.2.2", to=("0.11.0.3", "3.9.2-zk"), nemesis=("upgrade=3", "kill")),
+        changed(kafka="0.11.0.3", protocol="0.10.2"),
+        changed(kafka="0.10.2.2", to=("0.11.0.3",), nemesis=("upgrade",), format="0.10.2"),
+        changed(kafka="3.9.2-zk", protocol="2.8", format="0.10.2"),
+        changed(
+            nemesis=("unclean-election", "set-unclean"), topic=Topic(unclean_leader_election=True)
+        ),
     ],
 )
 def test_what_can_be_done_passes(plan: Plan) -> None:
@@ -55,6 +62,18 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(nemesis=("disk-full",), driver="docker"), "of this machine", "docs/faults.md"),
         (changed(nemesis=("epochs-missing",), kafka="0.10.2.2"), "KIP-101", "docs/faults.md"),
         (changed(story="loss"), "not both", "Leave one"),
+        (changed(nemesis=("unclean-election",)), "clean elections", "--unclean"),
+        (changed(nemesis=("upgrade",)), "KRaft clusters", "docs/faults.md"),
+        (changed(kafka="0.10.2.2", nemesis=("upgrade",)), "whereto", "--to 0.11.0.3"),
+        (changed(kafka="0.10.2.2", to=("0.11.0.3",)), "nothing in this run", "--nemesis"),
+        (changed(kafka="2.8.2", to=("0.11.0.3",)), "is not upgraded to", "oldest to the newest"),
+        (changed(kafka="2.8.2", to=("2.8",)), "not in the catalogue", "2.8.2"),
+        (changed(kafka="2.8.2", to=("4.3.1",)), "on KRaft", "ZooKeeper"),
+        (changed(protocol="4.0"), "on KRaft", "ZooKeeper"),
+        (changed(kafka="2.8.2", protocol="3.0"), "no protocol 3.0", "At most 2.8"),
+        (changed(kafka="2.8.2", format="2.8.2"), "no version", "2.8"),
+        (changed(kafka="2.8.2", protocol="0.10.2", format="1.1"), "no message format", "first"),
+        (changed(kafka="3.9.2-zk", format="0.10.2"), "KIP-724", "--protocol 2.8"),
         (changed(nemesis=(), story="los"), "los", "loss"),
         (changed(brokers=0), "brokers", "From 1"),
         (changed(brokers=2), "replicas", "From 1 to 2"),

@@ -37,6 +37,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
         address = Address(host="127.0.0.1", port=port)
         plan = NodePlan(
             name="broker-7",
+            release=release("0.10.2.2"),
             command=[sys.executable, "-c", program, str(port)],
             public=address,
             inside=address,

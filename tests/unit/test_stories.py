@@ -17,6 +17,7 @@ from harness.feasible import check_plan
 from harness.plan import Acks, Plan
 from harness.store import Run, Store
 from harness.verdict import Anomaly, Ledger, Verdict
+from nemesis.levels import levels
 from nemesis.scene import MissedError, Scene
 from nemesis.stories import STORIES, Prediction, find_story
 
@@ -43,6 +44,40 @@ def test_the_truncation_rule_alone_decides_the_two_stories(
         predicted("divergence", kafka, acks=acks, unclean=unclean),
         predicted("cut-off", kafka, acks=acks, unclean=unclean),
     )
+
+
+@pytest.mark.parametrize(
+    ("kafka", "limits", "lost"),
+    [
+        ("0.11.0.3", {"protocol": "0.10.2"}, True),
+        ("0.11.0.3", {"protocol": "0.11.0"}, False),
+        ("0.11.0.3", {"format": "0.10.2"}, False),  # B, whom C would have to ask, is dead
+        ("2.0.1", {"format": "0.10.2"}, False),
+        ("2.1.1", {"format": "0.10.2"}, True),  # C asks nobody
+        ("2.8.2", {"format": "0.10.2"}, True),
+        ("2.8.2", {"protocol": "0.11.0"}, False),
+        ("3.9.2-zk", {"protocol": "0.10.2"}, True),
+    ],
+)
+def test_what_brokers_speak_and_write_decides_and_not_their_jars(
+    kafka: str, limits: dict[str, str], lost: bool
+) -> None:
+    for name, ending in (("loss", LOST), ("divergence", FORKED), ("cut-off", FORKED)):
+        plan = msgspec.structs.replace(find_story(name).plan(kafka), **limits)
+        check_plan(plan)
+        assert find_story(name).predict(release(kafka), plan) == (ending if lost else Prediction())
+
+
+def test_a_story_is_played_where_an_upgrade_has_led() -> None:
+    plan = msgspec.structs.replace(find_story("loss").plan("0.10.2.2"), to=("0.11.0.3",))
+    assert plan.played_on == "0.11.0.3"
+    assert levels(plan)[-1].truncation == release("0.11.0.3").truncation
+    held = msgspec.structs.replace(plan, protocol="0.10.2")
+    assert (held.software, "--to 0.11.0.3 --protocol 0.10.2" in held.command()) == (
+        "0.11.0.3 with protocol 0.10.2",
+        True,
+    )
+    assert levels(held)[-1].truncation == release("0.10.2.2").truncation
 
 
 @pytest.mark.parametrize("kafka", CATALOGUE)

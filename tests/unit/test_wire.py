@@ -131,7 +131,7 @@ def view() -> NoView:
 
 @pytest.fixture
 def probe(replica: Replica, view: NoView) -> Iterator[ClusterProbe]:
-    made = ClusterProbe(release("0.10.2.2"), {1: replica.address}, view)
+    made = ClusterProbe(lambda _: release("0.10.2.2").wire, {1: replica.address}, view)
     yield made
     made.close()
     assert view.closed
@@ -156,7 +156,9 @@ def test_the_probe_reads_both_offsets(probe: ClusterProbe) -> None:
 def test_a_list_of_offsets_will_do_where_there_is_no_other_answer(
     replica: Replica, view: NoView, name: str
 ) -> None:
-    with contextlib.closing(ClusterProbe(release(name), {1: replica.address}, view)) as old:
+    with contextlib.closing(
+        ClusterProbe(lambda _: release(name).wire, {1: replica.address}, view)
+    ) as old:
         assert old.replica(1, "events", 0) == ReplicaState(leo=5, hw=4)
         replica.error = NOT_LEADER
         with pytest.raises(UnreachableError, match="error 6"):

@@ -47,7 +47,7 @@ def observe(run: Run) -> Observed:
         UsageError: the model knows no such release.
     """
     plan = run.plan()
-    rules = rules_of(plan.kafka)
+    rules = rules_of(plan.played_on, protocol=plan.protocol, written=plan.format)
     disks = _disks(run, plan)
     leaderships = _leaderships(run, kraft=rules.kraft)
     marks, lines = _marks(run), _lines(run, plan)

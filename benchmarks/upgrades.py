@@ -1,0 +1,104 @@
+"""Both stories at every step of an upgrade from 0.10.2.2, and what brokers of each level lose.
+
+``python -m benchmarks.upgrades STORE`` makes those runs that STORE does not have yet; with
+``--only LEVEL`` those of one level. With ``--judge`` it judges them all in one go, and prints a
+table of what was lost and forked against what the rules predict.
+"""
+
+import argparse
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from checkers.judge import judge
+from checkers.session import SparkStarter
+from harness.errors import HarnessError
+from harness.expected import as_predicted
+from harness.fleet import Fleet
+from harness.plan import Plan
+from harness.store import Run, Store
+from nemesis.stories import find_story
+
+TRIES: Final = 5
+STORIES: Final = ("loss", "divergence")
+OLD: Final = "0.10.2"
+LEVELS: Final[dict[str, dict[str, object]]] = {
+    "before": {},
+    "jars": {"to": ("0.11.0.3",), "protocol": OLD},
+    "protocol": {"to": ("0.11.0.3",), "format": OLD},
+    "format": {"to": ("0.11.0.3",)},
+    "1.1.1-old-format": {"to": ("1.1.1",), "format": OLD},
+    "2.0.1-old-format": {"to": ("2.0.1",), "format": OLD},
+    "2.1.1-old-format": {"to": ("2.1.1",), "format": OLD},
+    "2.8.2-old-format": {"to": ("2.8.2",), "format": OLD},
+    "2.8.2-old-protocol": {"to": ("2.8.2",), "protocol": OLD},
+    "2.8.2": {"to": ("2.8.2",)},
+    "3.9.2-old-protocol": {"to": ("3.9.2-zk",), "protocol": OLD},
+    "3.9.2-old-format": {"to": ("3.9.2-zk",), "protocol": "2.8", "format": OLD},
+    "3.9.2": {"to": ("3.9.2-zk",)},
+}
+"""Where a cluster of 0.10.2.2 has been upgraded to when the story is played."""
+
+
+def plans(only: str | None = None) -> Iterator[tuple[str, Plan]]:
+    """Every run: its name, and what is to be done; those of one level together."""
+    for level, where in LEVELS.items():
+        for story in STORIES if only in (None, level) else ():
+            for number in range(TRIES):
+                plan = find_story(story).plan("0.10.2.2", seed=number)
+                yield f"{level}-{story}-{number}", msgspec.structs.replace(plan, **where)
+
+
+def make(store: Path, only: str | None) -> None:
+    """Make the runs that are missing."""
+    with Fleet(store / ".fleet") as fleet:
+        for name, plan in plans(only):
+            if (store / name).exists():
+                continue
+            began = time.monotonic()
+            try:
+                run = fleet.execute(plan, Store(store), stop=threading.Event(), name=name)
+            except HarnessError as error:
+                print(f"{name}: {error.message}", flush=True)
+                continue
+            print(f"{name}: {time.monotonic() - began:.0f} s {run.status().problems}", flush=True)
+
+
+def tell(store: Path) -> None:
+    """Judge all that is there, and print a row for each level and story."""
+    names = [name for name, _ in plans() if (store / name).exists()]
+    with SparkStarter(None, "2g") as starter:
+        verdicts = judge([Run(store / name) for name in names], starter.session())
+    rows: dict[tuple[str, str], Counter[str]] = {}
+    for name, verdict in zip(names, verdicts, strict=True):
+        level, story, _ = name.rsplit("-", 2)
+        row = rows.setdefault((level, story), Counter())
+        predicted = as_predicted(Run(store / name), verdict)
+        row["runs"] += 1
+        row["predicted"] += bool(predicted)
+        row["lost"] += verdict.ledger.lost > 0
+        row["forked"] += verdict.counts.get("divergence", 0) > 0
+        row["unknown"] += verdict.verdict == "unknown"
+    columns = ("runs", "predicted", "lost", "forked", "unknown")
+    print("| level | story |", " | ".join(columns), "|\n|---|---|", "---|" * len(columns))
+    for (level, story), row in rows.items():
+        print("|", level, "|", story, "|", " | ".join(str(row[one]) for one in columns), "|")
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--only", choices=LEVELS)
+    parser.add_argument("--judge", action="store_true")
+    found = parser.parse_args()
+    (tell if found.judge else lambda store: make(store, found.only))(found.store)
+
+
+if __name__ == "__main__":
+    main()

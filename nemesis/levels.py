@@ -1,0 +1,88 @@
+"""Where a plan's upgrade begins and where it leads, and whether Kafka goes there."""
+
+from itertools import pairwise
+from typing import Final
+
+from clusters.level import Level, climb, numbers
+from clusters.release import Release
+from clusters.versions import release
+from harness.errors import UsageError
+from harness.plan import Plan
+
+UPGRADES: Final = frozenset(("upgrade", "downgrade"))
+"""Faults that go from one level to the next."""
+
+_IGNORED: Final = (3,)
+
+
+def levels(plan: Plan) -> tuple[Level, ...]:
+    """The levels that brokers pass through, from where they begin."""
+    caps = {"protocol": plan.protocol, "format": plan.format}
+    start = Level.of(release(plan.kafka), **caps)
+    return (start, *climb(start, map(release, plan.to), **caps))
+
+
+def settings(plan: Plan) -> dict[str, str]:
+    """What brokers have to be told of their level; nothing, where it is their own and stays so."""
+    return levels(plan)[0].settings if plan.to or plan.protocol or plan.format else {}
+
+
+def check_levels(plan: Plan) -> None:
+    """Refuse an upgrade, a protocol or a message format that cannot be.
+
+    Raises:
+        UsageError: says why.
+    """
+    path = [release(name) for name in (plan.kafka, *plan.to)]
+    if not (plan.to or plan.protocol or plan.format):
+        _check_words(plan)
+        return
+    _check_path(plan, path)
+    _check_words(plan)
+    newest = path[-1]
+    for what, most in (("protocol", plan.protocol), ("message format", plan.format)):
+        if most and numbers(most) > numbers(newest.protocol):
+            raise UsageError(
+                f"Kafka {newest.name} has no {what} {most}", hint=f"At most {newest.protocol}."
+            )
+    if plan.format and plan.protocol and numbers(plan.format) > numbers(plan.protocol):
+        raise UsageError(
+            f"with protocol {plan.protocol} no message format {plan.format} can be written",
+            hint="Kafka raises the protocol first.",
+        )
+    if plan.format and numbers(levels(plan)[-1].protocol) >= _IGNORED:
+        raise UsageError(
+            "log.message.format.version is ignored since protocol 3.0 (KIP-724)",
+            hint="Add --protocol 2.8.",
+        )
+
+
+def _check_path(plan: Plan, path: list[Release]) -> None:
+    """Only ZooKeeper's brokers have these settings, and no release is upgraded to an older one."""
+    for one in path:
+        if one.coordination != "zookeeper":
+            raise UsageError(
+                f"Kafka {one.name} is on KRaft, where metadata.version tells what brokers speak",
+                hint="--to, --protocol and --format are for releases on ZooKeeper.",
+            )
+        if plan.driver not in one.drivers:
+            raise UsageError(f"{plan.driver} cannot run Kafka {one.name}", hint="Leave it out.")
+    for before, after in pairwise(path):
+        if after.number <= before.number:
+            raise UsageError(
+                f"Kafka {before.name} is not upgraded to {after.name}",
+                hint="Name the releases of --to from the oldest to the newest.",
+            )
+
+
+def _check_words(plan: Plan) -> None:
+    """Somebody has to upgrade what is to be upgraded."""
+    wanted = {word.partition("@")[0].partition("=")[0] for word in plan.nemesis} & UPGRADES
+    if wanted and not plan.to:
+        raise UsageError(
+            f"{min(wanted)} does not know whereto", hint="Name releases: --to 0.11.0.3,1.1.1."
+        )
+    if plan.to and plan.story is None and "upgrade" not in wanted:
+        raise UsageError(
+            "nothing in this run upgrades a broker", hint="Add upgrade to --nemesis, or a --story."
+        )

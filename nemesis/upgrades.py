@@ -1,0 +1,118 @@
+"""Upgrades and downgrades under load: brokers are rolled, one by one, from one level to the next.
+
+A level is jars, protocol and message format (``clusters.level``); ``--to`` says where it goes. That
+is the procedure of Kafka's own upgrade notes; ZooKeeper stays what the first release brought.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from clusters.cluster import Broker, Cluster, Probe, UnreachableError
+from clusters.level import Level
+from clusters.release import Release
+from harness.plan import Topic
+from harness.waiting import await_condition
+from nemesis.fault import Aim, aimed
+
+_SESSION_LIMIT_S: Final = 60.0
+_ISR_LIMIT_S: Final = 60.0
+Note = Callable[[str, int], None]
+
+
+def _why_not(kafka: Release, _: str) -> str:
+    if kafka.coordination == "zookeeper":
+        return ""
+    return "KRaft clusters are upgraded by metadata.version, with their controllers"
+
+
+@aimed("upgrade", at="cluster", why_not=_why_not)
+def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Roll every broker, in order, to the next step of --to: jars, protocol or message format.
+
+    The next broker is stopped when every replica is in sync again. Nothing is healed: the cluster
+    stays where it is, and the next strike goes on from there.
+    """
+    at = _height(cluster, aim.levels)
+    if at + 1 >= len(aim.levels):
+        yield f"there is nothing to upgrade to: every broker runs {aim.levels[at]}"
+        return
+    roll(cluster, aim.levels[at + 1], aim.note, aim.topic)
+    yield f"every broker runs {aim.levels[at + 1]}"
+
+
+@aimed("downgrade", at="cluster", why_not=_why_not)
+def downgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Roll every broker back to the jars before, in order, as long as the protocol is theirs.
+
+    Once the newer protocol was spoken Kafka's upgrade notes promise no way back, and none is tried.
+    """
+    at = _height(cluster, aim.levels)
+    now, before = aim.levels[at], aim.levels[max(at - 1, 0)]
+    if now == before or (now.protocol, now.format) != (before.protocol, before.format):
+        yield f"there is no way back from {now}"
+        return
+    roll(cluster, before, aim.note, aim.topic)
+    yield f"every broker runs {before} again"
+
+
+def climb_all(cluster: Cluster, levels: Sequence[Level]) -> None:
+    """Roll a cluster without records through all that is left of an upgrade.
+
+    Raises:
+        HarnessError: a broker does not start, or does not come back in time.
+    """
+    for level in levels[_height(cluster, levels) + 1 :]:
+        roll(cluster, level, lambda _says, _broker: None)
+
+
+def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None) -> None:
+    """Stop each broker in order, and start it at a level; the next, when all is whole again.
+
+    Args:
+        note: told of each broker that runs again.
+        topic: whose replicas have to be in sync before the next broker; None: there is none yet.
+
+    Raises:
+        HarnessError: a broker does not start, or the replicas are not in sync in time.
+    """
+    with contextlib.closing(cluster.probe()) as probe:
+        for broker in cluster.brokers.values():
+            if broker.level != level:
+                _restart(broker, level)
+                note(f"broker {broker.id} runs {level}", broker.id)
+                _await_whole(cluster, probe, topic)
+
+
+def _restart(broker: Broker, level: Level) -> None:
+    broker.stop()
+    try:
+        broker.install(level)
+    finally:
+        broker.start()
+
+
+def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
+    """How far the broker that is furthest behind has come; the first level is where all began."""
+    return min(levels.index(broker.level) for broker in cluster.brokers.values())
+
+
+def _await_whole(cluster: Cluster, probe: Probe, topic: Topic | None) -> None:
+    await_condition(
+        probe.live_brokers,
+        lambda live: live == frozenset(cluster.brokers),
+        what="every broker to have a session before the next is stopped",
+        limit_s=_SESSION_LIMIT_S,
+        passing=(UnreachableError,),
+    )
+    if topic is None:
+        return
+    for partition in range(topic.partitions):
+        await_condition(
+            partial(probe.partition, topic.name, partition),
+            lambda state: len(state.isr) == topic.replication_factor,
+            what=f"every replica of {topic.name}-{partition} to be in sync before the next broker",
+            limit_s=_ISR_LIMIT_S,
+            passing=(UnreachableError,),
+        )

@@ -1,0 +1,62 @@
+"""Upgrades on real brokers: they lose nothing under load, and the protocol brings safety."""
+
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from checkers.session import spark
+from harness.api import judge_all, load
+from harness.expected import as_predicted
+from harness.plan import Plan, Topic
+from harness.runner import execute
+from harness.store import Store
+from nemesis.levels import levels
+from nemesis.stories import find_story
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+
+ROLLED = Plan(
+    kafka="0.10.2.2",
+    to=("0.11.0.3",),
+    nemesis=("upgrade", "downgrade"),
+    duration_s=45.0,
+    topic=Topic(partitions=2, min_insync_replicas=2),
+    seed=4,
+)
+BETWEEN = msgspec.structs.replace(
+    find_story("loss").plan("0.10.2.2"), to=("0.11.0.3",), protocol="0.10.2"
+)
+"""The brokers run 0.11.0.3, and still speak as 0.10.2 does: KIP-101 has not begun."""
+
+
+def test_upgrades_lose_nothing_under_load_and_bring_safety_with_the_protocol(
+    tmp_path: Path,
+) -> None:
+    runs = [execute(plan, Store(tmp_path), stop=threading.Event()) for plan in (ROLLED, BETWEEN)]
+    rolled, between = judge_all(runs, spark())
+    assert rolled.verdict.verdict == "valid", rolled.verdict.reasons
+    assert rolled.verdict.ledger.acknowledged > 100
+    _assert_rolled(rolled.run.path)
+    assert as_predicted(between.run, between.verdict), between.verdict.headline
+    assert (between.verdict.verdict, between.verdict.ledger.lost) == ("invalid", 1)
+    assert between.model is not None
+    assert between.model.status == "as-predicted", between.model
+    assert set(between.run.environment().levels.values()) == {str(levels(BETWEEN)[-1])}
+
+
+def _assert_rolled(path: Path) -> None:
+    """Broker by broker in order, each level on all of them before the next one."""
+    run = load(path)
+    faults = run.table("faults")
+    notes = faults[(faults.phase == "note") & faults.fault.isin(["upgrade", "downgrade"])]
+    words = [str(one) for one in levels(ROLLED)]
+    seen = [words.index(says.split(" runs ")[1]) for says in notes.says]
+    assert set(seen) >= {1}, notes
+    whole = seen[: len(seen) // 3 * 3]
+    assert [*notes.broker[: len(whole)]] == [1, 2, 3] * (len(whole) // 3)
+    rounds = [0, *whole[::3]]
+    assert whole == [one for one in rounds[1:] for _ in range(3)]
+    assert all(abs(after - before) == 1 for before, after in pairwise(rounds))

@@ -57,6 +57,7 @@ class Aim:
         return self.broker
 
 
+Needs = Literal["", "--unclean", "--to"]
 Body = Callable[[Cluster, int], Iterator[str]]
 AimedBody = Callable[[Cluster, Aim], Iterator[str]]
 WhyNot = Callable[[Release, str], str]
@@ -87,7 +88,8 @@ class Fault:
         family: the module that has it.
         scope: what it strikes.
         why_not: why a release or driver has it not; empty where it does.
-        unclean: whether leaders are elected from outside the ISR, so that a run has to allow it.
+        needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
+            outside the ISR, or ``--to``, because it upgrades to what that names.
     """
 
     name: str
@@ -96,7 +98,7 @@ class Fault:
     scope: Scope
     body: AimedBody
     why_not: WhyNot = anywhere
-    unclean: bool = False
+    needs: Needs = ""
 
 
 _FAMILIES: Final = (
@@ -125,12 +127,12 @@ def fault(name: str, *, why_not: WhyNot = anywhere) -> Callable[[Body], Body]:
 
 
 def aimed(
-    name: str, *, at: Scope = "broker", why_not: WhyNot = anywhere, unclean: bool = False
+    name: str, *, at: Scope = "broker", why_not: WhyNot = anywhere, needs: Needs = ""
 ) -> Callable[[AimedBody], AimedBody]:
     """Register a generator as the fault ``name`` that wants to know more than a broker's id."""
 
     def register(body: AimedBody) -> AimedBody:
-        _register(name, body, body, at, why_not, unclean=unclean)
+        _register(name, body, body, at, why_not, needs=needs)
         return body
 
     return register
@@ -143,7 +145,7 @@ def _register(
     scope: Scope,
     why_not: WhyNot,
     *,
-    unclean: bool = False,
+    needs: Needs = "",
 ) -> None:
     """The docstring's first line is the summary."""
     _registry[name] = Fault(
@@ -153,7 +155,7 @@ def _register(
         scope=scope,
         body=body,
         why_not=why_not,
-        unclean=unclean,
+        needs=needs,
     )
 
 

@@ -9,8 +9,8 @@ from clusters.versions import release
 from harness.errors import UsageError
 from harness.plan import Plan
 
-UPGRADES: Final = frozenset(("upgrade", "downgrade"))
-"""Faults that go from one level to the next."""
+UPGRADE: Final = "upgrade"
+"""The fault that goes from one level to the next."""
 
 _IGNORED: Final = (3,)
 
@@ -33,12 +33,10 @@ def check_levels(plan: Plan) -> None:
     Raises:
         UsageError: says why.
     """
-    path = [release(name) for name in (plan.kafka, *plan.to)]
     if not (plan.to or plan.protocol or plan.format):
-        _check_words(plan)
         return
+    path = [release(name) for name in (plan.kafka, *plan.to)]
     _check_path(plan, path)
-    _check_words(plan)
     newest = path[-1]
     for what, most in (("protocol", plan.protocol), ("message format", plan.format)):
         if most and numbers(most) > numbers(newest.protocol):
@@ -58,7 +56,7 @@ def check_levels(plan: Plan) -> None:
 
 
 def _check_path(plan: Plan, path: list[Release]) -> None:
-    """Only ZooKeeper's brokers have these settings, and no release is upgraded to an older one."""
+    """Only ZooKeeper's brokers have these settings, and somebody has to raise them, never lower."""
     for one in path:
         if one.coordination != "zookeeper":
             raise UsageError(
@@ -73,16 +71,8 @@ def _check_path(plan: Plan, path: list[Release]) -> None:
                 f"Kafka {before.name} is not upgraded to {after.name}",
                 hint="Name the releases of --to from the oldest to the newest.",
             )
-
-
-def _check_words(plan: Plan) -> None:
-    """Somebody has to upgrade what is to be upgraded."""
-    wanted = {word.partition("@")[0].partition("=")[0] for word in plan.nemesis} & UPGRADES
-    if wanted and not plan.to:
-        raise UsageError(
-            f"{min(wanted)} does not know whereto", hint="Name releases: --to 0.11.0.3,1.1.1."
-        )
-    if plan.to and plan.story is None and "upgrade" not in wanted:
+    words = {word.partition("@")[0].partition("=")[0] for word in plan.nemesis}
+    if plan.to and plan.story is None and UPGRADE not in words:
         raise UsageError(
             "nothing in this run upgrades a broker", hint="Add upgrade to --nemesis, or a --story."
         )

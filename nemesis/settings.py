@@ -44,7 +44,7 @@ def _unclean(kafka: Release, _: str) -> str:
     return "" if kafka.elects_unclean else "KRaft heeds it since 3.9 (KAFKA-12670)"
 
 
-@aimed("set-unclean", at="topic", why_not=_unclean, unclean=True)
+@aimed("set-unclean", at="topic", why_not=_unclean, needs="--unclean")
 def set_unclean(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Forbid unclean elections (unclean.leader.election.enable); healing allows them again."""
     yield from _changed(cluster, aim, "unclean.leader.election.enable", "false")

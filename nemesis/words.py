@@ -82,11 +82,16 @@ class Choice:
                 f"{self.fault.name} cannot be had on Kafka {kafka.name} by {plan.driver}: {reason}",
                 hint="docs/faults.md has a table of what can.",
             )
-        if self.fault.unclean and not plan.topic.unclean_leader_election:
+        if self.fault.needs == "--unclean" and not plan.topic.unclean_leader_election:
             raise UsageError(
                 f"{self.fault.name} has leaders elected that lack records, in a run that promises"
                 " clean elections",
                 hint="Add --unclean.",
+            )
+        if self.fault.needs == "--to" and not plan.to:
+            raise UsageError(
+                f"{self.fault.name} does not know whereto",
+                hint="Name releases: --to 0.11.0.3,1.1.1.",
             )
         if self.target == "controller" and kafka.coordination == "kraft":
             raise UsageError(

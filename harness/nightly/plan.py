@@ -226,9 +226,12 @@ def settings() -> Iterator[Cell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """What nights mix: each family of what every release has, and what some lack by itself."""
+    """What nights mix: each family of what every release has, and what some lack by itself.
+
+    What asks for an option of its own is left to ``highwater soak``.
+    """
     families: dict[str, list[str]] = {}
-    for one in faults().values():
+    for one in (each for each in faults().values() if not each.needs):
         key = one.family if one.why_not is anywhere else one.name
         families.setdefault(key, []).append(one.name)
     return tuple(",".join(names) for names in families.values())

@@ -8,10 +8,11 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from clusters.versions import Release, release
+from clusters.versions import CATALOGUE, Release, release
 from harness.errors import UsageError
 from harness.plan import Acks, Isolation, Plan, Topic, Workload
-from nemesis.fault import Fault, faults
+from nemesis.fault import Fault, faults, find_fault
+from nemesis.levels import UPGRADE
 from nemesis.story import BROKER_CONFIG
 
 SHARED: Final = 5
@@ -53,16 +54,19 @@ def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local"
     wired, quick = portion.random() < _WIRED, portion.random() < 0.5  # noqa: PLR2004 - a coin
     dice = random.Random(f"{seed}/{number // SHARED}/{number}")  # noqa: S311 - as above
     workload = _workload(dice, kafka)
+    unclean, later = dice.random() < _UNCLEAN, _later(kafka)
+    nemesis = _nemesis(dice, kafka, driver, wired=wired, unclean=unclean, later=later)
     return Plan(
         kafka=kafka.name,
         driver=driver,
         topic=Topic(
             partitions=dice.choice((1, 3)),
             min_insync_replicas=dice.choice((1, 2)),
-            unclean_leader_election=dice.random() < _UNCLEAN,
+            unclean_leader_election=unclean,
         ),
         workload=workload,
-        nemesis=_nemesis(dice, kafka, driver, wired=wired),
+        nemesis=nemesis,
+        to=(dice.choice(later),) if UPGRADE in nemesis else (),
         duration_s=dice.choice(_SECONDS),
         seed=dice.randrange(1 << 31),
         broker_config=dict(BROKER_CONFIG) if quick else {},
@@ -96,10 +100,25 @@ def _now_and_then(dice: random.Random) -> bool:
     return dice.random() < _ONE_IN_FOUR
 
 
-def _nemesis(dice: random.Random, kafka: Release, driver: str, *, wired: bool) -> tuple[str, ...]:
+def _later(kafka: Release) -> list[str]:
+    """The releases that it can be upgraded to."""
+    both = [one for one in CATALOGUE.values() if one.coordination == kafka.coordination]
+    return [one.name for one in both if one.number > kafka.number]
+
+
+def _nemesis(
+    dice: random.Random,
+    kafka: Release,
+    driver: str,
+    *,
+    wired: bool,
+    unclean: bool,
+    later: Sequence[str],
+) -> tuple[str, ...]:
     """One to three faults of those that there are; no network faults unless the wire is there."""
+    had = {"": True, "--unclean": unclean, "--to": bool(later)}
     found = [one for one in faults().values() if not one.why_not(kafka, driver)]
-    choices = [one for one in found if wired or one.family != "network"]
+    choices = [one for one in found if had[one.needs] and (wired or one.family != "network")]
     families = sorted({one.family for one in choices})
     weights = [_FAMILIES.get(family, 1) for family in families]
     chosen: dict[str, Fault] = {}
@@ -107,4 +126,6 @@ def _nemesis(dice: random.Random, kafka: Release, driver: str, *, wired: bool) -
         [family] = dice.choices(families, weights)
         one = dice.choice([each for each in choices if each.family == family])
         chosen[one.name] = one
+    if any(one.needs == "--to" for one in chosen.values()):
+        chosen[UPGRADE] = find_fault(UPGRADE)
     return tuple(chosen)

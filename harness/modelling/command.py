@@ -64,6 +64,9 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     stops: Annotated[
         bool, typer.Option("--stops/--no-stops", help="Let a planned move be an orderly stop.")
     ] = True,
+    old_format: Annotated[
+        bool, typer.Option("--old-format", help="Write records as before 0.11, without epochs.")
+    ] = False,
     rule: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=on|off", help="A rule other than the release has it."),
@@ -115,6 +118,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         unclean=unclean,
         by=_step(by),
         stops=stops,
+        old_format=old_format,
     )
     setting = Setting(kafka=kafka, scope=scope, switched=_switched(rule or []))
     setting.rules()

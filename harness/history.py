@@ -162,7 +162,7 @@ STEPS: Final = pa.schema(
     ]
 )
 """What a schedule of faults did and when, exactly enough to be done again. Stories have none of it,
-and no checker asks for it."""
+and no checker asks for it; the model learns from it when a fault began."""
 
 ADDED: Final = frozenset(("op", "isolation"))
 """Columns that runs recorded before them lack; all may be null."""

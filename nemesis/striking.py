@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from clusters.cluster import UnreachableError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.waiting import await_condition
 from nemesis.fault import StruckError, find_fault
 from nemesis.scene import Scene
@@ -103,9 +104,9 @@ class Striker:
         log.step("strike", step=taken.number, **_row(step, broker))
         try:
             nemesis.inject(step.fault, broker, partition=step.partition, choice=step.choice)
-        except StruckError:
+        except (StruckError, UnreachableError, WaitTimeoutError) as error:
             self._end(taken)
-            self.leave_out(step, broker, _OVERLAPS, number=taken.number)
+            self.leave_out(step, broker, why_not_now(step.fault, error), number=taken.number)
             return None
         log.step("struck", step=taken.number)
         return taken
@@ -161,6 +162,22 @@ class Striker:
         self._spent[fault] += 1
         if broker is not None:
             self._hurt[broker] += 1
+
+
+def why_not_now(name: str, error: HarnessError) -> str:
+    """Why a fault could not be injected, where the run goes on without it.
+
+    A request to the cluster may find nobody to answer, when another fault is open: that is no
+    failure of the harness. A broker that does not come back is one.
+
+    Raises:
+        HarnessError: the error itself.
+    """
+    if isinstance(error, StruckError):
+        return _OVERLAPS
+    if isinstance(error, UnreachableError) or find_fault(name).scope == "topic":
+        return error.message
+    raise error
 
 
 def _row(step: Aimed, broker: int | None) -> dict[str, object]:

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from checkers.model.reconcile.books import contradictions
 from checkers.model.reconcile.reading import observe
+from harness.history import STEPS, STEPS_TABLE
 from harness.plan import Workload
-from tests.builder import RunBuilder
+from tests.builder import MS, RunBuilder
 
 TRANSACTIONS = Workload(idempotence=True, transactions=True)
 
@@ -67,3 +70,23 @@ def test_what_a_successor_logged_is_its_own(tmp_path: Path) -> None:
     said = "2026-11-21T18:44:36.137Z FAIL [producer-0.1#producer-7] [thrd:x]: Disconnected"
     (run.logs / "clients.log").write_text(said + "\n")
     assert list(observe(run).clients) == ["producer-0.1"]
+
+
+def test_a_fault_begins_when_its_step_is_taken(tmp_path: Path) -> None:
+    """A restart is recorded when it is over; until then it was open."""
+    run = RunBuilder(tmp_path / "run", kafka="4.3.1")
+    run.now_ns = 10_000 * MS
+    run.fault("restart", 1, "broker 1 was restarted")
+    run.tick(5_000)
+    run.fault("restart", 1, "broker 1 is mended", phase="heal")
+    built = run.write()
+    assert [(one.since_ns // MS, one.until_ns // MS) for one in observe(built).faults] == [
+        (10_000, 15_000)
+    ]
+    strikes = [(4_000, 2), (6_000, 1), (12_000, 1)]
+    rows = [
+        {"time_ns": at * MS, "event": "strike", "fault": "restart", "broker": broker}
+        for at, broker in strikes
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, STEPS), built.parquet(STEPS_TABLE))
+    assert [one.since_ns // MS for one in observe(built).faults] == [6_000]

@@ -26,6 +26,8 @@ from checkers.model.reconcile.trace import (
 from checkers.model.rules import rules_of
 from checkers.segments.files import segments
 from checkers.segments.reader import read_segment
+from harness.errors import StoreError
+from harness.history import STEPS_TABLE
 from harness.plan import Plan
 from harness.store import Run
 
@@ -152,9 +154,11 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
 def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
     """Faults with their ends; what was never healed ends never. Of no broker is broker -1.
 
-    A shutdown is recorded when it has ended, and begins when its broker says so.
+    A fault is recorded when it has taken effect. It begins when the schedule's step is taken; a
+    shutdown of a story, which has no such steps, when its broker says so.
     """
     open_: dict[object, Struck] = {}
+    strikes = _strikes(run)
     found = []
     for row in _rows(run, "events/faults"):
         broker, time_ns = row["broker"], row["time_ns"]
@@ -164,8 +168,11 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
         if before := open_.pop(target, None):
             found.append(replace(before, until_ns=time_ns))
         if row["phase"] == "inject":
-            since_ns = time_ns
-            if row["fault"] == "stop":
+            since_ns = max(
+                (at for at in strikes.get((row["fault"], broker), ()) if at <= time_ns),
+                default=time_ns,
+            )
+            if row["fault"] == "stop" and not strikes:
                 since_ns = _began_to_stop(lines.get(broker, []), time_ns)
             open_[target] = Struck(
                 fault=row["fault"],
@@ -175,6 +182,19 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
                 says=row["says"],
             )
     return sorted([*found, *open_.values()], key=lambda one: one.since_ns)
+
+
+def _strikes(run: Run) -> dict[tuple[str, int | None], list[int]]:
+    """When a schedule began to inject each fault into each broker; nothing of a story."""
+    found: dict[tuple[str, int | None], list[int]] = defaultdict(list)
+    try:
+        rows = _rows(run, STEPS_TABLE)
+    except StoreError:  # a run of before there was this table
+        return found
+    for row in rows:
+        if row["event"] == "strike":
+            found[row["fault"], row["broker"]].append(row["time_ns"])
+    return found
 
 
 def _began_to_stop(lines: list[Line], time_ns: int) -> int:

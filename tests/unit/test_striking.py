@@ -1,0 +1,29 @@
+"""A fault that cannot be injected now is left out; what went wrong in earnest ends the run."""
+
+import pytest
+
+from clusters.cluster import UnreachableError
+from harness.errors import HarnessError, WaitTimeoutError
+from nemesis.fault import StruckError
+from nemesis.striking import why_not_now
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("move-leader", WaitTimeoutError("waited 10 s for somebody to tell who leads")),
+        ("reassign", UnreachableError("ZooKeeper does not answer")),
+        ("session-expiry", UnreachableError("ZooKeeper does not answer")),
+    ],
+)
+def test_a_request_that_nobody_answers_is_left_out(fault: str, error: HarnessError) -> None:
+    assert why_not_now(fault, error) == error.message
+
+
+def test_what_overlaps_is_left_out() -> None:
+    assert why_not_now("kill", StruckError("broker 1 is struck already")).startswith("it would")
+
+
+def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
+    with pytest.raises(WaitTimeoutError, match="broker 1 to start"):
+        why_not_now("restart", WaitTimeoutError("waited 60 s for broker 1 to start"))

@@ -1,19 +1,25 @@
-"""What killed harnesses leave behind: ``python -m benchmarks.leftovers [DRIVER ...]``.
+"""What harnesses that end badly leave behind: ``python -m benchmarks.leftovers [DRIVER ...]``.
 
-Opens a cluster twenty times a driver (``wired`` is ``local`` with the wire, which cuts a broker off
-as soon as it can), and kills the harness with SIGKILL at a random moment of its start or life,
-every other time with its children at once (wardens, guards and the wire). Then sweeps once, as the
-next run would, and counts: containers, networks, volumes and processes. Nothing may be left.
+Opens a cluster again and again (``wired`` is ``local`` with the wire), breaks and mends it at
+random from then on, and ends the harness at a random moment of its start or life, in four ways in
+turn: SIGKILL; SIGKILL together with its children (wardens, guards and the wire); Ctrl-C; and an
+error in the midst of a fault. Then sweeps once, as the next run would, and counts: containers,
+networks, volumes and processes, paused ones too. Nothing may be left.
+
+``HIGHWATER_KILL_POINTS`` is how many moments a driver (20).
 """
 
 import os
 import random
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import psutil
 
@@ -23,54 +29,87 @@ from clusters.engine import connected
 from harness.waiting import await_condition
 
 DRIVERS = ("local", "docker", "wired")
-STARTS = 20
-LATEST_S = 10.0
+STARTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "20"))
+LATEST_S = 18.0
+ENDS_S = 60.0
 SETTLE_LIMIT_S = 30.0
 KAFKAS = ("0.10.2.2", "4.3.1")
+WAYS = ("kill", "kill all", "Ctrl-C", "error")
 MARK = "HIGHWATER_LEFTOVERS"
 HARNESS = """
-import sys, time
+import contextlib, random, signal, sys, time
 from pathlib import Path
+from clusters.cluster import UnreachableError
 from clusters.drivers import DRIVERS
 from clusters.versions import release
-from clusters.relay.rules import Rule, between
-wired = sys.argv[1] == "wired"
-cluster = DRIVERS["local" if wired else sys.argv[1]](
-    release(sys.argv[2]), Path(sys.argv[3]), brokers=3, broker_config={}, wired=wired
+from nemesis.fault import Nemesis, aimed
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+driver, kafka, directory, seed, until = sys.argv[1:]
+ends = time.monotonic() + float(until)
+
+@aimed("broken")
+def broken(cluster, aim):
+    "Pause a broker, and fail."
+    cluster.brokers[aim.victim].pause()
+    raise RuntimeError("in the midst of a fault")
+    yield ""
+
+class Silent:
+    def fault(self, *_): print("struck", flush=True)
+
+wired, dice = driver == "wired", random.Random(int(seed))
+names = ["kill", "pause", "stop", "power-failure"] + ["isolate", "halves", "hold-hw"] * wired
+cluster = DRIVERS["local" if wired else driver](
+    release(kafka), Path(directory), brokers=3, broker_config={}, wired=wired
 )
-if wired:
-    cut = cluster.network.under(Rule(kind="cut", links=between([1], cluster.network.nodes)))
-    cut.__enter__()
-print("open", flush=True)
-time.sleep(120)
+with contextlib.closing(cluster):
+    nemesis = Nemesis(cluster, Silent())
+    print("open", flush=True)
+    while True:
+        for broker in dice.sample([1, 2, 3], 2):
+            nemesis.inject(dice.choice(names), broker)
+        time.sleep(dice.uniform(0.0, 1.0))
+        if float(until) and time.monotonic() > ends:
+            nemesis.heal(1)
+            nemesis.inject("broken", 1)
+        nemesis.heal_all()
 """
 
 
-def one_kill(
-    driver: str, kafka: str, token: str, choice: random.Random, *, all_at_once: bool
-) -> str:
-    """Start a harness, kill it at some moment, and say which."""
+def one_end(driver: str, kafka: str, token: str, choice: random.Random, way: str) -> str:
+    """Start a harness, end it at some moment, and say which."""
+    delay = choice.uniform(0.0, LATEST_S)
+    until, seed = delay if way == "error" else 0.0, str(choice.randrange(10**6))
     with (
         tempfile.TemporaryDirectory(prefix="highwater-", ignore_cleanup_errors=True) as directory,
         subprocess.Popen(
-            [sys.executable, "-c", HARNESS, driver, kafka, directory],
+            [sys.executable, "-c", HARNESS, driver, kafka, directory, seed, str(until)],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env={**os.environ, MARK: token},
             start_new_session=True,
         ) as harness,
     ):
-        delay = choice.uniform(0.0, LATEST_S)
-        time.sleep(delay)  # the moment is the experiment
-        family = psutil.Process(harness.pid).children() if all_at_once else []
-        harness.kill()
-        for child in family:
-            child.kill()
-        said, _ = harness.communicate()
-    return f"killed after {delay:4.1f} s, {'open' if said else 'opening'}"
+        if way != "error":
+            time.sleep(delay)  # the moment is the experiment
+            family = psutil.Process(harness.pid).children() if way == "kill all" else []
+            harness.send_signal(signal.SIGINT if way == "Ctrl-C" else signal.SIGKILL)
+            for child in family:
+                child.kill()
+        said, complaint = harness.communicate(timeout=2 * ENDS_S)
+    last = complaint.strip().splitlines()[-1:]
+    expected = {"error": "in the midst of a fault", "Ctrl-C": "KeyboardInterrupt"}.get(way, "")
+    if not any(expected in line for line in last or [""]):
+        print(f"  it said: {complaint[-2000:]}", flush=True)
+    struck = said.count("struck")
+    return "opening" if "open" not in said else f"after {struck} steps" if struck else "open"
 
 
-def left(token: str, known: set[str]) -> list[str]:
-    """Whatever is still there of these starts."""
+def left(token: str, known: set[str], *, swept: bool) -> list[str]:
+    """Whatever is still there of these starts, after a sweep if one is wanted."""
+    if swept:
+        claims.sweep()
     found = [
         f"process {each.pid} {each.name()}" for each in psutil.process_iter() if of(each, token)
     ]
@@ -104,22 +143,22 @@ def known_before() -> set[str]:
 
 
 def main(drivers: Sequence[str] = DRIVERS) -> None:
-    """Twenty kills a driver; raises WaitTimeoutError, which lists what is left, if anything is."""
+    """End it so often a driver; raises WaitTimeoutError, which lists what is left, if anything."""
     known, choice = known_before(), random.Random(0)  # noqa: S311 - a repeatable choice of moments
     for driver in drivers or DRIVERS:
-        token = secrets.token_hex(8)
+        token, moments = secrets.token_hex(8), Counter[str]()
         for number in range(STARTS):
-            kafka, together = KAFKAS[number % 2], bool(number % 4 > 1)
-            moment = one_kill(driver, kafka, token, choice, all_at_once=together)
-            print(f"  {driver} {kafka:8} {moment}{', its children too' if together else ''}")
-        print(f"  {driver}: the sweep removed {claims.sweep()} things", flush=True)
-        await_condition(
-            lambda token=token: left(token, known),  # type: ignore[misc]
-            lambda found: not found,
-            what="nothing to be left",
-            limit_s=SETTLE_LIMIT_S,
-        )
-        print(f"  {driver}: nothing is left of {STARTS} starts", flush=True)
+            kafka, way = KAFKAS[number // len(WAYS) % 2], WAYS[number % len(WAYS)]
+            moment = one_end(driver, kafka, token, choice, way)
+            moments["opening" if moment == "opening" else "open"] += 1
+            print(f"  {driver} {kafka:8} {way:8} {moment}", flush=True)
+            await_condition(
+                partial(left, token, known, swept=driver == "docker"),
+                lambda found: not found,
+                what="nothing to be left",
+                limit_s=SETTLE_LIMIT_S,
+            )
+        print(f"  {driver}: nothing is left of {STARTS} starts: {dict(moments)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ class RealCoordinator:
         return self._node.state
 
     def start(self) -> None:
-        """Start it on the data it left, and wait until it answers."""
-        if self._node.state != "down":
+        """Start it on the data it left, and wait until it answers; never after ``close``."""
+        if self._node.state != "down" or self._node.released:
             return
         self._node.launch()
 

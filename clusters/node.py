@@ -28,6 +28,7 @@ class Node:
         self._site = site
         self._life: Life | None = None
         self._log_start = 0
+        self._released = False
 
     @property
     def state(self) -> BrokerState:
@@ -47,6 +48,11 @@ class Node:
     def become(self, plan: NodePlan) -> None:
         """Be started otherwise from now on, at the same addresses."""
         self._plan = plan
+
+    @property
+    def released(self) -> bool:
+        """Whether it was given up. A fault that an error left open heals after that, if at all."""
+        return self._released
 
     def launch(self) -> None:
         """Start the JVM and do not wait for its port.
@@ -131,6 +137,7 @@ class Node:
 
     def release(self) -> None:
         """Give it up: killed if it still runs, and nothing of it stays."""
+        self._released = True
         if self._life is not None:
             self._life.release()
 

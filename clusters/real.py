@@ -99,8 +99,8 @@ class RealBroker:
         resource.prlimit(jvm, which, (0 if limited else most, most))
 
     def start(self) -> None:
-        """Start it on the data it left, once its old session has ended."""
-        if self._node.state == "running":
+        """Start it on the data it left, once its old session has ended; never after ``close``."""
+        if self._node.state == "running" or self._node.released:
             return
         if self._node.state == "paused":
             raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
@@ -197,6 +197,11 @@ class RealCluster:
     def bootstrap(self) -> str:
         """``host:port,host:port`` of every broker."""
         return ",".join(str(address) for address in self._site.public.brokers.values())
+
+    @property
+    def client(self) -> Mapping[str, str]:
+        """What the release wants of clients."""
+        return self._release.client
 
     @property
     def pids(self) -> frozenset[int]:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from clusters import local, node
 from clusters.addresses import Address, _free_ports
 from clusters.local import LocalSite
 from clusters.node import Node
+from clusters.real import RealBroker, RealCluster
 from clusters.site import NodePlan
 from clusters.versions import release
 from harness.errors import HarnessError, WaitTimeoutError
@@ -85,6 +87,18 @@ def test_a_start_that_takes_too_long_says_what_it_waits_for(
     monkeypatch.setattr(node, "START_LIMIT_S", 0.2)
     with pytest.raises(WaitTimeoutError, match=r"broker 7 at .* to listen; .*still thinking"):
         mute.wait_for(mute.listens, "to listen")
+
+
+def test_a_fault_that_an_error_left_open_starts_nothing_when_all_is_given_up(
+    make: Maker, tmp_path: Path
+) -> None:
+    listener = make(LISTENER)
+    broker = RealBroker(7, listener, tmp_path, Mock(spec=RealCluster))
+    broker.start()
+    broker.kill()
+    listener.release()
+    broker.start()
+    assert broker.state == "down"
 
 
 def test_one_that_was_never_started_can_be_healed_but_not_paused(make: Maker) -> None:

@@ -55,6 +55,8 @@ def verdict(findings: Findings) -> Verdict:
     if following := sum(findings.found.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
         reasons = (*reasons, f"{following} more {more} from these.")
+    if case.copyless:
+        reasons = (*reasons, "No disk was compared: the inventory has no command to copy one.")
     ledger = findings.ledger or NOTHING
     return Verdict(
         run=case.run.name,

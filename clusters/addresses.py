@@ -5,7 +5,7 @@ import errno
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 import psutil
@@ -21,12 +21,24 @@ _COORDINATION_HOST = 5
 _GROUPS = 250 * 250
 
 
+class Dial(Protocol):
+    """Opens a connection that is ready for requests. May raise OSError."""
+
+    def __call__(self, address: tuple[str, int], timeout_s: float, /) -> socket.socket:
+        """The connection; every step of its opening takes no longer than the limit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Host and port of one listener."""
+    """Host and port of one listener.
+
+    Attributes:
+        dial: how a connection to it is opened: in the clear, unless told.
+    """
 
     host: str
     port: int
+    dial: Dial = field(default=socket.create_connection, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

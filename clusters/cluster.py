@@ -225,6 +225,10 @@ class Cluster(Protocol):
         """``host:port,host:port`` of every broker."""
 
     @property
+    def client(self) -> Mapping[str, str]:
+        """Settings of librdkafka without which clients cannot talk to it."""
+
+    @property
     def network(self) -> Network | None:
         """The links between its nodes, which can be cut and held; None without a wire."""
 

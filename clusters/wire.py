@@ -31,7 +31,12 @@ from kafka.protocol.consumer import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from clusters.addresses import Address
@@ -42,6 +47,7 @@ Response = Any
 
 _ANSWERED_BY = {
     AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
+    ApiVersionsRequest: ApiVersionsResponse,
     CreateTopicsRequest: CreateTopicsResponse,
     DescribeClusterRequest: DescribeClusterResponse,
     DescribeQuorumRequest: DescribeQuorumResponse,
@@ -71,7 +77,7 @@ class Connection:
         self._address = address
         self._correlation = 0
         try:
-            self._socket = socket.create_connection((address.host, address.port), timeout_s)
+            self._socket = address.dial((address.host, address.port), timeout_s)
         except OSError as error:
             raise UnreachableError(f"{address} does not answer: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

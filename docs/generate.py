@@ -45,7 +45,8 @@ _FAULTS_INTRO: Final = (
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _WHERE_NOTE: Final = (
     "How many of the releases that a driver can run have a fault, and why the others have not."
-    " Faults of the disk kill their broker first, and are healed by a start on what they left.\n"
+    " Faults of the disk kill their broker first, and are healed by a start on what they left."
+    " What [a cluster of your own](external.md) needs is in the last column.\n"
 )
 _STORIES_NOTE: Final = (
     "They need three replicas and min.insync.replicas=1; `power-failure` takes 2 as well. `--acks`"
@@ -75,7 +76,9 @@ def faults() -> str:
     """docs/faults.md."""
     every = registered_faults().values()
     rows = [(f"`{one.name}`", one.family, one.scope, one.summary) for one in every]
-    where = [(f"`{one.name}`", *(_had(one, name) for name in DRIVERS)) for one in every]
+    where = [
+        (f"`{one.name}`", *(_had(one, name) for name in DRIVERS), _outside(one)) for one in every
+    ]
     targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
     tales = [(f"`{one.name}`", one.summary, one.outcome) for one in STORIES.values()]
     return "\n".join(
@@ -86,7 +89,7 @@ def faults() -> str:
             _table(("fault", "family", "strikes", "what it does"), rows),
             "\n## Where they can be had\n",
             _WHERE_NOTE,
-            _table(("fault", *DRIVERS), where),
+            _table(("fault", *DRIVERS, "external: commands of the inventory"), where),
             "\n## Targets\n",
             _TARGETS_NOTE,
             _table(("target", "whom it means when its moment has come"), targets),
@@ -96,6 +99,16 @@ def faults() -> str:
             _table(("broker setting of every story", "value"), BROKER_CONFIG.items()),
         ]
     )
+
+
+def _outside(fault: Fault) -> str:
+    """What a fault needs on a cluster that somebody else runs."""
+    if fault.commands is None:
+        return "none would do"
+    requests = [fault.why_not(one, "external") for one in CATALOGUE.values()]
+    limits = "; ".join(dict.fromkeys(filter(None, requests)))
+    words = ", ".join(f"`{verb}`" for verb in sorted(fault.commands)) or "none is needed"
+    return f"{words} (not on ZooKeeper: {limits})" if limits else words
 
 
 def _had(fault: Fault, driver: str) -> str:

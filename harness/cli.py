@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from harness import console, options
+from harness import console, options, outside
 from harness.errors import UsageError
 from harness.foreign import jepsen as foreign
 from harness.inspecting.command import inspect
@@ -19,6 +19,7 @@ from harness.matrix import command as matrix
 from harness.matrix.cells import MatrixFolder
 from harness.modelling.command import app as model_app
 from harness.nightly.command import app as nightly_app
+from harness.outside import ConfirmOption, InventoryOption
 from harness.plan import Plan, Topic, Workload
 from harness.repeating import command as repeating
 from harness.soak.command import soak
@@ -42,6 +43,7 @@ app.command()(matrix.matrix)
 app.command()(soak)
 app.command()(inspect)
 app.command()(repeating.replay)
+app.command()(outside.heal)
 app.add_typer(model_app)
 app.add_typer(nightly_app)
 
@@ -94,7 +96,9 @@ def demo(
 @app.command()
 def run(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    kafka: Annotated[str, typer.Option(help="Release, as highwater versions names it.")],
+    kafka: Annotated[
+        str | None, typer.Option(help="Release, as highwater versions names it.")
+    ] = None,
     story: Annotated[
         str | None,
         typer.Option(help="Scripted schedule, such as loss; docs/faults.md lists them."),
@@ -110,7 +114,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
     min_isr: Annotated[int, typer.Option("--min-isr", help="min.insync.replicas.")] = 1,
     unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
-    cluster: Annotated[str, typer.Option(help="Cluster driver: local.")] = "local",
+    cluster: Annotated[str, typer.Option(help="Cluster driver: local or docker.")] = "local",
+    inventory: InventoryOption = None,
+    confirm: ConfirmOption = None,
     brokers: Annotated[int, typer.Option(help="Brokers, and replicas of each partition.")] = 3,
     partitions: Annotated[int | None, typer.Option(help="Partitions.  [default: 3]")] = None,
     producers: Annotated[int | None, typer.Option(help="Producers.  [default: 3]")] = None,
@@ -165,6 +171,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     from harness.api import SparkOptions, perform
     from nemesis.stories import find_story
 
+    kafka = outside.release_of(kafka, cluster, inventory)
     workload = Workload(
         producers=(0 if story else 3) if producers is None else producers,
         consumers=consumers,
@@ -205,9 +212,12 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         protocol=protocol,
         format=message_format,
     )
+    plans = [plan] * repeat
+    if inventory is not None:
+        plans = [outside.onto(one, inventory, confirm) for one in plans]
     spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:
-        judged = perform([plan] * repeat, Store(store), spark=spark, progress=progress)
+        judged = perform(plans, Store(store), spark=spark, progress=progress)
     _finish(judged, as_json=as_json)
 
 
@@ -331,16 +341,27 @@ def versions(*, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def doctor(*, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
-    """Say what this machine has and lacks, and how to get it."""
-    from harness.doctor import examine
+def doctor(
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    inventory: InventoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what this machine has and lacks, or what a cluster of yours does, and how to get it."""
+    from harness.doctor import examine, examine_cluster
 
-    findings = examine(store)
+    findings = examine(store) if inventory is None else examine_cluster(inventory)
     if as_json:
         _print_json([finding.to_dict() for finding in findings])
     else:
         rows = [[one.name, "ok" if one.ok else "MISSING", one.found, one.hint] for one in findings]
-        console.out.print(console.table("This machine", ["what", "", "found", "to do"], rows))
+        console.out.print(
+            console.table(
+                "This machine" if inventory is None else "That cluster",
+                ["what", "", "found", "to do"],
+                rows,
+            )
+        )
     raise typer.Exit(OK if all(one.ok or one.optional for one in findings) else FAILED)
 
 

@@ -12,6 +12,9 @@ import psutil
 
 from checkers.java import find_java
 from clusters.distribution import is_cached
+from clusters.external.commands import run
+from clusters.external.identity import recognise
+from clusters.external.inventory import Commands, Inventory
 from clusters.images import docker_state
 from clusters.jvm import java_version
 from clusters.versions import CATALOGUE
@@ -49,6 +52,41 @@ def examine(store: Path) -> list[Finding]:
         *(_docker, _images, _chromium),
     )
     return [*(look() for look in looks), _disk(store)]
+
+
+def examine_cluster(path: Path) -> list[Finding]:
+    """Look at a cluster that somebody else runs, and hurt nothing.
+
+    Raises:
+        UsageError: the inventory is none.
+    """
+    inventory = Inventory.read(path)
+    cluster = _tried(
+        "cluster", "", lambda: f"--confirm {recognise(inventory).cluster_id} is what it is"
+    )
+    verbs = Commands.__struct_fields__
+    lacking = [verb for verb in verbs if not inventory.can(verb)]
+    table = Finding(
+        name="commands",
+        ok=not lacking,
+        found=", ".join(inventory.commands.named()) or "none",
+        hint=f"Faults that need {', '.join(lacking)} cannot be had." if lacking else "",
+        optional=True,
+    )
+    if not inventory.can("check"):
+        return [cluster, table]
+    return [cluster, table, *(_checked(inventory, broker) for broker in inventory.brokers)]
+
+
+def _checked(inventory: Inventory, broker: int) -> Finding:
+    """Run the command that checks whether the others would work."""
+
+    def look() -> str:
+        command = inventory.command("check", broker)
+        run(command)
+        return command.line
+
+    return _tried(f"broker {broker}", "Mend the command, or what it needs.", look)
 
 
 def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Finding:

@@ -15,11 +15,12 @@ from harness.store import Environment
 _PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")
 
 
-def describe(cluster: Cluster, *, started_at_ns: int) -> Environment:
+def describe(cluster: Cluster, *, started_at_ns: int, outside: bool = False) -> Environment:
     """What this cluster and this harness are made of.
 
     Args:
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
+        outside: whether somebody else runs the cluster, on jars of theirs.
     """
     return Environment(
         started_at_ns=started_at_ns,
@@ -31,7 +32,7 @@ def describe(cluster: Cluster, *, started_at_ns: int) -> Environment:
         coordination=cluster.release.coordination,
         truncation=_lowest(cluster).truncation.explanation,
         levels={id_: str(broker.level) for id_, broker in cluster.brokers.items()},
-        digests=digests(cluster.release),
+        digests={} if outside else digests(cluster.release),
         packages={name: _version(name) for name in _PACKAGES},
         git_commit=_commit(),
     )

@@ -13,6 +13,9 @@ from nemesis.steps_check import check_budget, check_steps
 from nemesis.stories import find_story
 from nemesis.words import Choice
 
+EXTERNAL: Final = "external"
+"""The driver of clusters that somebody else runs."""
+
 _CHURN_MOST_S: Final = 3600
 
 
@@ -23,11 +26,42 @@ def check_plan(plan: Plan) -> None:
         UsageError: names what was asked for, and what there is.
     """
     kafka = release(plan.kafka)
-    require_driver(plan.driver, kafka)
+    if plan.driver == EXTERNAL:
+        _check_external(plan)
+    else:
+        require_driver(plan.driver, kafka)
     _check_limits(plan)
     _check_schedule(plan)
     check_levels(plan)
     _check_client(plan, kafka)
+
+
+def _check_external(plan: Plan) -> None:
+    """On a cluster that somebody else runs, what it was started with is as it is."""
+    if plan.external is None:
+        raise UsageError(
+            "a cluster that somebody else runs needs an inventory",
+            hint="Use highwater run --inventory FILE (docs/external.md).",
+        )
+    workload = plan.workload
+    refused = {
+        "a story needs settings of brokers": plan.story is not None or plan.schedule is not None,
+        "settings of brokers are their owner's": bool(plan.broker_config),
+        "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
+        "the wire stands between nodes that Highwater starts": plan.wire,
+        "groups and transactions write to Kafka's own topics": bool(
+            workload.transactions or workload.transform or workload.subscribe
+        ),
+        f"the inventory has {len(plan.external.brokers)} brokers": (
+            plan.brokers != len(plan.external.brokers)
+        ),
+    }
+    for why, wanted in refused.items():
+        if wanted:
+            raise UsageError(
+                f"that cannot be had on a cluster that somebody else runs: {why}",
+                hint="docs/external.md says what can.",
+            )
 
 
 def _check_limits(plan: Plan) -> None:

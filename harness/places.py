@@ -1,10 +1,16 @@
-"""Where things are kept that are dear to make and can be made again."""
+"""Where things are kept from one run to the next."""
 
 import os
 from pathlib import Path
 
 
 def cache_directory() -> Path:
-    """``$XDG_CACHE_HOME/highwater``, or ``~/.cache/highwater``."""
+    """``$XDG_CACHE_HOME/highwater``, or ``~/.cache/highwater``: what can be made again."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "highwater"
+
+
+def state_directory() -> Path:
+    """``$XDG_STATE_HOME/highwater``, or ``~/.local/state/highwater``: what must not be lost."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "highwater"

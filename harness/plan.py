@@ -1,5 +1,6 @@
 """What a run is asked to do: a frozen value, saved as ``plan.json``, which can be repeated."""
 
+import shlex
 from typing import Any, Literal, Self
 
 import msgspec
@@ -70,6 +71,22 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     churn_s: float = 0.0
 
 
+class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The cluster of somebody else's on which a run takes place.
+
+    Attributes:
+        inventory: path of the file that says how to reach and how to break it.
+        cluster_id: of the cluster that was confirmed to be the one.
+        brokers: ids of those that may be hurt.
+        commands: that the inventory has, such as ``pause``.
+    """
+
+    inventory: str
+    cluster_id: str
+    brokers: tuple[int, ...]
+    commands: tuple[str, ...]
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a run, and nothing that is found out while it runs.
 
@@ -91,6 +108,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             far as it comes under a nemesis that upgrades.
         protocol: the newest ``inter.broker.protocol.version`` that brokers speak; empty: their own.
         format: the newest ``log.message.format.version`` that they write; empty: their own.
+        external: the cluster, where the driver is ``external``.
     """
 
     kafka: str
@@ -127,6 +145,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def _caps(self) -> tuple[tuple[str, str], ...]:
         return ("protocol", self.protocol), ("format", self.format)
+
+    external: External | None = None
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """Of those that can be struck."""
+        if self.external is not None:
+            return self.external.brokers
+        return tuple(range(1, self.brokers + 1))
 
     def broker_settings(self) -> dict[str, str]:
         """What brokers are to be told: with coordinators in use, their topics on every broker.
@@ -186,7 +213,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         words.append(f"--min-isr {self.topic.min_insync_replicas}")
         if self.topic.unclean_leader_election:
             words.append("--unclean")
-        if self.driver != "local":
+        if self.external is not None:
+            words.append(f"--inventory {shlex.quote(self.external.inventory)}")
+            words.append(f"--confirm {self.external.cluster_id}")
+        elif self.driver != "local":
             words.append(f"--cluster {self.driver}")
         if self.story:
             words.append(f"--story {self.story}")
@@ -219,7 +249,7 @@ def _differences(plan: Plan) -> list[str]:
         ("--overlap", 1, plan.overlap),
         ("--budget", "", ",".join(f"{name}={most}" for name, most in plan.budget.items())),
         ("--partitions", Topic().partitions, plan.topic.partitions),
-        ("--brokers", Topic().replication_factor, plan.brokers),
+        ("--brokers", plan.brokers if plan.external else Topic().replication_factor, plan.brokers),
         ("--delivery-timeout", f"{base.delivery_timeout_s:g}s", f"{ours.delivery_timeout_s:g}s"),
         ("--aborts", f"{base.aborts:g}", f"{ours.aborts:g}"),
         ("--isolation", ",".join(base.isolation), ",".join(ours.isolation)),

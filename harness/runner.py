@@ -11,6 +11,7 @@ from typing import Final
 
 from clusters.cluster import Cluster, PartitionState, Probe, ReplicaState, UnreachableError
 from clusters.drivers import DRIVERS
+from clusters.external import cluster as external
 from clusters.versions import release
 from harness.diary import Diary, Narrator, Progress
 from harness.environment import describe
@@ -63,11 +64,15 @@ def execute(
 
 
 def boot(plan: Plan, directory: Path) -> Cluster:
-    """Start the cluster that a plan asks for below ``directory``.
+    """Start the cluster that a plan asks for below ``directory``, or take hold of another's.
 
     Raises:
+        UsageError: another's is not the one that was confirmed.
         HarnessError: it did not start; nothing is left running.
     """
+    if plan.external is not None:
+        path = Path(plan.external.inventory)
+        return external.open_cluster(path, plan.external.cluster_id, directory)
     return DRIVERS[plan.driver](
         release(plan.kafka),
         directory,
@@ -102,7 +107,9 @@ def conduct(
         if plan.story:
             climb_all(cluster, levels(plan))
         clock = Clock()
-        run.write_struct("environment.json", describe(cluster, started_at_ns=clock.started_at_ns))
+        outside = plan.external is not None
+        facts = describe(cluster, started_at_ns=clock.started_at_ns, outside=outside)
+        run.write_struct("environment.json", facts)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         replicas = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(Recorder(run, clock, wired=cluster.network is not None))
@@ -111,7 +118,7 @@ def conduct(
         with (
             wire_watched(cluster.network, plan.topic.name, recorder.wire, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,
-            Workload(plan, cluster.bootstrap, recorder, run) as workload,
+            Workload(plan, cluster.bootstrap, recorder, run, access=cluster.client) as workload,
         ):
             workload.warm_up()
             diary.phase("running")

@@ -9,7 +9,7 @@ and is then replaced by another of a new name, half of the time as after a crash
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -53,14 +53,24 @@ class Workload:
         bootstrap: ``host:port,...`` of the brokers.
         recorder: where operations go.
         run: whose ``logs/clients.log`` has what the clients said.
+        access: what clients need to talk to the brokers; what the release needs, unless told.
 
     Attributes:
         direct: sends to named brokers, beside all others.
     """
 
-    def __init__(self, plan: Plan, bootstrap: str, recorder: Recorder, run: Run) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        bootstrap: str,
+        recorder: Recorder,
+        run: Run,
+        *,
+        access: Mapping[str, str] | None = None,
+    ) -> None:
         self._plan = plan
         self._bootstrap = bootstrap
+        self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
         self._stop = threading.Event()
@@ -227,8 +237,7 @@ class Workload:
         self.close()
 
     def _common(self, client_id: str) -> clients.Settings:
-        quirks = release(self._plan.kafka).client
-        return clients.common(self._bootstrap, client_id, self._log, quirks=quirks)
+        return clients.common(self._bootstrap, client_id, self._log, quirks=self._access)
 
     def _sender(self, acks: str) -> Sender:
         with self._senders_lock:

@@ -7,7 +7,7 @@ after the ``yield``. Write one in a file of its family and decorate it; see docs
 import contextlib
 import importlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from clusters.cluster import Cluster
 from clusters.level import Level
 from clusters.release import Release
 from harness.errors import HarnessError, UsageError
-from harness.plan import Topic
+from harness.plan import Plan, Topic
 from harness.suggest import nearest
 
 Scope = Literal["broker", "topic", "coordination", "cluster"]
@@ -90,6 +90,8 @@ class Fault:
         why_not: why a release or driver has it not; empty where it does.
         needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
             outside the ISR, or ``--to``, because it upgrades to what that names.
+        commands: of an inventory, which it needs on a cluster that somebody else runs; None: they
+            are not enough for it.
     """
 
     name: str
@@ -99,6 +101,25 @@ class Fault:
     body: AimedBody
     why_not: WhyNot = anywhere
     needs: Needs = ""
+    commands: frozenset[str] | None = None
+
+    def missing(self, kafka: Release, plan: Plan) -> str:
+        """Why a plan's cluster has it not; empty where it does."""
+        reason = self.why_not(kafka, plan.driver)
+        if reason or plan.external is None:
+            return reason
+        if self.commands is None:
+            return _OUT_OF_REACH.get(self.family, "it needs a cluster that Highwater starts")
+        lacking = sorted(self.commands - set(plan.external.commands))
+        return f"the inventory has no command to {' and to '.join(lacking)}" if lacking else ""
+
+
+_OUT_OF_REACH: Final[Mapping[str, str]] = {
+    "storage": "the files of its brokers are out of reach",
+    "network": "there is no wire between its nodes",
+    "coordination": "ZooKeeper and the controllers are out of reach",
+}
+"""What commands are not enough for, by family."""
 
 
 _FAMILIES: Final = (
@@ -113,26 +134,40 @@ _FAMILIES: Final = (
 _registry: dict[str, Fault] = {}
 
 
-def fault(name: str, *, why_not: WhyNot = anywhere) -> Callable[[Body], Body]:
+def by_request(kafka: Release, driver: str) -> str:
+    """For what is asked of brokers on KRaft, and written in ZooKeeper before."""
+    if driver == "external" and kafka.coordination == "zookeeper":
+        return "it is done in ZooKeeper, which is out of reach"
+    return ""
+
+
+def fault(
+    name: str, *, why_not: WhyNot = anywhere, commands: Collection[str] | None = None
+) -> Callable[[Body], Body]:
     """Register a generator as the fault ``name`` of a broker, which it is given the id of."""
 
     def register(body: Body) -> Body:
         def aimed_body(cluster: Cluster, aim: Aim) -> Iterator[str]:
             return body(cluster, aim.victim)
 
-        _register(name, body, aimed_body, "broker", why_not)
+        _register(name, body, aimed_body, "broker", why_not, commands=commands)
         return body
 
     return register
 
 
 def aimed(
-    name: str, *, at: Scope = "broker", why_not: WhyNot = anywhere, needs: Needs = ""
+    name: str,
+    *,
+    at: Scope = "broker",
+    why_not: WhyNot = anywhere,
+    needs: Needs = "",
+    commands: Collection[str] | None = None,
 ) -> Callable[[AimedBody], AimedBody]:
     """Register a generator as the fault ``name`` that wants to know more than a broker's id."""
 
     def register(body: AimedBody) -> AimedBody:
-        _register(name, body, body, at, why_not, needs=needs)
+        _register(name, body, body, at, why_not, needs=needs, commands=commands)
         return body
 
     return register
@@ -146,6 +181,7 @@ def _register(
     why_not: WhyNot,
     *,
     needs: Needs = "",
+    commands: Collection[str] | None,
 ) -> None:
     """The docstring's first line is the summary."""
     _registry[name] = Fault(
@@ -156,6 +192,7 @@ def _register(
         body=body,
         why_not=why_not,
         needs=needs,
+        commands=None if commands is None else frozenset(commands),
     )
 
 

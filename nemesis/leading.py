@@ -6,7 +6,7 @@ from functools import partial
 
 from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
 from harness.waiting import await_condition
-from nemesis.fault import Aim, aimed
+from nemesis.fault import Aim, aimed, by_request
 
 _LOOK_LIMIT_S = 10.0
 _ELECTED_LIMIT_S = 60.0
@@ -32,7 +32,7 @@ def _others(cluster: Cluster, state: PartitionState) -> list[int]:
     ]
 
 
-@aimed("move-leader", at="topic")
+@aimed("move-leader", at="topic", why_not=by_request, commands=())
 def move_leader(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Move leadership of a partition to another member of the ISR, by a preferred election."""
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
@@ -45,7 +45,7 @@ def move_leader(cluster: Cluster, aim: Aim) -> Iterator[str]:
     yield f"leadership of {name} was moved from broker {state.leader} to broker {heir}"
 
 
-@aimed("reassign", at="topic")
+@aimed("reassign", at="topic", why_not=by_request, commands=())
 def reassign(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Take a follower's replica away; healing assigns it anew, and it copies all there is."""
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)

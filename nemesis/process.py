@@ -15,7 +15,7 @@ _STORM: Final = 3
 _SESSION_LIMIT_S: Final = 60.0
 
 
-@fault("kill")
+@fault("kill", commands=("kill", "start"))
 def kill(cluster: Cluster, broker: int) -> Iterator[str]:
     """SIGKILL a broker; healing starts it again on the data it left."""
     target = cluster.brokers[broker]
@@ -26,7 +26,7 @@ def kill(cluster: Cluster, broker: int) -> Iterator[str]:
         target.start()
 
 
-@fault("pause")
+@fault("pause", commands=("pause", "resume"))
 def pause(cluster: Cluster, broker: int) -> Iterator[str]:
     """Freeze a broker (SIGSTOP), long enough for its session to end or not; healing wakes it."""
     target = cluster.brokers[broker]
@@ -37,7 +37,7 @@ def pause(cluster: Cluster, broker: int) -> Iterator[str]:
         target.resume()
 
 
-@fault("stop")
+@fault("stop", commands=("stop", "start"))
 def stop(cluster: Cluster, broker: int) -> Iterator[str]:
     """Shut a broker down in order, as a rolling restart does; healing starts it again."""
     target = cluster.brokers[broker]
@@ -48,7 +48,7 @@ def stop(cluster: Cluster, broker: int) -> Iterator[str]:
         target.start()
 
 
-@fault("restart")
+@fault("restart", commands=("stop", "start"))
 def restart(cluster: Cluster, broker: int) -> Iterator[str]:
     """Shut a broker down in order and start it again at once; there is nothing left to heal."""
     target = cluster.brokers[broker]
@@ -59,7 +59,7 @@ def restart(cluster: Cluster, broker: int) -> Iterator[str]:
     yield f"broker {broker} was restarted"
 
 
-@fault("recycle")
+@fault("recycle", commands=("kill", "start"))
 def recycle(cluster: Cluster, broker: int) -> Iterator[str]:
     """SIGKILL a broker and start it, three times in a row: it dies while it still catches up."""
     target = cluster.brokers[broker]
@@ -71,7 +71,7 @@ def recycle(cluster: Cluster, broker: int) -> Iterator[str]:
     yield f"broker {broker} was killed and started {_STORM} times"
 
 
-@fault("zombie")
+@fault("zombie", commands=("pause", "resume"))
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
     """Freeze a broker until its session has ended; healing wakes it, believing that it leads.
 
@@ -93,7 +93,7 @@ def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
         target.resume()
 
 
-@aimed("rolling-restart", at="cluster")
+@aimed("rolling-restart", at="cluster", commands=("stop", "start"))
 def rolling_restart(cluster: Cluster, _: Aim) -> Iterator[str]:
     """Restart every broker in order, one after the other, each once the last has its session."""
     with contextlib.closing(cluster.probe()) as probe:

@@ -8,7 +8,7 @@ from typing import Final
 
 from clusters.cluster import Cluster
 from clusters.release import Release
-from nemesis.fault import Aim, aimed
+from nemesis.fault import Aim, aimed, by_request
 
 _OLD_FORMAT: Final = "0.10.0"
 
@@ -22,19 +22,19 @@ def _changed(cluster: Cluster, aim: Aim, name: str, value: str) -> Iterator[str]
         cluster.configure(aim.topic.name, {name: before})
 
 
-@aimed("set-min-isr", at="topic")
+@aimed("set-min-isr", at="topic", why_not=by_request, commands=())
 def set_min_isr(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Ask for every replica to be in sync (min.insync.replicas), so that acks=all needs all."""
     yield from _changed(cluster, aim, "min.insync.replicas", str(aim.topic.replication_factor))
 
 
-@aimed("set-retention", at="topic")
+@aimed("set-retention", at="topic", why_not=by_request, commands=())
 def set_retention(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Let records be deleted after a week (retention.ms), and so segments be looked through."""
     yield from _changed(cluster, aim, "retention.ms", str(7 * 86_400_000))
 
 
-@aimed("set-segment", at="topic")
+@aimed("set-segment", at="topic", why_not=by_request, commands=())
 def set_segment(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Begin a new segment every second (segment.ms), and flush the one before."""
     yield from _changed(cluster, aim, "segment.ms", "1000")

@@ -77,7 +77,7 @@ class Choice:
         Raises:
             UsageError: says why.
         """
-        if reason := self.fault.why_not(kafka, plan.driver):
+        if reason := self.fault.missing(kafka, plan):
             raise UsageError(
                 f"{self.fault.name} cannot be had on Kafka {kafka.name} by {plan.driver}: {reason}",
                 hint="docs/faults.md has a table of what can.",
@@ -98,10 +98,11 @@ class Choice:
                 f"{self.fault.name}@controller: on KRaft the controller is no broker",
                 hint="Use controller-kill or controller-pause.",
             )
-        if self.target and self.target.isdecimal() and not 1 <= int(self.target) <= plan.brokers:
+        ids = plan.broker_ids
+        if self.target and self.target.isdecimal() and int(self.target) not in ids:
+            known = ", ".join(map(str, ids)) if plan.external else f"1 to {plan.brokers}"
             raise UsageError(
-                f"there is no broker {self.target} to strike",
-                hint=f"Brokers are 1 to {plan.brokers}.",
+                f"there is no broker {self.target} to strike", hint=f"Brokers are {known}."
             )
 
 

@@ -1,0 +1,323 @@
+"""A cluster that somebody else runs: what can be done from outside, and undone for certain."""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+from clusters import elections, freeze, leadership, settings, topics
+from clusters.addresses import Address
+from clusters.cluster import Broker, Coordinator, Network, Probe
+from clusters.external import commands
+from clusters.external.brokers import ExternalBroker
+from clusters.external.healing import Mender, recover
+from clusters.external.identity import identify, resolved
+from clusters.external.inventory import Inventory
+from clusters.external.journal import Entry, Journal, folder_of, left_by
+from clusters.external.view import Met, MetadataView
+from clusters.probe import ClusterProbe
+from clusters.versions import Release, release
+from harness.errors import HarnessError
+
+_GUARD: Final = "clusters.external.guard"
+_GUARD_ENDS_S: Final = 5.0
+_LOG: Final = logging.getLogger("highwater.external")
+
+
+def heal_left(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
+    """Mend what dead runs with this inventory left on a cluster; returns on how many.
+
+    Raises:
+        HarnessError: something could not be mended, or a run goes on there.
+    """
+    folders = left_by(inventory)
+    for folder in folders:
+        nothing = Entry(cluster_id="", inventory=str(inventory), addresses={})
+        journal = Journal.locked(folder, nothing)
+        try:
+            recover(journal, say)
+        finally:
+            journal.release()
+    return len(folders)
+
+
+def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster":
+    """Take hold of a cluster; what a dead run left on it is mended first.
+
+    Args:
+        path: of the inventory.
+        confirm: the cluster's id.
+        directory: of the run; gets ``replicas/<broker id>`` in the end.
+
+    Raises:
+        UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
+        HarnessError: nobody answers, another run works on it, or a command to check fails.
+    """
+    path = resolved(path)
+    inventory = Inventory.read(path)
+    heal_left(path)
+    met = identify(inventory, confirm)
+    entry = Entry(
+        cluster_id=met.cluster_id,
+        inventory=str(path),
+        addresses={one: str(address) for one, address in met.addresses.items()},
+    )
+    journal = Journal.locked(folder_of(met.cluster_id), entry)
+    try:
+        recover(journal, _LOG.warning)  # of another inventory
+        opened = ExternalCluster(
+            inventory, met, Journal(journal.folder, entry, journal.lock), directory
+        )
+    except BaseException:
+        journal.release()
+        raise
+    try:
+        opened.check()
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+class ExternalCluster:
+    """The Cluster of ``clusters.cluster``; use ``open_cluster``.
+
+    Of the brokers it knows those of the inventory alone. It touches no topic that it did not make.
+    """
+
+    def __init__(self, inventory: Inventory, met: Met, journal: Journal, directory: Path) -> None:
+        self._inventory = inventory
+        self._release = release(inventory.kafka)
+        self._addresses = met.addresses
+        self._journal = journal
+        self._directory = directory.absolute()
+        self._mender = Mender(self._release, met.addresses, inventory.client)
+        reading, self._hold = os.pipe()
+        self._guard = _guard(journal, reading)
+        os.close(reading)
+        self._brokers: dict[int, ExternalBroker] = {
+            one: ExternalBroker(
+                one,
+                met.addresses[one],
+                inventory=inventory,
+                journal=journal,
+                mender=self._mender,
+                hold=self._hold,
+            )
+            for one in sorted(inventory.brokers)
+        }
+        self._closed = False
+
+    @property
+    def release(self) -> Release:
+        """What the inventory says."""
+        return self._release
+
+    @property
+    def directory(self) -> Path:
+        """Of the run."""
+        return self._directory
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """Those of the inventory."""
+        return MappingProxyType(dict(self._brokers))
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Out of reach."""
+        _refuse("ZooKeeper and controllers are out of reach")
+
+    @property
+    def bootstrap(self) -> str:
+        """As the inventory has it."""
+        return self._inventory.bootstrap
+
+    @property
+    def client(self) -> Mapping[str, str]:
+        """What the release and the inventory want of clients."""
+        return {**self._release.client, **self._inventory.client}
+
+    @property
+    def network(self) -> Network | None:
+        """None: there is no wire between these nodes."""
+        return None
+
+    def check(self) -> None:
+        """See that nobody else is at work here, and that commands would work; hurts nothing.
+
+        Raises:
+            HarnessError: somebody is, or a command to check failed.
+        """
+        self._refuse_others()
+        for broker in self._brokers if self._inventory.can("check") else ():
+            commands.run(self._inventory.command("check", broker))
+
+    def probe(self) -> Probe:
+        """A new probe, for one thread."""
+        return ClusterProbe(lambda _: self._release.wire, self._addresses, self._view())
+
+    def create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
+    ) -> None:
+        """Create a topic that ``close`` deletes. It is also the sign that somebody is here.
+
+        Raises:
+            HarnessError: its name is not for us, it is there, or somebody else has made one.
+        """
+        if not name.startswith(self._inventory.prefix):
+            _refuse(f"the topic {name} does not begin with {self._inventory.prefix}")
+        with contextlib.closing(self._view()) as view:
+            if name in view.topics():
+                _refuse(f"the topic {name} is there already, and is not ours")
+        self._journal.topic(name)
+        with contextlib.closing(self.probe()) as probe:
+            topics.create_topic(self._release, self._addresses, probe, name, assignment, settings)
+        self._refuse_others()
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """By requests, on KRaft."""
+        self._lead(leadership.move, topic, partition, broker)
+
+    def line_up(self, topic: str, partition: int, broker: int) -> None:
+        """Likewise."""
+        self._lead(leadership.line_up, topic, partition, broker)
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Likewise."""
+        self._require_ours(topic)
+        with contextlib.closing(self._view()) as view:
+            leadership.assign(view, self._running(), _frozen, topic, partition, replicas)
+
+    def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Likewise."""
+        self._require_ours(topic)
+        settings.request(self._running(), topic, changes)
+
+    def elect_unclean(self, topic: str, partition: int) -> None:
+        """Likewise."""
+        self._require_ours(topic)
+        elections.elect_unclean(self._running(), topic, partition)
+
+    def end_session(self, broker: int) -> bool:
+        """Out of reach."""
+        _refuse(f"the session of broker {broker} is out of reach")
+
+    def snapshot(self, topic: str, directory: Path) -> None:
+        """Copy a topic's replicas by the inventory's command, one broker after the other.
+
+        Nobody writes to the topic any more, and what a broker has written every process of its
+        machine can read: a copy from under a broker that runs is whole.
+
+        Raises:
+            HarnessError: a command failed, or left nothing.
+        """
+        self._require_ours(topic)
+        for broker in self._brokers.values():
+            with tempfile.TemporaryDirectory(prefix="highwater-") as aside:
+                into = Path(aside) / str(broker.id)
+                into.mkdir()
+                with self._held_still(broker):
+                    commands.run(
+                        self._inventory.command("copy", broker.id, topic=topic, into=str(into))
+                    )
+                freeze.copy_topic(Path(aside), topic, directory)
+
+    def freeze(self) -> Path:
+        """Copy what was made, if there is a command for that; the brokers go on."""
+        replicas = self._directory / "replicas"
+        if self._inventory.can("copy"):
+            for topic in self._journal.entry.topics:
+                self.snapshot(topic, replicas)
+        return replicas
+
+    def close(self) -> None:
+        """Heal every broker, delete the topics, and let go. Never raises; may be called twice.
+
+        What cannot be mended now stays in the journal, and is said on standard error.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            recover(self._journal, lambda _: None, self._mender)
+        except HarnessError as error:
+            _LOG.warning("%s", error)
+        finally:
+            assert self._guard.stdin is not None
+            self._guard.stdin.close()
+            os.close(self._hold)
+            self._journal.release()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guard.wait(_GUARD_ENDS_S)
+
+    @contextlib.contextmanager
+    def _held_still(self, broker: ExternalBroker) -> Iterator[None]:
+        """As the inventory wants it during a copy."""
+        match self._inventory.copied:
+            case "paused":
+                broker.pause()
+            case "stopped":
+                broker.stop()
+        try:
+            yield
+        finally:
+            broker.mend()
+
+    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
+        self._require_ours(topic)
+        with contextlib.closing(self._view()) as view:
+            verb(view, self._running(), _frozen, topic, partition, broker)
+
+    def _refuse_others(self) -> None:
+        """A topic of our prefix that is not ours is another run's, on whatever machine."""
+        with contextlib.closing(self._view()) as view:
+            there = {one for one in view.topics() if one.startswith(self._inventory.prefix)}
+        if others := sorted(there - set(self._journal.entry.topics)):
+            raise HarnessError(
+                f"another run works on this cluster, or was left there: it has the topic"
+                f" {', '.join(others)}",
+                hint="Wait for its end; if nobody works there, delete what it left.",
+            )
+
+    def _require_ours(self, topic: str) -> None:
+        if topic not in self._journal.entry.topics:
+            _refuse(f"the topic {topic} is not ours")
+
+    def _running(self) -> dict[int, Address]:
+        hurt = {one.id for one in self._brokers.values() if one.state != "running"}
+        return {one: where for one, where in self._addresses.items() if one not in hurt}
+
+    def _view(self) -> MetadataView:
+        return MetadataView(self._release, self._addresses, frozenset(self._inventory.brokers))
+
+
+def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
+    """The process that mends what we leave when we are killed; it holds the lock as we do."""
+    return subprocess.Popen(
+        [sys.executable, "-m", _GUARD, str(journal.folder), str(commands_end), str(journal.lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+        pass_fds=(commands_end, journal.lock),
+        start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+    )
+
+
+def _frozen(*_: int) -> AbstractContextManager[None]:
+    """What no reassignment on KRaft asks for."""
+    _refuse("brokers are not frozen for an administrator's work")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise HarnessError(
+        f"{what}, on a cluster that somebody else runs", hint="docs/external.md says what can be."
+    )

@@ -1,0 +1,185 @@
+"""Mends what a journal says is hurt: called by a run for its own, by the guard, and the next run.
+
+It needs nothing of the harness that did the harm.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from clusters.addresses import Address
+from clusters.cluster import UnreachableError
+from clusters.external import commands
+from clusters.external.inventory import Command, Inventory
+from clusters.external.journal import Entry, Journal
+from clusters.external.security import dialer
+from clusters.external.view import MetadataView, answers
+from clusters.release import Release
+from clusters.versions import release
+from harness.errors import HarnessError, WaitTimeoutError
+from harness.waiting import await_condition
+
+UP_LIMIT_S: Final = 180.0
+_SESSION_LIMIT_S: Final = 30.0
+_DELETE_LIMIT_S: Final = 60.0
+
+Say = Callable[[str], None]
+"""Told what is done, a line each."""
+
+
+class Mender:
+    """Mends one cluster.
+
+    Args:
+        kafka: the release that it runs.
+        addresses: of all of its brokers.
+        client: settings of librdkafka that let it in.
+    """
+
+    def __init__(
+        self, kafka: Release, addresses: Mapping[int, Address], client: Mapping[str, str]
+    ) -> None:
+        self._kafka = kafka
+        self._addresses = addresses
+        self._client = client
+
+    def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
+        """Run what mends a broker, unless it answers already, and wait until it has a session.
+
+        Raises:
+            HarnessError: it does not come back; with the words of what failed.
+        """
+        address = self._addresses[broker]
+        if answers(address) and self._has_session(broker):
+            return
+        if any(cure.what.startswith("start ") for cure in cures):
+            self._await_session_end(broker)
+        failed = []
+        for cure in cures:
+            try:
+                commands.run(cure)
+            except HarnessError as error:  # it may have been done already
+                failed.append(error.message)
+        try:
+            await_condition(
+                lambda: answers(address) and self._has_session(broker),
+                bool,
+                what=f"broker {broker} at {address} to answer and to have a session",
+                limit_s=UP_LIMIT_S,
+                every_s=0.1,
+            )
+        except WaitTimeoutError as error:
+            raise HarnessError("\n".join([error.message, *failed])) from error
+
+    def _await_session_end(self, broker: int) -> None:
+        """A second registration would be refused while ZooKeeper remembers the first.
+
+        Where nobody can tell, the longest usual session is waited for. KRaft brokers repeat it.
+        """
+        if self._kafka.coordination == "kraft":
+            return
+        with contextlib.suppress(WaitTimeoutError):
+            await_condition(
+                lambda: not self._has_session(broker, unknown=True),
+                bool,
+                what=f"the session of broker {broker} to end",
+                limit_s=_SESSION_LIMIT_S,
+            )
+
+    def _has_session(self, broker: int, *, unknown: bool = False) -> bool:
+        with contextlib.closing(self._view()) as view:
+            try:
+                return broker in view.live_brokers()
+            except UnreachableError:
+                return unknown
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic and wait until nobody knows it.
+
+        Raises:
+            HarnessError: Kafka refuses, or does not do it in time.
+        """
+        bootstrap = ",".join(map(str, self._addresses.values()))
+        settings = {"bootstrap.servers": bootstrap, "log_level": "0"}
+        admin = AdminClient({**settings, **self._kafka.client, **self._client})
+        deadline = time.monotonic() + _DELETE_LIMIT_S
+        with contextlib.closing(self._view()) as view:
+            await_condition(
+                partial(_deleted, admin, view, topic),
+                bool,
+                what=f"the topic {topic} to be deleted (is delete.topic.enable on?)",
+                limit_s=max(1.0, deadline - time.monotonic()),
+                every_s=0.5,
+                passing=(UnreachableError, KafkaException),
+            )
+
+    def _view(self) -> MetadataView:
+        return MetadataView(self._kafka, self._addresses, frozenset(self._addresses))
+
+
+def _deleted(admin: AdminClient, view: MetadataView, topic: str) -> bool:
+    if topic not in view.topics():
+        return True
+    [done] = admin.delete_topics([topic], operation_timeout=5, request_timeout=10).values()
+    with contextlib.suppress(KafkaException):  # it is being deleted, or is gone
+        done.result()
+    return topic not in view.topics()
+
+
+def recover(journal: Journal, say: Say, mender: Mender | None = None) -> None:
+    """Mend all that a journal has.
+
+    Args:
+        mender: of the cluster; made from the inventory, unless there is one.
+
+    Raises:
+        UsageError: the inventory is there no more, or broken.
+        HarnessError: something could not be mended; it stays in the journal.
+    """
+    entry = journal.entry
+    if not entry:
+        return
+    mender = mender or _mender(entry)
+    failed: list[str] = []
+    for wound in entry.wounds.values():
+        try:
+            mender.heal(wound.broker, wound.cures)
+        except HarnessError as error:
+            failed.append(error.message)
+        else:
+            journal.mended(wound.broker)
+            say(f"broker {wound.broker} is healed")
+    for topic in entry.topics:
+        try:
+            mender.delete(topic)
+        except HarnessError as error:
+            failed.append(error.message)
+        else:
+            journal.gone(topic)
+            say(f"the topic {topic} is deleted")
+    if failed:
+        raise unhealed(journal.entry, failed)
+
+
+def unhealed(entry: Entry, failed: list[str]) -> HarnessError:
+    """What to say of a cluster that could not be mended."""
+    return HarnessError(
+        "\n".join(["not everything on the cluster could be mended:", *failed]),
+        hint=(f"By hand:\n{entry.by_hand()}\nThen: highwater heal --inventory {entry.inventory}"),
+    )
+
+
+def _mender(entry: Entry) -> Mender:
+    inventory = Inventory.read(Path(entry.inventory))
+    dial = dialer(inventory.client)
+    addresses = {}
+    for broker, text in entry.addresses.items():
+        plain = Address.parse(text)
+        addresses[broker] = Address(host=plain.host, port=plain.port, dial=dial)
+    return Mender(release(inventory.kafka), addresses, inventory.client)

@@ -1,0 +1,118 @@
+"""Whether a cluster is the one that is meant, asked before anything is done to it."""
+
+from pathlib import Path
+from typing import Final
+
+from clusters.addresses import Address
+from clusters.cluster import UnreachableError
+from clusters.external.inventory import Inventory
+from clusters.external.security import dialer
+from clusters.external.view import Met, meet
+from clusters.versions import CATALOGUE, Release, release
+from harness.errors import HarnessError, UsageError
+
+OLDEST: Final = (0, 10, 1)
+"""The first release with cluster ids (KIP-78)."""
+
+FETCH: Final[dict[int, tuple[int, ...]]] = {
+    3: (0, 10, 1), 5: (0, 11), 6: (1, 0), 7: (1, 1), 8: (2, 0), 10: (2, 1), 11: (2, 3),
+    12: (2, 7), 13: (3, 1), 15: (3, 5), 16: (3, 7), 17: (3, 9), 18: (4, 1),
+}  # fmt: skip
+"""The newest Fetch that brokers understand, by the first release with it (ApiKeys, and
+FetchRequest.json from 2.5 on). Of all requests it changes with the most releases."""
+
+
+def identify(inventory: Inventory, confirm: str | None) -> Met:
+    """Ask a cluster who it is; nothing is done to it.
+
+    Args:
+        confirm: the cluster's id, as whoever wants it hurt has given it.
+
+    Raises:
+        UsageError: it is another, it was not named, or the inventory is not of it.
+        HarnessError: nobody answers.
+    """
+    met = recognise(inventory)
+    if confirm is None:
+        raise UsageError(
+            f"the cluster at {inventory.bootstrap} has the id {met.cluster_id}",
+            hint=f"If that is the one to be hurt, say so: --confirm {met.cluster_id}",
+        )
+    if confirm != met.cluster_id:
+        raise UsageError(
+            f"the cluster at {inventory.bootstrap} has the id {met.cluster_id}, not {confirm}",
+            hint="Look at the inventory's bootstrap, or at what --confirm says.",
+        )
+    return met
+
+
+def recognise(inventory: Inventory) -> Met:
+    """The same, whoever it is.
+
+    Raises:
+        UsageError: the inventory is not of it.
+        HarnessError: nobody answers.
+    """
+    kafka = release(inventory.kafka)
+    if kafka.number < OLDEST:
+        raise UsageError(
+            f"Kafka {kafka.name} has no cluster ids, by which to tell the right one",
+            hint="They came with 0.10.1 (KIP-78).",
+        )
+    met = _meet_any(inventory)
+    if missing := sorted(set(inventory.brokers) - set(met.addresses)):
+        raise UsageError(
+            f"the cluster {met.cluster_id} has no broker {missing[0]} now",
+            hint=f"It has {', '.join(map(str, sorted(met.addresses)))}.",
+        )
+    _check_release(kafka, met)
+    return met
+
+
+def _meet_any(inventory: Inventory) -> Met:
+    dial = dialer(inventory.client)
+    said = []
+    for text in inventory.bootstrap.split(","):
+        try:
+            plain = Address.parse(text.strip())
+        except ValueError as error:
+            raise UsageError(
+                f"bootstrap {text!r} is no address", hint="Write host:port,host:port."
+            ) from error
+        try:
+            return meet(Address(host=plain.host, port=plain.port, dial=dial))
+        except UnreachableError as error:
+            said.append(error.message)
+    raise HarnessError(
+        f"no broker of the cluster answers: {'; '.join(said)}",
+        hint="Look at bootstrap and [client] of the inventory.",
+    )
+
+
+def _check_release(kafka: Release, met: Met) -> None:
+    """Refuse a release that the brokers cannot be, as far as they tell.
+
+    The catalogue has not every release; the nearest older one stands for those that it has not.
+    """
+    oldest = max(first for version, first in FETCH.items() if version <= max(3, met.fetch_version))
+    newer = [first for version, first in FETCH.items() if version > met.fetch_version]
+    newest = min(newer, default=(99,))
+    alike = [
+        one
+        for one in CATALOGUE.values()
+        if OLDEST <= one.number < newest and (one.coordination == "kraft") == met.kraft
+    ]
+    fitting = [one for one in alike if one.number >= oldest] or alike[-1:]
+    if kafka not in fitting:
+        written = ".".join(map(str, oldest))
+        until = f" and older than {'.'.join(map(str, newest))}" if newer else ""
+        kind = "KRaft" if met.kraft else "ZooKeeper"
+        raise UsageError(
+            f"the brokers are no Kafka {kafka.name}: they are {written} or newer{until}, on {kind}",
+            hint=f"The catalogue has: {', '.join(one.name for one in fitting) or 'none'}.",
+        )
+
+
+def resolved(path: Path) -> Path:
+    """Where an inventory lies, whoever reads that later from wherever."""
+    return path.expanduser().resolve()

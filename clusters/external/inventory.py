@@ -1,0 +1,178 @@
+"""What a person writes down of a cluster that is theirs: where it is, and the commands to break it.
+
+A TOML file; docs/external.md has whole ones. Commands are lines for ``/bin/sh``; ``{id}``,
+``{host}`` and whatever else a broker's table has are put in, quoted for the shell.
+"""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.suggest import nearest
+
+Verb = Literal["check", "kill", "pause", "resume", "start", "stop", "copy"]
+
+_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([a-z_]+)\}")
+_LIMIT_S: Final = 60.0
+_LONGER_S: Final[Mapping[str, float]] = {"start": 180.0, "stop": 180.0, "copy": 600.0}
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_COPY_ONLY: Final = frozenset({"topic", "into"})
+
+
+class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How each thing is done to one broker; what is missing cannot be done.
+
+    Each must have taken effect when it ends, must end with 0 only then, and must do no harm where
+    it was done already: healing may repeat ``resume`` and ``start``.
+
+    Attributes:
+        check: does nothing; ends with 0 where the other commands would work.
+        kill: SIGKILL.
+        pause: SIGSTOP.
+        resume: SIGCONT.
+        start: on the data that the broker left.
+        stop: in order, as an administrator would.
+        copy: the directories of ``{topic}`` and the ``*checkpoint`` files, into ``{into}``.
+    """
+
+    check: str | None = None
+    kill: str | None = None
+    pause: str | None = None
+    resume: str | None = None
+    start: str | None = None
+    stop: str | None = None
+    copy: str | None = None
+
+    def named(self) -> dict[str, str]:
+        """The verbs that there are."""
+        found = {verb: getattr(self, verb) for verb in self.__struct_fields__}
+        return {verb: text for verb, text in found.items() if text is not None}
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One command as it will be run.
+
+    Attributes:
+        what: it does, such as ``pause broker 2``.
+        line: for ``/bin/sh -c``.
+        limit_s: after which it is taken to hang.
+    """
+
+    what: str
+    line: str
+    limit_s: float
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cluster of somebody's.
+
+    Attributes:
+        bootstrap: ``host:port,host:port`` of some brokers.
+        kafka: the release of the catalogue that it runs, or the nearest older one.
+        brokers: of those that may be hurt and that get the topic: broker id to the names that
+            commands may use.
+        commands: see there.
+        limits: verb to seconds.
+        client: what librdkafka needs to be let in, such as ``security.protocol``.
+        prefix: of the name of every topic that is made there.
+        copied: what is done to a broker while its directories are copied: nothing (``live``), or it
+            is ``paused`` or ``stopped``.
+    """
+
+    bootstrap: str
+    kafka: str
+    brokers: dict[int, dict[str, str | int]]
+    commands: Commands = Commands()
+    limits: dict[Verb, float] = {}
+    client: dict[str, str] = {}
+    prefix: str = "highwater-"
+    copied: Literal["live", "paused", "stopped"] = "live"
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file.
+
+        Raises:
+            UsageError: it is missing, no TOML, or says what an inventory does not.
+        """
+        hint = "docs/external.md has whole examples."
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"the inventory {path} cannot be read: {why}", hint=hint) from error
+        try:
+            found = msgspec.convert(tomllib.loads(text), cls, strict=False)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"the inventory {path} is no TOML: {error}", hint=hint) from error
+        except msgspec.ValidationError as error:
+            raise UsageError(f"the inventory {path} is none: {error}", hint=hint) from error
+        found._check(path)  # noqa: SLF001 - of this very class
+        return found
+
+    def can(self, *verbs: str) -> bool:
+        """Whether there are commands for all of these."""
+        return set(verbs) <= set(self.commands.named())
+
+    def command(self, verb: str, broker: int, **more: str) -> Command:
+        """A command for one broker, its placeholders filled.
+
+        Args:
+            more: placeholders beside the broker's own.
+
+        Raises:
+            UsageError: the inventory has none for that.
+        """
+        line = self.commands.named().get(verb)
+        if line is None:
+            raise UsageError(
+                f"the inventory has no command to {verb} a broker",
+                hint="Add it below [commands], or leave out what needs it.",
+            )
+        values = {"id": str(broker), **self.brokers[broker], **more}
+        filled = _PLACEHOLDER.sub(lambda found: shlex.quote(str(values[found[1]])), line)
+        return Command(what=f"{verb} broker {broker}", line=filled, limit_s=self.limit_s(verb))
+
+    def limit_s(self, verb: str) -> float:
+        """Seconds after which a command hangs."""
+        told: Mapping[str, float] = {**self.limits}
+        return told.get(verb, _LONGER_S.get(verb, _LIMIT_S))
+
+    def _check(self, path: Path) -> None:
+        if not self.brokers:
+            raise UsageError(f"{path} names no broker", hint="Add [brokers.1] with host = ….")
+        if not _TOPIC.fullmatch(self.prefix) or self.prefix.startswith("__"):
+            raise UsageError(
+                f"{path}: topics cannot be called {self.prefix!r}…",
+                hint="Letters, digits, '.', '_' and '-'; two underscores are Kafka's own.",
+            )
+        if bad := [verb for verb, limit in self.limits.items() if limit <= 0]:
+            raise UsageError(f"{path}: a limit of {bad[0]} is no time", hint="Give seconds.")
+        for verb, line in self.commands.named().items():
+            for broker, names in self.brokers.items():
+                known = {"id", *names} | (_COPY_ONLY if verb == "copy" else frozenset())
+                for name in _PLACEHOLDER.findall(line):
+                    if name not in known:
+                        raise UsageError(
+                            f"{path}: the command to {verb} broker {broker} says {{{name}}}, and"
+                            f" [brokers.{broker}] does not",
+                            hint=nearest(name, known),
+                        )
+        copy = self.commands.copy
+        if copy is not None and _COPY_ONLY - set(_PLACEHOLDER.findall(copy)):
+            raise UsageError(
+                f"{path}: the command to copy does not say what and where to",
+                hint="It has {topic}, whose directories are wanted, and {into}, where they go.",
+            )
+        needed = {"paused": ("pause", "resume"), "stopped": ("stop", "start"), "live": ()}
+        if copy is not None and not self.can(*needed[self.copied]):
+            raise UsageError(
+                f"{path}: brokers cannot be {self.copied} for the copy",
+                hint=f"Add commands to {' and '.join(needed[self.copied])}.",
+            )

@@ -1,0 +1,171 @@
+"""A cluster that somebody else runs is hurt, healed for certain, and left as it was."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clusters.external.journal import folder_of, read
+from harness.waiting import await_condition
+from tests.kafka.landlord import Landlord, landlord
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+KAFKAS = ("0.10.2.2", "4.3.1")
+CLIENTS = ("--partitions", "2", "--producers", "1", "--rate", "100")
+
+
+@pytest.fixture(scope="module", params=KAFKAS)
+def theirs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Landlord]:
+    with landlord(request.param, tmp_path_factory.mktemp("theirs")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def start(*words: str | Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "harness", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=400)
+    assert "Traceback" not in err
+    return process.returncode, out, err
+
+
+def run(theirs: Landlord, store: Path, *words: str, **changes: object) -> "subprocess.Popen[str]":
+    path = theirs.inventory(**changes)
+    where = ("--inventory", path, "--confirm", theirs.cluster_id, "--store", store)
+    return start("run", *where, *CLIENTS, *words)
+
+
+def require_whole(theirs: Landlord) -> None:
+    """Nothing is hurt and nothing of ours is there."""
+    assert theirs.states == {"running"}
+    assert read(folder_of(theirs.cluster_id)) is None
+    folders = (theirs.cluster.directory / "replicas").glob("*/highwater-*-0")
+    await_condition(
+        lambda: [one for one in folders if one.exists()],
+        lambda left: not left,
+        what="our topic's directories to go",
+        limit_s=60,
+    )
+
+
+def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
+    theirs: Landlord, tmp_path: Path
+) -> None:
+    kraft = theirs.cluster.release.coordination == "kraft"
+    faults = "kill,pause,move-leader,set-segment" if kraft else "kill,pause"
+    process = run(theirs, tmp_path, "--nemesis", faults, "--for", "20s", "--seed", "5", "--json")
+    code, out, err = finish(process)
+    judged = json.loads(out)
+    assert (code, err) == ({"valid": 0, "invalid": 1}[judged["verdict"]], "")
+    assert judged["acknowledged"] > 500
+    [topic] = {path.name for path in tmp_path.glob("latest/replicas/1/highwater-*-0")}
+    assert {len(list(tmp_path.glob(f"latest/replicas/{one}/{topic}/*.log"))) for one in (1, 2, 3)}
+    require_whole(theirs)
+
+
+def test_the_doctor_tells_what_to_confirm_and_hurts_nothing(theirs: Landlord) -> None:
+    path = theirs.inventory(commands={"pause": ""})
+    code, out, _ = finish(start("doctor", "--inventory", path, "--json"))
+    cluster, commands, *brokers = json.loads(out)
+    assert (code, theirs.cluster_id in cluster["found"], len(brokers)) == (0, True, 3)
+    assert commands["hint"] == "Faults that need pause cannot be had."
+    theirs.pid(2).rename(theirs.directory / "aside")
+    code, out, _ = finish(start("doctor", "--inventory", path))
+    (theirs.directory / "aside").rename(theirs.pid(2))
+    assert (code, "MISSING" in out) == (4, True)
+    require_whole(theirs)
+
+
+def await_wound(theirs: Landlord, process: "subprocess.Popen[str]") -> None:
+    """Wait until a broker is paused by the run, as its machine sees it."""
+
+    def look() -> set[str]:
+        if process.poll() is not None:
+            raise AssertionError(f"it ended early: {process.communicate()}")
+        return theirs.states
+
+    await_condition(look, lambda seen: "paused" in seen, what="a broker to be paused", limit_s=120)
+
+
+PAUSES = ("--nemesis", "pause", "--for", "60s")
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "unguarded"])
+def test_what_a_killed_run_left_is_healed(
+    theirs: Landlord, tmp_path: Path, *, guarded: bool
+) -> None:
+    process = run(theirs, tmp_path, *PAUSES)
+    await_wound(theirs, process)
+    code, _, err = finish(run(theirs, tmp_path / "second", *PAUSES))
+    assert code == 4
+    assert f"another run works on this cluster (process {process.pid})" in err
+    assert not (tmp_path / "second").exists()
+    guards = psutil.Process(process.pid).children()
+    assert any("clusters.external.guard" in " ".join(one.cmdline()) for one in guards)
+    if not guarded:
+        for guard in guards:
+            guard.kill()
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    if not guarded:
+        assert read(folder_of(theirs.cluster_id)) is not None
+        code, out, _ = finish(start("heal", "--inventory", theirs.directory / "staging.toml"))
+        assert (code, "is healed" in out, "is deleted" in out) == (0, True, True)
+    _, alive = psutil.wait_procs(guards, timeout=120)
+    assert not alive
+    require_whole(theirs)
+
+
+def test_an_interrupted_run_heals_before_it_ends(theirs: Landlord, tmp_path: Path) -> None:
+    process = run(theirs, tmp_path, *PAUSES)
+    await_wound(theirs, process)
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert (code, "interrupted" in err) == (130, True)
+    require_whole(theirs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "code", "message"),
+    [
+        ({}, ("--confirm", "another"), 2, "has the id"),
+        ({"kafka": "1.1.1"}, (), 2, "the brokers are no Kafka 1.1.1"),
+        ({"bootstrap": "127.0.0.1:1"}, (), 4, "no broker of the cluster answers"),
+        ({"commands": {"check": "echo no way in; exit 9"}}, (), 4, "It said: no way in"),
+        ({"commands": {"pause": "echo nobody >&2; exit 3"}}, (), 4, "ended with status 3"),
+        ({"commands": {"pause": "sleep 60"}, "limits": {"pause": 1}}, (), 4, "hung for 1 s"),
+        ({"commands": {"pause": "true"}}, (), 4, "to be silent after its pause"),
+        ({"commands": {"copy": "false"}}, ("--for", "6s"), 4, "the command to copy broker 1"),
+    ],
+)
+def test_what_goes_wrong_is_told_and_nothing_stays_hurt(
+    theirs: Landlord,
+    tmp_path: Path,
+    changes: dict[str, object],
+    words: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    found, _, err = finish(run(theirs, tmp_path, *PAUSES, *words, **changes))
+    assert (found, message in err) == (code, True), err
+    require_whole(theirs)

@@ -132,19 +132,29 @@ class ExternalBroker:
         self._state = state  # whatever comes of it: it is to be mended from now on
         try:
             commands.run(command, hold=self._hold)
-            await_condition(
-                lambda: answers(self._address),
-                lambda answered: not answered,
-                what=f"broker {self._id} to be silent after its {verb}: {command.line}",
-                limit_s=_SILENT_S,
-            )
-        except (HarnessError, WaitTimeoutError) as error:
+            self._await_silence(verb, command.line)
+        except HarnessError as error:
             error.hint = (
                 "What is hurt is healed at the end of the run. If that fails, by hand:\n"
                 f"{self._journal.entry.by_hand()}"
             )
             raise
         self._journal.wound(self._id, cures)
+
+    def _await_silence(self, verb: str, line: str) -> None:
+        """A command that did not do what it is for is no fault of the cluster's."""
+        try:
+            await_condition(
+                lambda: answers(self._address),
+                lambda answered: not answered,
+                what="it to be silent",
+                limit_s=_SILENT_S,
+            )
+        except WaitTimeoutError as error:
+            raise HarnessError(
+                f"the command to {verb} broker {self._id} ended well, and the broker still answers"
+                f" {_SILENT_S:g} s later: {line}"
+            ) from error
 
     def _out_of_reach(self, *_: object) -> NoReturn:
         raise HarnessError(

@@ -141,7 +141,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def limit_s(self, verb: str) -> float:
         """Seconds after which a command hangs."""
-        told: Mapping[str, float] = {**self.limits}
+        told = {str(name): limit for name, limit in self.limits.items()}
         return told.get(verb, _LONGER_S.get(verb, _LIMIT_S))
 
     def _check(self, path: Path) -> None:

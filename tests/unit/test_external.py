@@ -225,7 +225,7 @@ def test_a_release_is_named_once(tmp_path: Path) -> None:
         (("4.3.1", "external", None), "needs an inventory"),
     ):
         with pytest.raises(UsageError, match=message):
-            release_of(*words)  # type: ignore[arg-type]
+            release_of(*words)
 
 
 def test_every_fault_that_commands_make_has_its_own_undoing() -> None:

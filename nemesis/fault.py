@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal, Protocol
+from weakref import WeakValueDictionary
 
 from clusters.cluster import Cluster
 from clusters.level import Level
@@ -225,6 +226,11 @@ class _Open:
     stack: contextlib.ExitStack
 
 
+_ruling: Final = threading.Lock()
+_rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
+"""Who struck each cluster last, by the cluster's identity, which a nemesis keeps alive."""
+
+
 class Nemesis:
     """Injects faults into one cluster, knows which are open, and heals them.
 
@@ -274,8 +280,10 @@ class Nemesis:
         Raises:
             UsageError: no such fault, or no such broker.
             StruckError: the target is struck already.
+            HarnessError: another nemesis has faults open on this cluster.
         """
         chosen = find_fault(name)
+        self._rule()
         if broker is not None and broker not in self._cluster.brokers:
             raise UsageError(
                 f"there is no broker {broker} to strike", hint=f"{[*self._cluster.brokers]} run."
@@ -306,6 +314,17 @@ class Nemesis:
             before.stack.close()  # nobody is left to be woken
             self._scribe.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
         self._scribe.fault(name, "inject", says, whom)
+
+    def _rule(self) -> None:
+        """Be the only nemesis of the cluster: two would heal each other's faults."""
+        with _ruling:
+            other = _rulers.get(id(self._cluster))
+            if other is not None and other is not self and other._open:  # noqa: SLF001 - of us
+                raise HarnessError(
+                    f"another nemesis has faults open on this cluster: {', '.join(other._open)}",  # noqa: SLF001 - likewise
+                    hint="Heal those first.",
+                )
+            _rulers[id(self._cluster)] = self
 
     def _in_the_way(self, chosen: Fault, broker: int | None) -> _Open | None:
         """What is open and overlaps with a fault."""

@@ -144,3 +144,15 @@ def test_a_broker_that_there_is_not_is_refused_before_anything_is_hurt() -> None
         Nemesis(CLUSTER, diary).inject("itch", 7)
     assert "[1, 2, 3]" in refused.value.hint
     assert diary.rows == []
+
+
+def test_a_second_nemesis_waits_until_the_first_has_healed_all(mended: list[int]) -> None:
+    cluster = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None}))
+    first, second = Nemesis(cluster, Diary()), Nemesis(cluster, Diary())
+    first.inject("itch", 1)
+    with pytest.raises(HarnessError, match=r"another nemesis has faults open .*: broker 1"):
+        second.inject("itch", 2)
+    first.heal_all()
+    second.inject("itch", 2)
+    second.heal_all()
+    assert mended == [1, 2]

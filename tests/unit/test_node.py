@@ -9,6 +9,7 @@ import pytest
 
 from clusters import local, node
 from clusters.addresses import Address, _free_ports
+from clusters.level import Level
 from clusters.local import LocalSite
 from clusters.node import Node
 from clusters.real import RealBroker, RealCluster
@@ -93,7 +94,8 @@ def test_a_fault_that_an_error_left_open_starts_nothing_when_all_is_given_up(
     make: Maker, tmp_path: Path
 ) -> None:
     listener = make(LISTENER)
-    broker = RealBroker(7, listener, tmp_path, Mock(spec=RealCluster))
+    level = Level.of(release("0.10.2.2"))
+    broker = RealBroker(7, listener, tmp_path, Mock(spec=RealCluster), level)
     broker.start()
     broker.kill()
     listener.release()

@@ -76,7 +76,7 @@ def demo(
 ) -> None:
     """Play both stories on an old and a modern Kafka, and report what was lost."""
     from harness.api import SparkOptions, perform
-    from harness.demo import demo_plans, demo_table, exit_code
+    from harness.demo import compared, demo_plans, demo_table, exit_code
     from harness.matrix.run import row_of
     from reports.matrix import write as write_page
 
@@ -85,11 +85,14 @@ def demo(
     with console.progress() as progress:
         judged = perform(plans, Store(store), jobs=jobs, spark=spark, progress=progress)
     index = write_page([row_of(one.run, store) for one in judged], store / "demo.html")
+    pages = compared(judged, store)
     if as_json:
         _print_json([one.summary() for one in judged])
     else:
         console.out.print(demo_table(judged))
         console.out.print(f"All four reports: {index.resolve()}")
+        for page in pages:
+            console.out.print(f"Side by side, step by step: {page.resolve()}")
     raise typer.Exit(exit_code(judged))
 
 
@@ -305,6 +308,28 @@ def report(
             console.out.print(str(path))
     if show:
         typer.launch(written[-1].resolve().as_uri())
+
+
+@app.command()
+def compare(
+    left: Annotated[str, typer.Argument(help="A judged run: its directory or name.")],
+    right: Annotated[str, typer.Argument(help="Another of the same schedule.")],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page.  [default: compare-LEFT-RIGHT.html in the store]"),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Put two runs of one schedule side by side, step by step, up to where they part and on."""
+    from reports import comparison
+
+    one, two = (Store(store).open(name) for name in (left, right))
+    target = out or store / comparison.name(one, two)
+    console.out.print(str(comparison.write(one, two, target)))
+    if show:
+        typer.launch(target.resolve().as_uri())
 
 
 @app.command()

@@ -1,15 +1,19 @@
 """The demo: both stories on an old and a modern Kafka, and whether each went as predicted."""
 
+import contextlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
 from clusters.versions import release
 from harness.console import coloured, modelled, table
+from harness.errors import UsageError
 from harness.expected import as_predicted
 from harness.plan import Plan
 from nemesis.stories import STORIES
+from reports import comparison
 from reports.model import GOOD
 
 if TYPE_CHECKING:
@@ -45,6 +49,22 @@ def exit_code(judged: "Sequence[Judged]") -> int:
         return UNKNOWN
     foretold = all(as_predicted(one.run, one.verdict) for one in judged)
     return OK if foretold and GOOD.issuperset(said) else BROKEN
+
+
+def compared(judged: "Sequence[Judged]", store: Path) -> list[Path]:
+    """Pages that put each story's oldest and newest release side by side, step by step.
+
+    A story that was not played to its end on both has none.
+    """
+    found = []
+    for story in TOLD:
+        runs = [one.run for one in judged if one.run.plan().story == story]
+        runs.sort(key=lambda run: release(run.plan().kafka).number)
+        with contextlib.suppress(UsageError):
+            if len(runs) > 1:
+                target = store / f"demo-{story}.html"
+                found.append(comparison.write(runs[0], runs[-1], target))
+    return found
 
 
 def demo_table(judged: "Sequence[Judged]") -> Table:

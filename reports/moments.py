@@ -124,6 +124,46 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
     return found
 
 
+def states(
+    subject: Anomaly,
+    evidence: Evidence,
+    holdings: Holdings,
+    moments: Sequence[tuple[str, int, int]],
+) -> list[Frame]:
+    """Every replica around an offset at given moments, whatever is wrong there or not.
+
+    Args:
+        subject: the record that is looked for, and its place.
+        moments: title, begin and end in ns of each, in order; a frame shows its end.
+    """
+    scene = evidence.scenes.get((subject.topic, subject.partition))
+    if scene is None or not scene.tracks:
+        return []
+    stage = _Stage(
+        anomaly=subject,
+        scene=scene,
+        faults=evidence.faults,
+        holdings=holdings,
+        sends=evidence.sends,
+    )
+    sinces = [0, *(until for _, _, until in moments)]
+    return [
+        Frame(
+            number=i + 1,
+            beat="step",
+            title=title,
+            start_ns=at,
+            end_ns=at,
+            witnesses=(),
+            lanes=tuple(
+                stage.lane(b, (sinces[i], until, until), (), last=i == len(moments) - 1)
+                for b in scene.brokers
+            ),
+        )
+        for i, (title, at, until) in enumerate(moments)
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
     """What all frames of one anomaly share."""

@@ -66,6 +66,8 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
     for name in _PAGES:
         if (root / name).is_file():
             yield name, name
+    for each in sorted((*root.glob("demo-*.html"), *root.glob("compare-*.html"))):
+        yield each.stem, quote(each.name)
     for folder in sorted(each for each in root.iterdir() if each.is_dir()):
         if MatrixFolder(folder).page.is_file():
             yield folder.name, quote(f"{folder.name}/index.html")

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from clusters.versions import CATALOGUE
 from harness.matrix.cells import Row
 from harness.matrix.run import write_matrix_page
-from reports import counterexample, matrix, shelf, trend
+from reports import comparison, counterexample, matrix, shelf, trend
 from reports.page import save
 from reports.run import write
 from tests.browser.chromium import CHROMIUM, Scheme, chromium, opened
@@ -22,7 +22,7 @@ from tests.nights import two_weeks
 pytestmark = pytest.mark.browser
 PAGES = (
     *("loss", "divergence", "valid", "cut-short", "hostile", "big", "index", "matrix", "trend"),
-    *("lost", "forked", "shelf"),
+    *("lost", "forked", "shelf", "compared"),
 )
 
 
@@ -49,6 +49,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found["forked"] = counterexample.write(forked(), store / "forked.html")
     found["drawing"] = counterexample.write(forked(), store / "forked.svg")
     found["trend"] = trend.write(two_weeks(store / "nights"), store / "trend.html")
+    found["compared"] = comparison.write(runs["loss"], runs["valid"], store / "compared.html")
     found["shelf"] = save(store / "shelf.html", shelf.page(store))
     rows = [Row.of(run, run.verdict(), as_predicted=None, home=store) for run in runs.values()]
     return {**found, "index": matrix.write(rows, store / "index.html")}

@@ -1,0 +1,70 @@
+"""Two runs side by side: paired by their schedule, and parted where the replicas part."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import StoreError, UsageError
+from harness.store import Run
+from reports import comparison
+from reports.comparison import Side
+from tests.browser.samples import write_all
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    names = ("loss", "valid", "divergence", "big", "cut-short")
+    return write_all(tmp_path_factory.mktemp("store"), names)
+
+
+def test_they_part_where_a_log_is_cut_in_one_of_them(runs: dict[str, Run]) -> None:
+    html = comparison.page(runs["loss"], runs["valid"])
+    assert "Kafka 0.10.2.2 and Kafka 4.3.1 part at step " in html
+    assert html.count('id="parting"') == 1
+    parting = html.split('id="parting"')[1].split("</li>", maxsplit=1)[0]
+    assert parting.index("cut 4 → 3") < parting.index("Kafka 4.3.1")
+    assert html.index(runs["loss"].name) < html.index(runs["valid"].name)
+
+
+def test_either_may_be_the_left_one(runs: dict[str, Run]) -> None:
+    html = comparison.page(runs["valid"], runs["loss"])
+    parting = html.split('id="parting"')[1].split("</li>", maxsplit=1)[0]
+    assert parting.index("Kafka 0.10.2.2") < parting.index("cut 4 → 3")
+
+
+def test_a_run_never_parts_from_itself(runs: dict[str, Run]) -> None:
+    html = comparison.page(runs["loss"], runs["loss"])
+    assert "never part" in html
+    assert "parting" not in html.split("<body>")[1]
+
+
+def test_the_steps_of_both_are_all_there(runs: dict[str, Run]) -> None:
+    html = comparison.page(runs["loss"], runs["valid"])
+    side = Side.of(runs["loss"], None)
+    assert len(side.steps) >= 3
+    assert html.count('<span class="n">') == max(
+        len(side.steps), len(Side.of(runs["valid"], None).steps)
+    )
+
+
+def test_two_schedules_with_nothing_in_common_are_refused(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    calm = write_all(tmp_path, ["valid"])["valid"]
+    for table in ("events/faults",):
+        calm.parquet(table).unlink()
+    with pytest.raises(UsageError, match="no step of their schedules in common"):
+        comparison.page(runs["loss"], calm)
+
+
+def test_a_run_that_was_not_judged_is_refused(runs: dict[str, Run], tmp_path: Path) -> None:
+    fresh = write_all(tmp_path, ["valid"])["valid"]
+    (fresh.analysis / "verdict.json").unlink()
+    with pytest.raises(StoreError, match="has no analysis"):
+        comparison.page(runs["loss"], fresh)
+
+
+def test_the_page_is_the_same_each_time(runs: dict[str, Run], tmp_path: Path) -> None:
+    one = comparison.write(runs["loss"], runs["valid"], tmp_path / "one.html")
+    two = comparison.write(runs["loss"], runs["valid"], tmp_path / "two.html")
+    assert one.read_bytes() == two.read_bytes()

@@ -16,7 +16,8 @@ import msgspec
 from checkers.model.reconciliation import Reconciliation
 from clusters.versions import CATALOGUE
 from harness.api import Judged
-from harness.errors import StoreError, UsageError
+from harness.errors import HighwaterError, StoreError, UsageError
+from harness.footsteps import whole_steps
 from harness.plan import Plan
 from harness.soak.draw import draw
 from harness.store import Run, Store
@@ -100,7 +101,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             run=judged.run.name,
             kafka=plan.kafka,
             state=_state(judged, failed=status.phase != "frozen"),
-            command=soak.command(number),
+            command=_again(soak, number, judged.run),
             seconds=round(status.seconds, 1),
             acks=plan.workload.acks,
             sent=verdict.ledger.sent,
@@ -169,6 +170,15 @@ class SoakFolder:
         done = {row.number for row in self.rows()}
         numbers = ((int(name.partition("-")[0]), name) for name in self.runs.names())
         return [(number, self.runs.open(name)) for number, name in numbers if number not in done]
+
+
+def _again(soak: Soak, number: int, run: Run) -> str:
+    """What repeats a run: its own steps, if it took any, or else all of it from the seed."""
+    try:
+        whole_steps(run)
+    except HighwaterError:
+        return soak.command(number)
+    return f"highwater replay {run.path}"
 
 
 def _state(judged: Judged, *, failed: bool) -> State:

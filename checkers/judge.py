@@ -22,7 +22,7 @@ from harness.verdict import Ledger, Verdict
 _WORDS_MAX: Final = 300  # characters of a crash that a verdict quotes
 
 
-def judge(runs: Sequence[Run], spark: SparkSession) -> list[Verdict]:
+def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
     """Judge runs, and leave ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` in each.
 
     Every kind of damage to a run ends in the verdict ``unknown`` with its reasons, never in an
@@ -31,6 +31,7 @@ def judge(runs: Sequence[Run], spark: SparkSession) -> list[Verdict]:
     Args:
         runs: of any number and size; what is large is spilled, and never held in Python.
         spark: from ``checkers.session.spark``.
+        stories: whether anomalies are told with their evidence; it takes a while to gather.
 
     Returns:
         A verdict for each run, in their order.
@@ -44,7 +45,7 @@ def judge(runs: Sequence[Run], spark: SparkSession) -> list[Verdict]:
                 cases[index] = Case.of(run, f"r{index}")
             except StoreError as error:
                 verdicts[index] = unreadable(run, error)
-        judged = _judge(list(cases.values()), spark, Path(folder))
+        judged = _judge(list(cases.values()), spark, Path(folder), stories=stories)
         verdicts |= dict(zip(cases, map(verdict, judged), strict=True))
         for index, run in enumerate(runs):
             run.write("analysis/verdict.json", verdicts[index].to_json())
@@ -65,17 +66,20 @@ class _Pass:
     found: Path = Path()
 
 
-def _judge(cases: list[Case], spark: SparkSession, folder: Path) -> list[Findings]:
+def _judge(
+    cases: list[Case], spark: SparkSession, folder: Path, *, stories: bool
+) -> list[Findings]:
     """All runs together; each half alone when anything crashed, so that no run spoils another."""
     if not cases:
         return []
     tables = Tables(spark, Path(tempfile.mkdtemp(dir=folder)), cases)
     done = _pass(tables, tables.staging / "found")
     if len(cases) == 1 or not (done.crashed or done.ledgers is None):
-        return _findings(tables, done)
+        return _findings(tables, done, stories=stories)
     afresh = [Case.of(case.run, case.key) for case in cases]
     half = len(cases) // 2
-    return _judge(afresh[:half], spark, folder) + _judge(afresh[half:], spark, folder)
+    halves = (afresh[:half], afresh[half:])
+    return [one for part in halves for one in _judge(part, spark, folder, stories=stories)]
 
 
 def _pass(tables: Tables, folder: Path) -> _Pass:
@@ -113,7 +117,7 @@ def _write_each(frames: dict[tuple[str, ...], DataFrame], folder: Path, done: _P
             done.crashed |= dict.fromkeys(names, _words(error))
 
 
-def _findings(tables: Tables, done: _Pass) -> list[Findings]:
+def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     all_found = {
         case.key: found.collect(
             done.found,
@@ -129,7 +133,7 @@ def _findings(tables: Tables, done: _Pass) -> list[Findings]:
     evidence: dict[str, Evidence] = {}
     untold = ""
     try:
-        evidence = gather(tables, suspects) if suspects else {}
+        evidence = gather(tables, suspects) if suspects and stories else {}
     except Exception as error:  # noqa: BLE001 - the findings stand; only their stories are missing
         untold = _words(error)
     return [

@@ -40,7 +40,9 @@ _FAULTS_INTRO: Final = (
     " otherwise, each on one broker after the other. A story is played when all of that is done;"
     " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
     " ZooKeeper stays as the first release brought it. Faults that have leaders elected from"
-    " outside the ISR need `--unclean`, since such a run promises less.\n"
+    " outside the ISR need `--unclean`, since such a run promises less.\n\n"
+    "[schedules.md](schedules.md) tells how a schedule is limited, repeated, written by hand and"
+    " made small.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _WHERE_NOTE: Final = (

@@ -44,6 +44,7 @@ app.command()(soak)
 app.command()(inspect)
 app.command()(repeating.replay)
 app.command()(outside.heal)
+app.command()(repeating.shrink)
 app.add_typer(model_app)
 app.add_typer(nightly_app)
 

@@ -72,6 +72,7 @@ def _check_path(plan: Plan, path: list[Release]) -> None:
                 hint="Name the releases of --to from the oldest to the newest.",
             )
     words = {word.partition("@")[0].partition("=")[0] for word in plan.nemesis}
+    words |= {step.fault for step in plan.steps}
     if plan.to and plan.story is None and UPGRADE not in words:
         raise UsageError(
             "nothing in this run upgrades a broker", hint="Add upgrade to --nemesis, or a --story."

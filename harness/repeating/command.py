@@ -1,7 +1,8 @@
 """The commands ``highwater replay`` and ``highwater shrink``.
 
-Exit codes of ``replay`` are those of ``run``: 0 as promised, 1 a promise was broken, 2 wrong usage,
-3 unknown.
+Exit codes of ``replay`` are those of ``run``: 0 as promised, 1 a promise was broken, 2 wrong
+usage, 3 unknown. Of ``shrink``: 0 something was found that does it, 2 wrong usage, 3 not even the
+whole did it again, 130 interrupted.
 """
 
 import json
@@ -15,7 +16,7 @@ from harness import console
 from harness.errors import UsageError
 from harness.footsteps import By
 
-OK, BROKEN, UNKNOWN = 0, 1, 3
+OK, BROKEN, UNKNOWN, INTERRUPTED = 0, 1, 3, 130
 _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.", show_default=True)]
@@ -72,3 +73,62 @@ def resolution(text: str) -> By:
     if text not in _BY:
         raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
     return _BY[text]
+
+
+def shrink(  # noqa: PLR0913 - a command's options are its arguments
+    what: Annotated[
+        str, typer.Argument(metavar="RUN", help="A judged run of random faults, or of steps.")
+    ],
+    *,
+    limit: Annotated[str, typer.Option("--for", help="Begin no run after this long: 20m.")] = "1h",
+    tries: Annotated[int, typer.Option(min=1, max=100, help="Runs of a plan at most.")] = 3,
+    hits: Annotated[int, typer.Option(min=1, help="So many have to do it.")] = 1,
+    kind: Annotated[
+        str | None, typer.Option(help="Anomalies to keep.  [default: the worst]")
+    ] = None,
+    by: ByOption = "broker",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of what is found.  [default: RUN/shrunk]")
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
+) -> None:
+    """Find the fewest faults, and the least of all else, that do the same harm as a run."""
+    from harness import options
+    from harness.api import SparkOptions
+    from harness.repeating import words
+    from harness.repeating.goal import Goal
+    from harness.repeating.replay import as_taken
+    from harness.repeating.shrink import shrink as work
+    from harness.repeating.trials import Attempt, Rule
+    from harness.store import Store
+
+    if hits > tries:
+        raise UsageError(f"{hits} of {tries} runs cannot do it", hint="Let --hits be less.")
+    run = Store(store).open(what)
+    plan, verdict = as_taken(run, by=resolution(by)), run.verdict()
+    goal = Goal.of(verdict, options.names(kind or ""))
+    folder = out or run.path / "shrunk"
+    with console.progress() as progress:
+
+        def tell(attempt: Attempt) -> None:
+            (console.err if as_json else console.out).print(words.line(attempt))
+
+        found = work(
+            plan,
+            goal,
+            folder,
+            sent=verdict.ledger.sent,
+            rule=Rule(tries=tries, hits=hits),
+            limit_s=options.duration(limit),
+            spark=SparkOptions(master=spark_master, driver_memory=driver_memory),
+            tell=tell,
+            progress=lambda step: progress("shrink", step),
+        )
+    if as_json:
+        sys.stdout.write(words.as_json(found, folder))
+    else:
+        console.out.print(words.summary(found, folder), markup=False)
+    raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(found.ended, OK))

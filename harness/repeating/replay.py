@@ -34,8 +34,22 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
     """
     found = read_plan(Path(name)) if Path(name).is_file() else as_taken(store.open(name), by=by)
     plan = msgspec.structs.replace(found, kafka=kafka or found.kafka)
+    refuse_external(plan)
     check_plan(plan)
     return plan
+
+
+def refuse_external(plan: Plan) -> None:
+    """Refuse to break a cluster again that was confirmed for one run.
+
+    Raises:
+        UsageError: the plan is for somebody's own cluster.
+    """
+    if plan.external is not None:
+        raise UsageError(
+            f"cluster {plan.external.cluster_id} is not ours, and was confirmed for one run only",
+            hint="Repeat that from its seed, and confirm it: highwater run --inventory …",
+        )
 
 
 def read_plan(path: Path) -> Plan:

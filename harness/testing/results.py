@@ -135,6 +135,21 @@ class Result:
                 f" acknowledged was\n{self.headline}\n{self.where}"
             )
 
+    def assert_none(self, *kinds: str) -> None:
+        """Fail when there is an anomaly of one of these kinds, whatever was promised.
+
+        Args:
+            kinds: such as ``lost-write``; docs/checkers.md has them all.
+
+        Raises:
+            AssertionError: there is one; its story is told.
+            CannotJudge: the verdict is ``unknown``.
+        """
+        __tracebackhide__ = True
+        self.assert_judged()
+        if found := [one for one in self.anomalies if one.kind in kinds]:
+            raise AssertionError("\n".join([self.headline, *_told(found), self.where]))
+
     def assert_explained(self) -> None:
         """Fail unless the model explains all that happened, and all happened that it predicts.
 

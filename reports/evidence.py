@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.history import OK, SEND, TABLES, read_stream
+from checkers.strikes import Strikes, begun, strikes
+from harness.history import OK, RUN, SEND, TABLES, read_stream
 from harness.store import Run
 
 Partition: TypeAlias = tuple[str, int]
@@ -127,6 +128,26 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Sends of the run itself, those of the final phase apart; all in ns.
+
+    Attributes:
+        ended_ns: when each acknowledged one was, ascending.
+        took_ns: how long it had taken, in the same order.
+        failed_ns: when the others were begun.
+    """
+
+    ended_ns: Ints
+    took_ns: Ints
+    failed_ns: Ints
+
+
+def _no_pace() -> Pace:
+    nothing = np.empty(0, np.int64)
+    return Pace(ended_ns=nothing, took_ns=nothing, failed_ns=nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All that is known of a run besides its verdict.
 
@@ -143,6 +164,7 @@ class Evidence:
     acks: dict[Partition, Ints] = field(default_factory=dict)
     acked_at: Mapping[str, int] = field(default_factory=dict)
     sends: Mapping[Place, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    pace: Pace = field(default_factory=_no_pace)
     end_ns: int = 0
     missing: tuple[str, ...] = ()
 
@@ -176,7 +198,7 @@ def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()
         )
         for key in sorted({*tracks, *leaderships})
     }
-    faults, steps = _faults(tables["events/faults"])
+    faults, steps = _faults(tables["events/faults"], strikes(run))
     acks, acked_at, last = _acks(tables["history/ops"], set(values))
     ends = [last, *(each.end_ns or each.start_ns for each in (*faults, *steps))]
     ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]
@@ -188,6 +210,7 @@ def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()
         acks=acks,
         acked_at=acked_at,
         sends=_sends(tables["history/ops"], set(places)),
+        pace=_pace(tables["history/ops"]),
         end_ns=max(ends, default=0),
         missing=tuple(missing),
     )
@@ -279,8 +302,12 @@ def _merged(logged: Sequence[Cut], tracks: Mapping[int, Track]) -> tuple[Cut, ..
     return tuple(sorted(cuts, key=lambda cut: cut.time_ns))
 
 
-def _faults(table: pa.Table) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
-    """Pair every inject with the heal after it; notes become steps of their own."""
+def _faults(table: pa.Table, known: Strikes) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
+    """Pair every inject with the heal after it; notes become steps of their own.
+
+    Args:
+        known: when the schedule began to inject what; a fault begins then.
+    """
     spans: list[Fault] = []
     steps: list[Fault] = []
     for row in table.sort_by("time_ns").to_pylist():
@@ -288,8 +315,10 @@ def _faults(table: pa.Table) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
         if row["phase"] == "heal":
             _heal(spans, name, broker, time_ns, row["says"])
             continue
-        fault = Fault(name=name, broker=broker, start_ns=time_ns, end_ns=None, says=row["says"])
-        (steps if row["phase"] == "note" else spans).append(fault)
+        note = row["phase"] == "note"
+        since_ns = time_ns if note else begun(known, name, broker, time_ns)
+        fault = Fault(name=name, broker=broker, start_ns=since_ns, end_ns=None, says=row["says"])
+        (steps if note else spans).append(fault)
     return tuple(spans), tuple(steps)
 
 
@@ -328,6 +357,21 @@ def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dic
     wanted = table.filter(pc.is_in(table["value"], pa.array(sorted(values), pa.string())))
     at = zip(wanted["value"].to_pylist(), wanted["complete_ns"].to_pylist(), strict=True)
     return acks, {value: time for value, time in at if time is not None}, int(last)
+
+
+def _pace(table: pa.Table) -> Pace:
+    sent = pc.equal(table["kind"].cast(pa.string()), SEND)
+    table = table.filter(pc.and_(sent, pc.equal(table["phase"].cast(pa.string()), RUN)))
+    good = pc.equal(table["outcome"].cast(pa.string()), OK)
+    failed = table.filter(pc.invert(good))
+    answered = table.filter(pc.and_(good, pc.is_valid(table["complete_ns"])))
+    answered = answered.sort_by("complete_ns")
+    ended = _ints(answered["complete_ns"])
+    return Pace(
+        ended_ns=ended,
+        took_ns=ended - _ints(answered["invoke_ns"]),
+        failed_ns=_ints(failed["invoke_ns"]),
+    )
 
 
 def _sends(table: pa.Table, places: set[Place]) -> dict[Place, tuple[tuple[int, str], ...]]:

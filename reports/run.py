@@ -17,6 +17,7 @@ from reports.evidence import Evidence, Partition, gather
 from reports.facts import facts
 from reports.holdings import Holdings, SideBySide, read_holdings, side_by_side
 from reports.moments import Frame, frames, places
+from reports.pace import pace
 from reports.page import render, save
 from reports.timeline import Mark, timeline
 
@@ -96,6 +97,7 @@ def page(run: Run) -> str:
         left_out=max(0, sum(verdict.counts.values()) - counted),
         timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
         partitions=len(evidence.scenes),
+        pace=pace(evidence),
         evidence=evidence,
         ledger=ledger_bars(verdict.ledger),
         sides=_sides(holdings, verdict),

@@ -26,8 +26,7 @@ from checkers.model.reconcile.trace import (
 from checkers.model.rules import rules_of
 from checkers.segments.files import segments
 from checkers.segments.reader import read_segment
-from harness.errors import StoreError
-from harness.history import STEPS_TABLE
+from checkers.strikes import begun, strikes
 from harness.plan import Plan
 from harness.store import Run
 
@@ -158,7 +157,7 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
     shutdown of a story, which has no such steps, when its broker says so.
     """
     open_: dict[object, Struck] = {}
-    strikes = _strikes(run)
+    known = strikes(run)
     found = []
     for row in _rows(run, "events/faults"):
         broker, time_ns = row["broker"], row["time_ns"]
@@ -168,11 +167,8 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
         if before := open_.pop(target, None):
             found.append(replace(before, until_ns=time_ns))
         if row["phase"] == "inject":
-            since_ns = max(
-                (at for at in strikes.get((row["fault"], broker), ()) if at <= time_ns),
-                default=time_ns,
-            )
-            if row["fault"] == "stop" and not strikes:
+            since_ns = begun(known, row["fault"], broker, time_ns)
+            if row["fault"] == "stop" and not known:
                 since_ns = _began_to_stop(lines.get(broker, []), time_ns)
             open_[target] = Struck(
                 fault=row["fault"],
@@ -182,19 +178,6 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
                 says=row["says"],
             )
     return sorted([*found, *open_.values()], key=lambda one: one.since_ns)
-
-
-def _strikes(run: Run) -> dict[tuple[str, int | None], list[int]]:
-    """When a schedule began to inject each fault into each broker; nothing of a story."""
-    found: dict[tuple[str, int | None], list[int]] = defaultdict(list)
-    try:
-        rows = _rows(run, STEPS_TABLE)
-    except StoreError:  # a run of before there was this table
-        return found
-    for row in rows:
-        if row["event"] == "strike":
-            found[row["fault"], row["broker"]].append(row["time_ns"])
-    return found
 
 
 def _began_to_stop(lines: list[Line], time_ns: int) -> int:

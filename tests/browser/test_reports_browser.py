@@ -188,7 +188,7 @@ def test_the_trend_says_what_changed_and_how_to_repeat_it(
             assert table.locator("tbody tr").count() > 0
             assert table.locator("tbody svg").count() == table.locator("tbody tr").count()
         assert not page.locator("pre.command").first.is_visible()
-        page.get_by_text("Commands that repeat them").first.click()
+        page.get_by_text("Commands that repeat").first.click()
         assert page.locator("pre.command").first.inner_text().startswith("highwater run --kafka")
         assert page.locator("svg:has(#nights-t)").is_visible()
 

@@ -182,14 +182,17 @@ def _again(soak: Soak, number: int, run: Run) -> str:
 
 
 def _state(judged: Judged, *, failed: bool) -> State:
+    """What came of a run; where the model has no answer (an upgrade), the verdict alone."""
     if failed:
         return "failed"
-    found = judged.model
+    found, verdict = judged.model, judged.verdict.verdict
     if found is not None and found.status == "unexplained":
         return "unexplained"
-    if judged.verdict.verdict == "unknown" or found is None or found.status == "unknown":
+    if found is None or found.status == "unknown":
+        return "kept" if verdict == "valid" else "unknown"
+    if verdict == "unknown":
         return "unknown"
-    return "explained" if found.findings or judged.verdict.verdict == "invalid" else "kept"
+    return "explained" if found.findings or verdict == "invalid" else "kept"
 
 
 def _struck(run: Run) -> dict[str, int]:

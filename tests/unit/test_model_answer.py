@@ -164,6 +164,25 @@ def test_while_the_isr_is_too_small_somebody_eligible_may_lead(
     assert rules.count("elections") == wrong
 
 
+@pytest.mark.parametrize(("moved_s", "word"), [(4, "explained"), (None, "unexplained")])
+@pytest.mark.parametrize("begin_s", [1, 20])
+def test_a_record_stands_twice_after_a_change_of_leader_also_at_a_run_s_begin(
+    tmp_path: Path, begin_s: int, moved_s: int | None, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="2.8.2")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(begin_s * 1000)
+    if moved_s:
+        run.leader(2, 1, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.disk([1, 2, 3], [(1, 0, "p0-0")])
+    run.read("p0-0", 1)
+    built = run.write()
+    anomalies(built, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
+    found = as_random(built, verdict(kafka="2.8.2")).findings
+    assert [one.verdict for one in found if one.kind == "duplicate"] == [word]
+
+
 def test_a_missed_schedule_was_not_reproduced(tmp_path: Path) -> None:
     def miss(run: RunBuilder) -> None:
         problems = ("the window was missed",)

@@ -63,7 +63,7 @@ def disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) ->
     changed = [
         row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns + _CLIENT
     ]
-    before = trace.leader_at(since_ns - _CLIENT)
+    before = trace.leader_at(since_ns - _CLIENT) or next(iter(changed), None)  # at a run's begin
     for row in changed:
         if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
             who = "nobody" if row.leader < 0 else f"broker {row.leader}"

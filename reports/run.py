@@ -1,6 +1,9 @@
 """One judged run as one HTML file."""
 
-from collections.abc import Callable, Mapping
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -8,8 +11,9 @@ from typing import Final, TypeVar
 from markupsafe import Markup
 
 from harness.errors import StoreError
+from harness.plan import Plan
 from harness.store import Run
-from harness.verdict import Anomaly, Ledger, Verdict
+from harness.verdict import INVALID, Anomaly, Ledger, Verdict
 from reports import model, strip
 from reports.beats import Burst, bursts
 from reports.drawing import Share, bar, svg, text
@@ -25,13 +29,19 @@ STORIES_MAX: Final = 10
 """Records whose story is drawn; the others are listed."""
 LISTED_MAX: Final = 100
 TIMELINES_MAX: Final = 2
+_LINK_MAX: Final = 120
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One finding as the page tells it: frames where there are observations, evidence always."""
+    """One finding as the page tells it: frames where there are observations, evidence always.
 
+    Attributes:
+        link: its id on the page, which is the same whenever the page is written.
+    """
+
+    link: str
     anomaly: Anomaly
     burst: Burst
     frames: tuple[tuple[Frame, Markup], ...]
@@ -92,13 +102,17 @@ def page(run: Run) -> str:
         environment=environment,
         status=status,
         missing=missing,
-        stories=[_story(i, each, evidence, holdings) for i, each in enumerate(told)],
+        stories=[
+            _story(i, link, each, evidence, holdings)
+            for i, (link, each) in enumerate(zip(_links(told), told, strict=True))
+        ],
         others=others,
         left_out=max(0, sum(verdict.counts.values()) - counted),
         timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
         partitions=len(evidence.scenes),
         pace=pace(evidence),
         evidence=evidence,
+        commands=_commands(run, plan, verdict),
         ledger=ledger_bars(verdict.ledger),
         sides=_sides(holdings, verdict),
     )
@@ -120,14 +134,38 @@ def _partitions(verdict: Verdict, evidence: Evidence) -> list[Partition]:
 
 
 def _story(
-    number: int, burst: Burst, evidence: Evidence, holdings: Mapping[Partition, Holdings]
+    number: int, link: str, burst: Burst, evidence: Evidence, holdings: Mapping[Partition, Holdings]
 ) -> Story:
     anomaly = burst.first
     held = holdings.get((anomaly.topic, anomaly.partition), {})
     shown = frames(anomaly, evidence, held)
     drawn = tuple((f, strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in shown)
     key = tuple(strip.key(anomaly, shown))
-    return Story(anomaly=anomaly, burst=burst, frames=drawn, key=key)
+    return Story(link=link, anomaly=anomaly, burst=burst, frames=drawn, key=key)
+
+
+def _links(told: Sequence[Burst]) -> Iterator[str]:
+    """``lost-write-events-0-3``: what and where; a number more where that is not enough."""
+    seen: Counter[str] = Counter()
+    for each in told:
+        one = each.first
+        where = one.value if one.offset is None else one.offset
+        named = f"{one.kind}-{one.topic}-{one.partition}-{where}"
+        link = re.sub(r"[^A-Za-z0-9._-]", "_", named)[:_LINK_MAX]
+        seen[link] += 1
+        yield link if seen[link] == 1 else f"{link}.{seen[link]}"
+
+
+def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
+    """What repeats a run, and what it is for."""
+    found = [("Another run of this plan", plan.command())]
+    if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
+        found.append(("The exact steps that it took", f"highwater replay {shlex.quote(run.name)}"))
+        if verdict.verdict == INVALID:
+            found.append(
+                ("The fewest faults that do the same", f"highwater shrink {shlex.quote(run.name)}")
+            )
+    return found
 
 
 def _timeline(partition: Partition, evidence: Evidence, verdict: Verdict) -> tuple[str, Markup]:

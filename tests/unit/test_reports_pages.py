@@ -220,3 +220,29 @@ def test_findings_beyond_the_told_and_the_listed_are_counted(tmp_path: Path) -> 
     html = write(sample.write(tmp_path)).read_text("utf-8")
     assert html.count('<article class="record') == STORIES_MAX
     assert "290 more findings are in analysis/anomalies.parquet" in html
+
+
+def test_a_finding_has_a_link_that_says_what_and_where(tmp_path: Path) -> None:
+    runs = write_all(tmp_path, ("loss", "hostile"))
+    links = {
+        name: [
+            each["id"] or ""
+            for tag, each in parsed(write(run)).seen
+            if tag == "article" and (each["class"] or "").startswith("record")
+        ]
+        for name, run in runs.items()
+    }
+    assert links["loss"] == ["lost-write-events-0-3"]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", each) for each in links["hostile"])
+
+
+@pytest.mark.parametrize(("name", "more"), [("loss", False), ("big", True), ("cut-short", True)])
+def test_a_page_says_how_to_repeat_and_to_shrink_a_run(
+    tmp_path: Path, name: str, more: bool
+) -> None:
+    run = write_all(tmp_path, [name])[name]
+    text = write(run).read_text()
+    assert "highwater run --kafka" in text
+    assert (f"highwater replay {run.name}" in text) == more
+    broken = run.verdict().verdict == "invalid"
+    assert (f"highwater shrink {run.name}" in text) == (more and broken)

@@ -21,7 +21,7 @@ from harness.errors import UsageError
 from harness.nightly.cells import NEMESIS_S, Cell, Job, Mark, Night, Planned, Why, canaries, fields
 from harness.plan import Acks
 from harness.suggest import nearest
-from nemesis.fault import anywhere, faults, find_fault
+from nemesis.fault import faults, find_fault
 from nemesis.stories import STORIES
 
 STORY_S: Final = 25.0
@@ -226,15 +226,20 @@ def settings() -> Iterator[Cell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """What nights mix: each family of what every release has, and what some lack by itself.
+    """What nights mix: the faults of a family that the same releases and drivers have.
 
     What asks for an option of its own is left to ``highwater soak``.
     """
-    families: dict[str, list[str]] = {}
+    alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for one in (each for each in faults().values() if not each.needs):
-        key = one.family if one.why_not is anywhere else one.name
-        families.setdefault(key, []).append(one.name)
-    return tuple(",".join(names) for names in families.values())
+        where = frozenset(
+            (kafka.name, driver)
+            for kafka in CATALOGUE.values()
+            for driver in kafka.drivers
+            if not one.why_not(kafka, driver)
+        )
+        alike.setdefault((one.family, where), []).append(one.name)
+    return tuple(",".join(names) for names in alike.values())
 
 
 def can_be_had(setting: Cell, kafka: Release, driver: str) -> bool:

@@ -99,30 +99,25 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     from harness import options
     from harness.api import SparkOptions
     from harness.repeating import words
-    from harness.repeating.goal import Goal
-    from harness.repeating.replay import as_taken
-    from harness.repeating.shrink import shrink as work
+    from harness.repeating.shrink import Effort, shrink_run
     from harness.repeating.trials import Attempt, Rule
     from harness.store import Store
 
     if hits > tries:
         raise UsageError(f"{hits} of {tries} runs cannot do it", hint="Let --hits be less.")
     run = Store(store).open(what)
-    plan, verdict = as_taken(run, by=resolution(by)), run.verdict()
-    goal = Goal.of(verdict, options.names(kind or ""))
     folder = out or run.path / "shrunk"
     with console.progress() as progress:
 
         def tell(attempt: Attempt) -> None:
             (console.err if as_json else console.out).print(words.line(attempt))
 
-        found = work(
-            plan,
-            goal,
-            folder,
-            sent=verdict.ledger.sent,
-            rule=Rule(tries=tries, hits=hits),
-            limit_s=options.duration(limit),
+        found = shrink_run(
+            run,
+            folder=folder,
+            by=resolution(by),
+            kinds=options.names(kind or ""),
+            effort=Effort(rule=Rule(tries=tries, hits=hits), limit_s=options.duration(limit)),
             spark=SparkOptions(master=spark_master, driver_memory=driver_memory),
             tell=tell,
             progress=lambda step: progress("shrink", step),

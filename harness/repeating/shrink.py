@@ -1,21 +1,11 @@
-"""Finds the smallest plan that does the same harm as a run: fewest faults first, then less of all.
-
-Every question, "does this plan still do it?", is asked of real brokers, and they answer by chance:
-a schedule that lost a record once may keep all of them the next time. So a plan is run up to
-``Rule.tries`` times and counts when ``Rule.hits`` of them do it. With 1 of 3, a plan that does it
-in half of its runs is taken for one that does in 7 of 8 cases, and one that never does is never
-taken. Fewer faults are worth a harm that is seen less often; shorter faults and fewer records are
-not, so of these one run more has to do it. What is left is run some more times in the end, to say
-how often it does it.
-"""
+"""The smallest plan that does the same harm as a run, and how much smaller it is."""
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -24,27 +14,16 @@ from harness.api import SparkOptions
 from harness.errors import UsageError
 from harness.feasible import check_plan
 from harness.fleet import Fleet
+from harness.footsteps import By
 from harness.plan import Plan
-from harness.repeating.ddmin import ddmin
 from harness.repeating.goal import Goal
-from harness.repeating.paste import brief_json, module_of
-from harness.repeating.replay import refuse_external
-from harness.repeating.smaller import (
-    Smaller,
-    fewer_clients,
-    fewer_partitions,
-    fewer_records,
-    no_rest,
-    shorter_steps,
-    shorter_waits,
-    waits,
-    with_steps,
-)
-from harness.repeating.trials import Attempt, Rule, TimeIsUpError, Trials
-from harness.steps import Steps, end_of
+from harness.repeating.paste import module_of
+from harness.repeating.replay import as_taken, refuse_external
+from harness.repeating.search import Ended, Search
+from harness.repeating.trials import Attempt, Rule, Trials
+from harness.steps import end_of
 from harness.store import Run
 
-Ended = Literal["smallest", "time", "interrupted", "not-reproduced"]
 _HERE: Final = SparkOptions()
 
 
@@ -98,18 +77,72 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def shrink(  # noqa: PLR0913 - each has a default, and is named
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much to do.
+
+    Attributes:
+        rule: when a plan counts.
+        counts: so often the smallest is run once more, to say how often it does it.
+        limit_s: no run begins after so many seconds.
+    """
+
+    rule: Rule = field(default_factory=Rule)
+    counts: int = 5
+    limit_s: float = float("inf")
+
+
+_EFFORT: Final = Effort()
+Tell = Callable[[Attempt], None]
+Progress = Callable[[str], None]
+
+
+def shrink_run(
+    run: Run,
+    *,
+    folder: Path | None = None,
+    by: By = "broker",
+    kinds: Sequence[str] = (),
+    effort: Effort = _EFFORT,
+    spark: SparkOptions = _HERE,
+    tell: Tell = lambda _: None,
+    progress: Progress = lambda _: None,
+) -> Shrunk:
+    """Find the smallest plan that does the same harm as a judged run; see ``shrink``.
+
+    Args:
+        folder: of what is found; ``shrunk`` in the run unless told.
+        by: how steps find their targets.
+        kinds: of anomalies to keep; the worst unless told.
+
+    Raises:
+        UsageError: there is nothing to keep, or the run is scripted.
+        StoreError: the run was not judged, or cannot be read.
+        HarnessError: the harness cannot perform runs here.
+    """
+    verdict = run.verdict()
+    return shrink(
+        as_taken(run, by=by),
+        Goal.of(verdict, kinds),
+        folder or run.path / "shrunk",
+        sent=verdict.ledger.sent,
+        effort=effort,
+        spark=spark,
+        tell=tell,
+        progress=progress,
+    )
+
+
+def shrink(
     plan: Plan,
     goal: Goal,
     folder: Path,
     *,
     sent: int = 0,
-    rule: Rule = Rule(),  # noqa: B008 - frozen
-    counts: int = 5,
-    limit_s: float = float("inf"),
+    effort: Effort = _EFFORT,
     spark: SparkOptions = _HERE,
-    tell: Callable[[Attempt], None] = lambda _: None,
-    progress: Callable[[str], None] = lambda _: None,
+    tell: Tell = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> Shrunk:
     """Make a plan of steps as small as it can be.
 
@@ -122,8 +155,8 @@ def shrink(  # noqa: PLR0913 - each has a default, and is named
         plan: with steps; see ``harness.repeating.replay.as_taken``.
         goal: what it has to do.
         sent: records that the run of it sent.
-        counts: so often the smallest is run once more, to say how often it does it.
-        limit_s: no run begins after so many seconds.
+        tell: told of each plan that was tried.
+        progress: told what goes on.
 
     Raises:
         UsageError: the plan cannot be done, or is scripted.
@@ -145,17 +178,19 @@ def shrink(  # noqa: PLR0913 - each has a default, and is named
     ):
         trials = Trials(
             goal=goal,
-            rule=rule,
+            rule=effort.rule,
             folder=folder,
             fleet=fleet,
             session=starter.session,
-            deadline=began + limit_s,
+            deadline=began + effort.limit_s,
             tell=tell,
             progress=progress,
         )
-        work = _Work(trials=trials, best=plan, sent=sent)
+        work = Search(trials=trials, best=plan, sent=sent)
         ended = work.until_ended()
-        hits, runs = work.confirm(counts) if ended == "smallest" and counts else work.counted
+        hits, runs = work.counted
+        if ended == "smallest" and effort.counts:
+            hits, runs = work.confirm(effort.counts)
     found = Shrunk(
         plan=work.best,
         goal=goal,
@@ -173,83 +208,3 @@ def shrink(  # noqa: PLR0913 - each has a default, and is named
         work.save()
         Run(folder).write("test_shrunk.py", module_of(found.plan, goal, hits, runs).encode())
     return found
-
-
-@dataclass(slots=True, kw_only=True)
-class _Work:
-    """Goes through what could be smaller, and knows the best so far.
-
-    Attributes:
-        best: the smallest plan that did it.
-        sent: records that its run sent.
-        counted: how often it did it, of how many runs.
-        partitions: in which the harm was seen.
-    """
-
-    trials: Trials
-    best: Plan
-    sent: int
-    counted: tuple[int, int] = (0, 0)
-    partitions: tuple[int, ...] = field(default=())
-
-    def until_ended(self) -> Ended:
-        """Make it as small as it can be, unless something ends that before."""
-        try:
-            longest = max(waits(self.best.steps), default=0.0)
-            whole = with_steps(self.best, self.best.steps, longest)
-            if not self._holds(Smaller(f"all {len(whole.steps)} faults", whole)):
-                return "not-reproduced"
-            self._go_through(shorter_waits)
-            self._fewest_steps()
-            self._go_through(shorter_waits)
-            stricter = self.trials.rule.stricter
-            for index in reversed(range(len(self.best.steps))):
-                self._go_through(partial(shorter_steps, index=index), stricter)
-            self._go_through(lambda plan: fewer_partitions(plan, self.partitions), stricter)
-            for smaller in (*fewer_clients(), fewer_records, no_rest):
-                self._go_through(smaller, stricter)
-        except TimeIsUpError:
-            return "time"
-        except KeyboardInterrupt:
-            return "interrupted"
-        return "smallest"
-
-    def confirm(self, times: int) -> tuple[int, int]:
-        """Run the best some more times; how often it did it, and of how many runs."""
-        self.trials.progress(f"counting in how many of {times} runs it does it")
-        try:
-            return len(self.trials.run(self.best, times)), times
-        except (KeyboardInterrupt, TimeIsUpError):
-            return self.counted
-
-    def save(self) -> None:
-        """Let ``plan.json`` be the best so far."""
-        Run(self.trials.folder).write("plan.json", brief_json(self.best))
-
-    def _fewest_steps(self) -> None:
-        plan = self.best
-        longest = max(waits(plan.steps), default=0.0)
-
-        def still(steps: Steps) -> bool:
-            says = f"{len(steps)} of {len(plan.steps)} faults"
-            return self._holds(Smaller(says, with_steps(plan, steps, longest)))
-
-        ddmin(plan.steps, still)  # what holds is smaller each time, and so the best
-
-    def _go_through(
-        self, smaller: Callable[[Plan], Iterator[Smaller]], rule: Rule | None = None
-    ) -> None:
-        """Take the first of some plans that does it."""
-        any(self._holds(one, rule) for one in smaller(self.best))
-
-    def _holds(self, candidate: Smaller, rule: Rule | None = None) -> bool:
-        try:
-            check_plan(candidate.plan)
-        except UsageError:  # what moved closer together overlaps now
-            return False
-        attempt = self.trials.holds(candidate.plan, candidate.says, rule=rule)
-        if attempt.holds:
-            self.best, self.sent = candidate.plan, attempt.sent
-            self.counted, self.partitions = (attempt.hits, attempt.runs), attempt.partitions
-            self.save()
-        return attempt.holds

@@ -198,10 +198,12 @@ class Result:
             "acknowledged": str(self.acknowledged),
             "model": self.model.status if self.model else "",
             "report": str(self.report),
-            "what": " ".join(
-                [plan.story or "+".join(plan.nemesis) or "no faults", *_settings(plan)]
-            ),
+            "what": " ".join([_happened(plan), *_settings(plan)]),
         }
+
+
+def _happened(plan: "Plan") -> str:
+    return "no faults" if plan.happens == "calm" else plan.happens.replace(",", "+")
 
 
 def _settings(plan: "Plan") -> list[str]:

@@ -17,7 +17,8 @@ from harness.repeating import words
 from harness.repeating.goal import Goal
 from harness.repeating.paste import brief_json, module_of
 from harness.repeating.replay import plan_again
-from harness.repeating.shrink import Shrunk, Size, _Work, shrink
+from harness.repeating.search import Search
+from harness.repeating.shrink import Shrunk, Size, shrink
 from harness.repeating.smaller import alone, shorter_steps, tight, waits, with_steps
 from harness.repeating.trials import Attempt, Rule, TimeIsUpError, Trials, read_attempts
 from harness.steps import Step, end_of
@@ -152,8 +153,8 @@ class Oracle:
         )  # fmt: skip
 
 
-def work(oracle: Oracle, plan: Plan) -> _Work:
-    return _Work(trials=cast("Trials", oracle), best=plan, sent=1000)
+def work(oracle: Oracle, plan: Plan) -> Search:
+    return Search(trials=cast("Trials", oracle), best=plan, sent=1000)
 
 
 def test_only_what_is_needed_stays(tmp_path: Path) -> None:

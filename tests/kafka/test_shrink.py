@@ -1,0 +1,62 @@
+"""A lossy schedule on real brokers: shrunk to the fault that does it, recorded, and pasted."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.footsteps import Footsteps
+from harness.plan import Plan, Topic, Workload
+from harness.repeating.goal import Goal
+from harness.repeating.replay import as_taken
+from harness.repeating.shrink import Effort, shrink
+from harness.repeating.trials import Attempt, Rule, read_attempts
+from harness.steps import Step, end_of
+from harness.store import Store
+
+pytest_plugins = ["pytester"]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+
+LOSSY = Plan(
+    kafka="0.10.2.2",
+    topic=Topic(partitions=1),
+    workload=Workload(acks="1", producers=1, consumers=0, rate=50),
+    steps=(
+        Step(fault="pause", at_s=0.3, lasts_s=0.2, target="3"),
+        # A leader that is frozen for longer than its session acknowledges, when it wakes up, what
+        # its socket had received: as a leader that is none any more.
+        Step(fault="pause", at_s=0.8, lasts_s=2.9, target="leader"),
+    ),
+    duration_s=3.7,
+)
+"""With acks=1 nothing is promised against what the last step does."""
+
+
+def test_a_lossy_run_shrinks_to_the_fault_that_does_it(
+    tmp_path: Path, pytester: pytest.Pytester
+) -> None:
+    folder, told = tmp_path / "shrunk", list[Attempt]()
+    goal = Goal(verdict="valid", kinds=("lost-write",))
+    effort = Effort(rule=Rule(tries=1, hits=1), counts=2)
+    found = shrink(LOSSY, goal, folder, sent=200, effort=effort, tell=told.append)
+    assert found.ended == "smallest", told
+    [step] = found.plan.steps
+    assert (step.fault, step.target) == ("pause", "leader")
+    assert step.lasts_s >= 2  # ZooKeeper's session
+    assert found.after.seconds < found.before.seconds
+    assert 0 < found.after.records < found.before.records
+    assert found.hits >= 1
+    assert [one.number for one in told] == [*range(1, found.attempts + 1)]
+    assert len(read_attempts(folder / "attempts.jsonl")) == found.attempts
+    assert Plan.from_json((folder / "plan.json").read_bytes()) == found.plan
+
+    last = Store(folder / "runs").open("latest")
+    [taken] = Footsteps.from_json((last.path / "steps.json").read_bytes()).taken
+    assert (taken.fault, taken.target, taken.broker) == ("pause", "leader", 1)
+    [again] = as_taken(last, by="role").steps
+    assert (again.fault, again.target) == ("pause", "leader")
+    assert end_of([again]) == pytest.approx(end_of([step]), abs=1)
+
+    pytester.makepyfile(test_shrunk=(folder / "test_shrunk.py").read_text())
+    done = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*AssertionError: Kafka 0.10.2.2 lost * acknowledged records*"])

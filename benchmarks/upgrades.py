@@ -1,4 +1,4 @@
-"""Both stories at every step of an upgrade from 0.10.2.2, and what brokers of each level lose.
+"""Stories at every step of an upgrade from 0.10.2.2, and what brokers of each level lose.
 
 ``python -m benchmarks.upgrades STORE`` makes those runs that STORE does not have yet; with
 ``--only LEVEL`` those of one level. With ``--judge`` it judges them all in one go, and prints a
@@ -25,7 +25,7 @@ from harness.store import Run, Store
 from nemesis.stories import find_story
 
 TRIES: Final = 5
-STORIES: Final = ("loss", "divergence")
+STORIES: Final = ("loss", "divergence", "held-fetch")
 OLD: Final = "0.10.2"
 LEVELS: Final[dict[str, dict[str, object]]] = {
     "before": {},
@@ -71,14 +71,14 @@ def make(store: Path, only: str | None) -> None:
 
 def tell(store: Path) -> None:
     """Judge all that is there, and print a row for each level and story."""
-    names = [name for name, _ in plans() if (store / name).exists()]
+    made = {name: level for level in LEVELS for name, _ in plans(level) if (store / name).exists()}
     with SparkStarter(None, "2g") as starter:
-        verdicts = judge([Run(store / name) for name in names], starter.session())
+        verdicts = judge([Run(store / name) for name in made], starter.session())
     rows: dict[tuple[str, str], Counter[str]] = {}
-    for name, verdict in zip(names, verdicts, strict=True):
-        level, story, _ = name.rsplit("-", 2)
-        row = rows.setdefault((level, story), Counter())
-        predicted = as_predicted(Run(store / name), verdict)
+    for (name, level), verdict in zip(made.items(), verdicts, strict=True):
+        run = Run(store / name)
+        row = rows.setdefault((level, run.plan().story or ""), Counter())
+        predicted = as_predicted(run, verdict)
         row["runs"] += 1
         row["predicted"] += bool(predicted)
         row["lost"] += verdict.ledger.lost > 0

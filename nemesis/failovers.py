@@ -63,8 +63,8 @@ def loss(scene: Scene) -> None:
     a, _, _ = scene.replicas
     offset = settle(scene)
     await_hw_on_disk(scene, a, offset)  # the next time is so far away that A dies before it
-    _commit_victim(scene, offset)
-    began = _kill_leader(scene, offset)
+    commit_victim(scene, offset)
+    began = kill_leader(scene, offset)
     if hw_on_disk(scene, a) > offset:
         raise MissedError(f"broker {a} wrote HW {offset + 1} to its disk before it was killed")
     _fail_over_to_survivor(scene, began)
@@ -81,14 +81,14 @@ def divergence(scene: Scene) -> None:
     """Two acknowledged records stand at one offset: A comes back with a HW that spares its own."""
     a, _, survivor = scene.replicas
     offset = settle(scene)
-    _commit_victim(scene, offset)
+    commit_victim(scene, offset)
     await_hw_on_disk(scene, a, offset + 1)
-    _fail_over_to_survivor(scene, _kill_leader(scene, offset))
+    _fail_over_to_survivor(scene, kill_leader(scene, offset))
     successor = scene.send(SUCCESSOR, leader=survivor)
     scene.note(f"{SUCCESSOR} is stored at offset {successor} by broker {survivor}", survivor)
 
 
-def _commit_victim(scene: Scene, offset: int) -> None:
+def commit_victim(scene: Scene, offset: int) -> None:
     """Send the record that the story is about; wait until A has committed it, B and C hold it."""
     a, *followers = scene.replicas
     scene.send(VICTIM, leader=a)
@@ -105,7 +105,7 @@ def _commit_victim(scene: Scene, offset: int) -> None:
     )
 
 
-def _kill_leader(scene: Scene, offset: int) -> float:
+def kill_leader(scene: Scene, offset: int) -> float:
     """Kill A inside the window, where there is one; returns when that was asked for."""
     a, *followers = scene.replicas
     began = scene.clock()

@@ -1,22 +1,22 @@
-"""Stories that the network alone can tell: nobody is paused, killed or restarted in them."""
+"""Stories that need the wire: of links that are cut, and of messages that are held."""
 
 import contextlib
 import time
 from collections.abc import Iterator
 from typing import Final
 
-from clusters.cluster import UnreachableError
+from clusters.cluster import Network, UnreachableError
 from clusters.relay.rules import Rule, between
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.history import OK
 from harness.waiting import await_condition
-from nemesis.failovers import GAP_S, await_turns
-from nemesis.records import SUCCESSOR, VICTIM, settle
+from nemesis.failovers import GAP_S, await_turns, commit_victim, kill_leader
+from nemesis.records import SUCCESSOR, VICTIM, await_hw_on_disk, hw_on_disk, settle
 from nemesis.scene import MissedError, Scene
 from nemesis.story import FETCH_WAIT_S, story
 from nemesis.window import await_window, hold_window
 
-STORIES: Final = frozenset(("cut-off",))
+STORIES: Final = frozenset(("cut-off", "held-fetch"))
 """The stories that need the wire."""
 
 _LEADS_S: Final = 15.0
@@ -36,6 +36,21 @@ _CUT_OFF: Final = """
 """
 """To C, a broker that is cut off from everybody is one that is paused."""
 
+_HELD_FETCH: Final = """
+    settle m0 m1 m2
+    checkpoint A
+    send m3 to A
+    fetch B C B C
+    kill A
+    expire A for B
+    let B
+    follow C
+    kill B
+    expire B for C
+    let C
+    heal
+"""
+
 
 @story(
     "cut-off",
@@ -51,9 +66,7 @@ def cut_off(scene: Scene) -> None:
     Links are reset and not merely silent: up to 0.10.2 a controller and a follower wait for
     ``request.timeout.ms``, 30 s, for an answer from a broker that they are about to give up.
     """
-    network = scene.cluster.network
-    if network is None:
-        raise HarnessError("this story needs the wire")
+    network = _network(scene)
     a, b, survivor = scene.replicas
     offset = settle(scene)
     began_ns = time.monotonic_ns()
@@ -75,6 +88,57 @@ def cut_off(scene: Scene) -> None:
             raise MissedError(f"the session of broker {a} ended before broker {b} was cut off")
         await_turns(scene, b, survivor)
         _send_successor(scene, survivor)
+
+
+@story(
+    "held-fetch",
+    _HELD_FETCH,
+    outcome=(
+        "Up to 0.10.2 the record is lost, whatever the acks; later releases keep it, unless they"
+        " speak a protocol or write a message format from before 0.11."
+    ),
+)
+def held_fetch(scene: Scene) -> None:
+    """A committed record is lost though its new leader B lives, and is asked: C cuts, B dies.
+
+    In ``loss`` B is dead when C begins to follow it, so that a follower which asks first keeps the
+    record. Here B answers. What it has without leader epochs is no answer, and C cuts to its HW;
+    the wire holds what C fetches next, so that it does not get the record back before B is killed.
+    """
+    network = _network(scene)
+    a, b, survivor = scene.replicas
+    offset = settle(scene)
+    await_hw_on_disk(scene, a, offset)
+    commit_victim(scene, offset)
+    kill_leader(scene, offset)
+    if hw_on_disk(scene, a) > offset:
+        raise MissedError(f"broker {a} wrote HW {offset + 1} to its disk before it was killed")
+    began_ns = time.monotonic_ns()
+    with network.hw_held(scene.topic, 0, survivor, above=offset - 1), _missed_if_late():
+        _await_leader(scene, b)
+        network.await_held("hw", survivor, since_ns=began_ns, limit_s=_LEADS_S)
+        state = scene.probe.replica(survivor, scene.topic, 0)
+        scene.note(f"broker {survivor} follows broker {b}; its log ends at {state.leo}", survivor)
+        scene.nemesis.inject("kill", b)
+    _await_leader(scene, survivor)
+
+
+def _await_leader(scene: Scene, broker: int) -> None:
+    state = await_condition(
+        lambda: scene.probe.partition(scene.topic, 0),
+        lambda state: state.leader == broker,
+        what=f"broker {broker} to lead {scene.topic}-0",
+        limit_s=_LEADS_S,
+        every_s=0.02,
+        passing=(UnreachableError,),
+    )
+    scene.note(f"broker {broker} leads in epoch {state.leader_epoch}", broker)
+
+
+def _network(scene: Scene) -> Network:
+    if scene.cluster.network is None:
+        raise HarnessError("this story needs the wire")
+    return scene.cluster.network
 
 
 def _see_window(scene: Scene, offset: int) -> None:

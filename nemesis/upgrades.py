@@ -82,7 +82,7 @@ def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None)
             if broker.level != level:
                 _restart(broker, level)
                 note(f"broker {broker.id} runs {level}", broker.id)
-                _await_whole(cluster, probe, topic)
+                _await_whole(cluster, probe, note, topic)
 
 
 def _restart(broker: Broker, level: Level) -> None:
@@ -98,9 +98,22 @@ def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
     return min(levels.index(broker.level) for broker in cluster.brokers.values())
 
 
-def _await_whole(cluster: Cluster, probe: Probe, topic: Topic | None) -> None:
+def _await_whole(cluster: Cluster, probe: Probe, note: Note, topic: Topic | None) -> None:
+    """Wait for sessions and replicas; who dies meanwhile is started again, as supervisors do.
+
+    A broker ends itself when its session ends before it has started, as it may on a busy machine
+    (``KafkaServer.startup``).
+    """
+
+    def live() -> frozenset[int]:
+        for broker in cluster.brokers.values():
+            if broker.state == "down":
+                broker.start()
+                note(f"broker {broker.id} had died as it started, and was started again", broker.id)
+        return probe.live_brokers()
+
     await_condition(
-        probe.live_brokers,
+        live,
         lambda live: live == frozenset(cluster.brokers),
         what="every broker to have a session before the next is stopped",
         limit_s=_SESSION_LIMIT_S,

@@ -6,6 +6,7 @@ A script is a few lines of text, played by the rules as plain Python:
     send m3 to A        nobody fetches it before the script says so
     fetch B C           one fetch each, in this order
     let C               C does all that it can do by itself: learn, cut, fetch
+    follow C            C learns whom it follows, and cuts its log, but fetches nothing
     kill A, pause A, resume A, start A, stop B, checkpoint A
     cut A to 3          a fault takes from A, which is dead, what it has from offset 3 on
     expire A for B      A's session ends and B is elected; without a name, nobody is
@@ -46,6 +47,7 @@ from harness.errors import HarnessError
 
 NAMES: Final = "ABC"
 _ALONE: Final = (Move.LEARN, Move.TRUNCATE, Move.FETCH, Move.CONFIRM)
+_FOLLOWING: Final = (Move.LEARN, Move.TRUNCATE)
 _MENDED: Final = (Move.RESUME, Move.REGISTER, Move.START)
 _TURNS_MAX: Final = 200
 _NO_REMEDY: Final = frozenset({"kraft"})
@@ -210,12 +212,12 @@ class Stage:
             if sent == name
         )
 
-    def let(self, brokers: tuple[int, ...]) -> bool:
+    def let(self, brokers: tuple[int, ...], moves: tuple[Move, ...] = _ALONE) -> bool:
         """Let brokers do what they can do by themselves, until nothing changes; True."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
             for b in brokers:
-                for kind in _ALONE:
+                for kind in moves:
                     self.take(kind, b)
             if (self.state == before).all():
                 return True
@@ -340,6 +342,7 @@ _VERBS: Final[Mapping[str, Callable[[Stage, list[str]], bool]]] = {
     "stop": _stop,
     "cut": _cut,
     "let": lambda stage, words: stage.let(_brokers(words)),
+    "follow": lambda stage, words: stage.let(_brokers(words), _FOLLOWING),
     "heal": lambda stage, _: stage.heal(),
     "fetch": _each(Move.FETCH),
     "kill": _each(Move.KILL),

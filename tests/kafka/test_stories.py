@@ -41,6 +41,7 @@ class Cell(NamedTuple):
 TELLING = (Cell("loss"), Cell("divergence"))
 THE_REST = (
     Cell("cut-off"),
+    Cell("held-fetch"),
     Cell("loss", "0"),
     Cell("leader-kill", "1"),
     Cell("leader-kill"),

@@ -38,11 +38,12 @@ def predicted(story: str, kafka: str, *, acks: Acks, unclean: bool = False) -> P
 def test_the_truncation_rule_alone_decides_the_two_stories(
     kafka: str, acks: Acks, unclean: bool
 ) -> None:
-    expected = (LOST, FORKED, FORKED) if kafka in OLD else (Prediction(),) * 3
+    expected = (LOST, FORKED, FORKED, LOST) if kafka in OLD else (Prediction(),) * 4
     assert expected == (
         predicted("loss", kafka, acks=acks, unclean=unclean),
         predicted("divergence", kafka, acks=acks, unclean=unclean),
         predicted("cut-off", kafka, acks=acks, unclean=unclean),
+        predicted("held-fetch", kafka, acks=acks, unclean=unclean),
     )
 
 
@@ -78,6 +79,18 @@ def test_a_story_is_played_where_an_upgrade_has_led() -> None:
         True,
     )
     assert levels(held)[-1].truncation == release("0.10.2.2").truncation
+
+
+@pytest.mark.parametrize(
+    ("kafka", "lost"),
+    [("0.11.0.2", False), ("0.11.0.3", True), ("1.1.1", True), ("2.8.2", True)],
+)
+def test_with_the_old_format_a_leader_that_lives_has_no_answer(kafka: str, lost: bool) -> None:
+    """In 0.11.0.2 it tells its LEO, by KAFKA-6857, and so nothing is cut."""
+    plan = msgspec.structs.replace(find_story("held-fetch").plan(kafka), format="0.10.2")
+    check_plan(plan)
+    predicted = find_story("held-fetch").predict(release(kafka), plan)
+    assert predicted == (LOST if lost else Prediction())
 
 
 @pytest.mark.parametrize("kafka", CATALOGUE)

@@ -22,7 +22,7 @@ ROLLED = Plan(
     kafka="0.10.2.2",
     to=("0.11.0.3",),
     nemesis=("upgrade", "downgrade"),
-    duration_s=45.0,
+    duration_s=30.0,
     topic=Topic(partitions=2, min_insync_replicas=2),
     seed=4,
 )

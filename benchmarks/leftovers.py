@@ -37,13 +37,11 @@ KAFKAS = ("0.10.2.2", "4.3.1")
 WAYS = ("kill", "kill all", "Ctrl-C", "error")
 MARK = "HIGHWATER_LEFTOVERS"
 HARNESS = """
-import contextlib, random, signal, sys, time
+import contextlib, random, sys, time
 from pathlib import Path
-from clusters.cluster import UnreachableError
 from clusters.drivers import DRIVERS
 from clusters.versions import release
 from nemesis.fault import Nemesis, aimed
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 driver, kafka, directory, seed, until = sys.argv[1:]
 ends = time.monotonic() + float(until)
 
@@ -144,6 +142,8 @@ def known_before() -> set[str]:
 
 def main(drivers: Sequence[str] = DRIVERS) -> None:
     """End it so often a driver; raises WaitTimeoutError, which lists what is left, if anything."""
+    # A shell may have it ignored, and what is ignored stays so in children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     known, choice = known_before(), random.Random(0)  # noqa: S311 - a repeatable choice of moments
     for driver in drivers or DRIVERS:
         token, moments = secrets.token_hex(8), Counter[str]()

@@ -5,11 +5,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from checkers.staging import Case, stage
 from clusters.addresses import Address, _free_ports
 from clusters.external import commands
 from clusters.external.cluster import heal_left
@@ -24,6 +26,7 @@ from harness.errors import HarnessError, UsageError
 from harness.feasible import check_plan
 from harness.outside import release_of
 from harness.plan import External, Plan, Topic, Workload
+from harness.store import Store
 from nemesis.fault import faults
 
 GOOD = """
@@ -301,3 +304,17 @@ def test_passwords_need_no_socket_of_ours_in_the_clear() -> None:
     assert Address.parse("h:1").dial is dialer({})
     wanted = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
     assert dialer({**wanted, "sasl.username": "u", "sasl.password": "p"}) is not dialer({})
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_missing_disks_are_no_reason_where_nobody_can_copy_them(
+    tmp_path: Path, *, copies: bool
+) -> None:
+    target = plan().external
+    assert target is not None
+    verbs = (*target.commands, "copy") if copies else target.commands
+    wanted = plan(external=msgspec.structs.replace(target, commands=verbs))
+    case = Case.of(Store(tmp_path / "store").create(wanted, now=datetime.now(UTC)), "only")
+    stage(case, tmp_path / "staging")
+    assert any("no disk was compared" in reason for reason in case.reasons) == copies
+    assert case.copyless != copies

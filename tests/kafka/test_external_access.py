@@ -46,6 +46,7 @@ def test_tls_and_a_password_let_in_whoever_has_them(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     cert, both = certificate(tmp_path)
     settings = {
+        "zookeeper.session.timeout.ms": "15000",  # a broker alone on a busy machine is not struck
         "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
         "inter.broker.listener.name": "PLAINTEXT",
         "ssl.keystore.type": "PEM",

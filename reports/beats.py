@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from harness.verdict import Anomaly, Witness
-from reports.evidence import PAST
+from reports.observed import PAST
 
 Group: TypeAlias = tuple[str, list[Witness]]
 """A beat and its witnesses."""

@@ -20,10 +20,11 @@ from harness.plan import Plan
 from harness.store import Run
 from harness.verdict import Anomaly, Verdict
 from reports import model, strip
-from reports.evidence import Evidence, gather
+from reports.evidence import gather
 from reports.facts import Fact, facts
 from reports.holdings import Holdings, read_holdings
 from reports.moments import FAULT_NS, Frame, Lane, places, states
+from reports.observed import Evidence
 from reports.page import render, save
 
 STEPS_MAX: Final = 40

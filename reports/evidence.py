@@ -5,11 +5,8 @@ A cut-short run lacks tables, or has them as unfinished streams; what could not 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,156 +14,19 @@ import pyarrow.parquet as pq
 from checkers.strikes import Strikes, begun, strikes
 from harness.history import OK, RUN, SEND, TABLES, read_stream
 from harness.store import Run
-
-Partition: TypeAlias = tuple[str, int]
-"""Topic and partition number."""
-
-Place: TypeAlias = tuple[str, int, int]
-"""Topic, partition number and offset."""
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-
-UNKNOWN: Final = -1
-"""Stands for a LEO or HW that the broker did not tell."""
-
-PAST: Final = {
-    "kill": "killed",
-    "pause": "paused",
-    "stop": "stopped",
-    "isolate": "isolated",
-    "partition": "cut off",
-    "power-failure": "without power",
-}
-"""How a broker under a fault is called in a drawing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Track:
-    """LEO and HW of one replica over time, a row a change (``UNKNOWN``: it did not answer)."""
-
-    time_ns: Ints
-    leo: Ints
-    hw: Ints
-
-    def at(self, time_ns: int) -> tuple[int, int, bool]:
-        """The last LEO and HW that were told by then, and whether the broker still answered."""
-        end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
-        last = self._last(end)
-        if last < 0:
-            return UNKNOWN, UNKNOWN, False
-        return int(self.leo[last]), int(self.hw[last]), last == end - 1
-
-    def told(self, time_ns: int) -> int:
-        """When the replica's state as of that time was observed; -1 when it never was."""
-        last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
-        return int(self.time_ns[last]) if last >= 0 else -1
-
-    def _last(self, end: int) -> int:
-        """The last row before index ``end`` in which the replica answered; -1: there is none."""
-        answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
-        return int(answers[-1]) if len(answers) else -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
-    """From ``time_ns`` on the controller says: this leader (-1: none), this epoch, this ISR."""
-
-    time_ns: int
-    leader: int
-    epoch: int | None
-    isr: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
-    """A replica cut its log: offsets from ``offset`` on are gone."""
-
-    time_ns: int
-    broker: int
-    offset: int
-    line: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One fault from inject to heal; ``end_ns`` is None when it was never healed."""
-
-    name: str
-    broker: int | None
-    start_ns: int
-    end_ns: int | None
-    says: str
-    healed: str = ""
-
-    @property
-    def past(self) -> str:
-        """The state it puts a broker in, as a word."""
-        return PAST.get(self.name, self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """Everything observed about one partition."""
-
-    partition: Partition
-    tracks: dict[int, Track]
-    leaderships: tuple[Leadership, ...]
-    cuts: tuple[Cut, ...]
-
-    def leadership(self, time_ns: int) -> Leadership | None:
-        """What the controller said at that time."""
-        before = [each for each in self.leaderships if each.time_ns <= time_ns]
-        return before[-1] if before else None
-
-    @property
-    def brokers(self) -> list[int]:
-        """Every broker seen with this partition, by id."""
-        found = set(self.tracks)
-        for each in self.leaderships:
-            found |= {*each.isr} | ({each.leader} if each.leader >= 0 else set())
-        return sorted(found | {cut.broker for cut in self.cuts})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """Sends of the run itself, those of the final phase apart; all in ns.
-
-    Attributes:
-        ended_ns: when each acknowledged one was, ascending.
-        took_ns: how long it had taken, in the same order.
-        failed_ns: when the others were begun.
-    """
-
-    ended_ns: Ints
-    took_ns: Ints
-    failed_ns: Ints
-
-
-def _no_pace() -> Pace:
-    nothing = np.empty(0, np.int64)
-    return Pace(ended_ns=nothing, took_ns=nothing, failed_ns=nothing)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """All that is known of a run besides its verdict.
-
-    Attributes:
-        acks: per partition, the times in ns at which sends were acknowledged, ascending.
-        acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
-        sends: for the asked-for places, who was acknowledged there: (sent at, id) in order of time.
-        missing: what could not be read, a sentence each.
-    """
-
-    scenes: dict[Partition, Scene] = field(default_factory=dict)
-    faults: tuple[Fault, ...] = ()
-    steps: tuple[Fault, ...] = ()
-    acks: dict[Partition, Ints] = field(default_factory=dict)
-    acked_at: Mapping[str, int] = field(default_factory=dict)
-    sends: Mapping[Place, tuple[tuple[int, str], ...]] = field(default_factory=dict)
-    pace: Pace = field(default_factory=_no_pace)
-    end_ns: int = 0
-    missing: tuple[str, ...] = ()
+from reports.observed import (
+    UNKNOWN,
+    Cut,
+    Evidence,
+    Fault,
+    Ints,
+    Leadership,
+    Pace,
+    Partition,
+    Place,
+    Scene,
+    Track,
+)
 
 
 def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()) -> Evidence:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from checkers.segments.reader import read_partition
 from harness.errors import HighwaterError
 from harness.store import Run
-from reports.evidence import Partition
+from reports.observed import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

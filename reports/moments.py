@@ -12,8 +12,8 @@ import numpy as np
 
 from harness.verdict import Anomaly, Witness
 from reports.beats import actors, grouped, title
-from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Place, Scene
 from reports.holdings import Held, Holdings
+from reports.observed import UNKNOWN, Cut, Evidence, Fault, Place, Scene
 
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"

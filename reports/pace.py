@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from reports.drawing import Scale, join, line, number, rect, steps, svg, tag, text, ticks
-from reports.evidence import Evidence, Fault, Ints
+from reports.observed import Evidence, Fault, Ints
 from reports.text import count, seconds
 
 WIDTH: Final = 1120.0

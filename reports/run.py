@@ -17,10 +17,11 @@ from harness.verdict import INVALID, Anomaly, Ledger, Verdict
 from reports import model, strip
 from reports.beats import Burst, bursts
 from reports.drawing import Share, bar, svg, text
-from reports.evidence import Evidence, Partition, gather
+from reports.evidence import gather
 from reports.facts import facts
 from reports.holdings import Holdings, SideBySide, read_holdings, side_by_side
 from reports.moments import Frame, frames, places
+from reports.observed import Evidence, Partition
 from reports.pace import pace
 from reports.page import render, save
 from reports.timeline import Mark, timeline

@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from reports.drawing import Scale, join, line, number, rect, steps, svg, tag, text, ticks
-from reports.evidence import UNKNOWN, Evidence, Fault, Ints, Leadership, Scene, Track
+from reports.observed import UNKNOWN, Evidence, Fault, Ints, Leadership, Scene, Track
 from reports.text import count, seconds
 
 WIDTH: Final = 1120.0

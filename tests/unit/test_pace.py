@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reports.evidence import Evidence, Fault, Pace, gather
+from reports.evidence import gather
+from reports.observed import Evidence, Fault, Pace
 from reports.pace import FEWEST, describe, pace
 from reports.run import page
 from tests.browser.samples import write_all

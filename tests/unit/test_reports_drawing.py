@@ -8,7 +8,7 @@ import pytest
 from markupsafe import Markup
 
 from reports.drawing import Scale, Share, bar, join, number, steps, svg, tag, text, ticks
-from reports.evidence import UNKNOWN, Cut, Evidence, Fault, Leadership, Scene, Track
+from reports.observed import UNKNOWN, Cut, Evidence, Fault, Leadership, Scene, Track
 from reports.text import LONGEST, count, plain, seconds, short
 from reports.timeline import COLUMNS, LEFT, RIGHT, WIDTH, _known, _thinned, timeline
 

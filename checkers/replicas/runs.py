@@ -36,9 +36,9 @@ Key = tuple[str, int, str, int]
 def missing(tables: "Tables") -> "DataFrame":
     """In-sync replicas that end before a record which the final reader was given, so committed.
 
-    Of runs that quiesced alone: there nothing fails any more when the last ISR is observed. A
-    consumer is given nothing above the leader's high watermark, and that is what every member of
-    the ISR has (Partition.maybeIncrementLeaderHW).
+    Of runs that quiesced alone, and whose disks were copied: there nothing fails any more when the
+    last ISR is observed. A consumer is given nothing above the leader's high watermark, and that is
+    what every member of the ISR has (Partition.maybeIncrementLeaderHW).
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
     rows = []
@@ -55,7 +55,8 @@ def missing(tables: "Tables") -> "DataFrame":
 
 def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
     """The last ISR observed of each partition, and the last offset of the final read."""
-    quiesced = {case.key for case in tables.cases if case.status.quiesced}
+    cases = (case for case in tables.cases if case.status.quiesced and not case.copyless)
+    quiesced = {case.key for case in cases}
     reach = {
         (one.run, one.topic, one.partition): one.last
         for one in tables.books

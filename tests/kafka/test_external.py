@@ -1,6 +1,12 @@
-"""A cluster that somebody else runs is hurt, healed for certain, and left as it was."""
+"""A cluster that somebody else runs is hurt, healed for certain, and left as it was.
 
+``HIGHWATER_KILL_POINTS`` is at how many random moments a run is killed beside, on each release.
+"""
+
+import contextlib
 import json
+import os
+import random
 import signal
 import subprocess
 import sys
@@ -22,6 +28,7 @@ from tests.kafka.landlord import Landlord, landlord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 KAFKAS = ("0.10.2.2", "4.3.1")
+POINTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "0"))
 RUN = """
 import signal, sys, threading
 from pathlib import Path
@@ -158,6 +165,28 @@ def test_what_a_killed_run_left_is_healed(
     _, alive = psutil.wait_procs(guards, timeout=120)
     assert not alive
     require_whole(theirs)
+
+
+@pytest.mark.skipif(not POINTS, reason="HIGHWATER_KILL_POINTS says at how many moments")
+@pytest.mark.timeout(60 + 90 * POINTS)
+def test_a_kill_at_any_moment_leaves_nothing(theirs: Landlord, tmp_path: Path) -> None:
+    dice = random.Random(POINTS)  # noqa: S311 - a repeatable choice of moments
+    path = theirs.inventory()
+    for number in range(POINTS):
+        process = run(theirs, tmp_path / str(number))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(dice.uniform(0.0, 15.0))  # the moment is the experiment
+        family = psutil.Process(process.pid).children(recursive=True)
+        if number % 2:
+            for one in family:
+                one.kill()
+        process.kill()
+        finish(process)
+        if number % 2:
+            assert finish(start("heal", "--inventory", path))[0] == 0
+        _, alive = psutil.wait_procs(family, timeout=120)
+        assert not alive
+        require_whole(theirs)
 
 
 def test_an_interrupted_run_heals_before_it_ends(theirs: Landlord, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Runs with missing, broken or cut-short files are judged as far as they go, and never valid."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -11,7 +13,7 @@ from checkers import judge as judging
 from checkers.judge import judge
 from checkers.registry import Checker, registered
 from checkers.tables import Tables
-from harness.plan import Topic
+from harness.plan import External, Topic
 from harness.store import Run
 from harness.verdict import Verdict
 from tests.builder import RunBuilder
@@ -108,6 +110,20 @@ def _foreign_topic(path: Path) -> Run:
     return run.write()
 
 
+def _copyless(path: Path) -> Run:
+    """On a cluster of somebody's, who has no command to copy disks."""
+    run = RunBuilder(path)
+    run.everywhere([(0, 0, "m0")])
+    run.leader(1, 0, [1, 2, 3])
+    run.fence(1)
+    written = run.write()
+    shutil.rmtree(written.replicas)
+    target = External(inventory="x", cluster_id="y", brokers=(1, 2, 3), commands=("kill", "start"))
+    plan = msgspec.structs.replace(written.plan(), driver="external", external=target)
+    written.write("plan.json", plan.to_json())
+    return written
+
+
 CASES: dict[str, tuple[Callable[[Path], Run], str, set[str]]] = {
     "no-ops": (without("history/ops.parquet"), "history/ops.parquet is missing", {"divergence"}),
     "no-events": (
@@ -133,6 +149,7 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     folder = tmp_path_factory.mktemp("broken")
     builders = {name: build for name, (build, _, _) in CASES.items()}
     builders |= {"sound": loss, "foreign topic: 100% odd = name": _foreign_topic}
+    builders |= {"copyless": _copyless}
     runs = [build(folder / name) for name, build in builders.items()]
     return dict(zip(builders, judge(runs, spark), strict=True))
 
@@ -156,6 +173,14 @@ def test_cut_short_run_is_judged_to_its_last_whole_batch(verdicts: dict[str, Ver
 def test_broken_runs_do_not_spoil_a_sound_one(verdicts: dict[str, Verdict]) -> None:
     assert verdicts["sound"].verdict == "invalid"
     assert verdicts["sound"].counts["lost-write"] == 1
+
+
+def test_where_no_disk_could_be_copied_clients_alone_are_asked(
+    verdicts: dict[str, Verdict],
+) -> None:
+    verdict = verdicts["copyless"]
+    says = "No disk was compared: the inventory has no command to copy one."
+    assert (verdict.verdict, verdict.reasons, verdict.ledger.read) == ("valid", (says,), 1)
 
 
 def test_odd_names_of_runs_and_topics_do_no_harm(verdicts: dict[str, Verdict]) -> None:

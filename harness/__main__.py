@@ -10,8 +10,8 @@ import sys
 from typing import Final, NoReturn
 
 from harness.errors import HarnessError, HighwaterError
+from harness.exits import INTERRUPTED
 
-INTERRUPTED: Final = 130
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 

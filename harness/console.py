@@ -3,10 +3,13 @@
 Progress goes to standard error and only to a terminal; results go to standard output.
 """
 
+import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress as Live
@@ -14,6 +17,7 @@ from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from harness.exits import BROKEN, OK, UNKNOWN
 from reports import model
 
 if TYPE_CHECKING:
@@ -68,6 +72,22 @@ def show_judged(judged: Sequence["Judged"]) -> None:
             out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
         _show_model(one)
         out.print(Text(f"  report: {one.report}"))
+
+
+def finish(judged: Sequence["Judged"], *, as_json: bool) -> NoReturn:
+    """Print what was found about runs, and exit with the code that it deserves."""
+    if as_json:
+        print_json([one.summary() for one in judged])
+    else:
+        show_judged(judged)
+    found = {one.verdict.verdict for one in judged}
+    raise typer.Exit(BROKEN if "invalid" in found else UNKNOWN if "unknown" in found else OK)
+
+
+def print_json(objects: list[Any]) -> None:
+    """Print one object, or a list for several."""
+    shown = objects[0] if len(objects) == 1 else objects
+    sys.stdout.write(json.dumps(shown, indent=2) + "\n")
 
 
 def modelled(judged: "Judged") -> Text:

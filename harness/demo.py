@@ -10,6 +10,7 @@ from rich.table import Table
 from clusters.versions import release
 from harness.console import coloured, modelled, table
 from harness.errors import UsageError
+from harness.exits import BROKEN, OK, UNKNOWN
 from harness.expected import as_predicted
 from harness.plan import Plan
 from nemesis.stories import STORIES
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from harness.api import Judged
 
-OK, BROKEN, UNKNOWN = 0, 1, 3
 
 TOLD: Final = ("loss", "divergence")
 """The stories that tell the releases apart; the others lose data on every one of them."""

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import StoreError
+from harness.errors import StoreError, UsageError
 from harness.plan import SCHEMA_VERSION, Acks, Plan
 from harness.store import Run, Store
 from harness.verdict import Verdict
@@ -195,6 +195,19 @@ class MatrixFolder:
         raise StoreError(
             f"{name} is not the directory of a matrix", hint="It is one that holds matrix.json."
         )
+
+    @classmethod
+    def named(cls, names: Sequence[str], store: Path) -> Self | None:
+        """The matrix that is named, if it is one; else the names are of runs.
+
+        Raises:
+            UsageError: a matrix is named, and something else beside it.
+        """
+        found = [cls(path) for path in (Path(names[0]), store / names[0])]
+        folder = next((each for each in found if each.exists()), None)
+        if folder and len(names) > 1:
+            raise UsageError(f"{names[0]} is a matrix", hint="Name it alone, or runs alone.")
+        return folder
 
     def exists(self) -> bool:
         """Whether it is the directory of a matrix."""

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from harness import console, options
 from harness.errors import UsageError
+from harness.exits import BROKEN, FAILED, OK, UNKNOWN
 from harness.matrix.cells import Axes, Matrix, MatrixFolder, Row
 
-OK, BROKEN, UNKNOWN, FAILED = 0, 1, 3, 4
 _WIDE: Final = 13
 """Rows of the page that fit on a terminal as columns."""
 

@@ -16,6 +16,7 @@ import typer
 
 from harness import console, options
 from harness.errors import UsageError
+from harness.exits import BROKEN, OK, UNKNOWN
 from harness.modelling.rules import rules
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-OK, BROKEN, UNKNOWN = 0, 1, 3
 _DRAWN = (".html", ".svg")
 
 

@@ -17,6 +17,7 @@ from checkers.session import SparkStarter
 from harness import console
 from harness.api import Judged, Progress, SparkOptions, judge_all
 from harness.errors import StoreError, UsageError
+from harness.exits import BROKEN, OK, UNKNOWN
 from harness.feasible import check_plan
 from harness.fleet import Fleet
 from harness.replay import replay
@@ -28,8 +29,6 @@ from reports.text import count
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-OK, BROKEN, UNKNOWN = 0, 1, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ import typer
 
 from harness import console
 from harness.errors import UsageError
+from harness.exits import BROKEN, INTERRUPTED, OK, UNKNOWN
 from harness.footsteps import By
 
-OK, BROKEN, UNKNOWN, INTERRUPTED = 0, 1, 3, 130
 _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.", show_default=True)]

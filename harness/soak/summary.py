@@ -5,14 +5,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from clusters.versions import CATALOGUE
+from harness.exits import BROKEN, OK, UNKNOWN
 from harness.soak.rows import STATES, Row, Soak, State
 
 EXIT_CODES: Final[dict[State, int]] = {
-    "kept": 0,
-    "explained": 0,
-    "unknown": 3,
-    "failed": 3,
-    "unexplained": 1,
+    "kept": OK,
+    "explained": OK,
+    "unknown": UNKNOWN,
+    "failed": UNKNOWN,
+    "unexplained": BROKEN,
 }
 
 _WORDS: Final[dict[State, str]] = {
@@ -28,7 +29,7 @@ _AMISS: Final[tuple[State, ...]] = ("unexplained", "failed", "unknown")
 def exit_code(rows: Iterable[Row]) -> int:
     """1 if anything is unexplained, else 3 if anything is not known, else 0."""
     codes = {EXIT_CODES[row.state] for row in rows}
-    return 1 if 1 in codes else max(codes, default=3)
+    return BROKEN if BROKEN in codes else max(codes, default=UNKNOWN)
 
 
 def markdown(soak: Soak, rows: Sequence[Row]) -> str:

@@ -9,9 +9,10 @@ import pytest
 
 from clusters.versions import CATALOGUE, release
 from harness.errors import StoreError, UsageError
+from harness.exits import BROKEN, FAILED, OK, UNKNOWN
 from harness.fleet import Key
 from harness.matrix.cells import SCHEMA, Axes, Matrix, MatrixFolder, Row
-from harness.matrix.command import BROKEN, FAILED, OK, UNKNOWN, exit_code
+from harness.matrix.command import exit_code
 from harness.matrix.plan import grouped, lay_out, plan_of
 from harness.matrix.run import unfinished, write_matrix_page
 from harness.store import Status

@@ -13,8 +13,9 @@ from checkers.model.schedule import Schedule, Step
 from harness.api import Judged
 from harness.cli import app
 from harness.errors import StoreError, UsageError
+from harness.exits import BROKEN, OK, UNKNOWN
 from harness.modelling import replay
-from harness.modelling.replay import BROKEN, OK, UNKNOWN, Source, exit_code, tally
+from harness.modelling.replay import Source, exit_code, tally
 from reports import model
 from reports.run import write
 from tests.browser import foretold

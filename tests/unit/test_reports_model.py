@@ -11,8 +11,9 @@ from rich.console import Console
 from checkers.model.reconciliation import Reconciliation
 from harness import console
 from harness.api import Judged
-from harness.demo import BROKEN, OK, UNKNOWN, demo_table, exit_code
+from harness.demo import demo_table, exit_code
 from harness.errors import StoreError
+from harness.exits import BROKEN, OK, UNKNOWN
 from harness.matrix.run import row_of
 from reports import model
 from reports.run import write

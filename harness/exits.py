@@ -1,0 +1,12 @@
+"""What the commands exit with, for scripts. 2, wrong usage, is that of the error itself."""
+
+from typing import Final
+
+OK: Final = 0
+BROKEN: Final = 1
+"""A promise was broken, or something is not explained."""
+UNKNOWN: Final = 3
+"""It could not be judged."""
+FAILED: Final = 4
+"""The harness could not go on."""
+INTERRUPTED: Final = 130

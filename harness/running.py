@@ -1,0 +1,138 @@
+"""The command ``highwater run``: words to a plan, and the plan to a judged run."""
+
+from typing import Annotated
+
+import typer
+
+from harness import console, options, outside
+from harness.arguments import DEFAULT_STORE, JsonOption, MasterOption, MemoryOption, StoreOption
+from harness.outside import ConfirmOption, InventoryOption
+from harness.plan import Plan, Topic, Workload
+from harness.store import Store
+
+
+def run(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    kafka: Annotated[
+        str | None, typer.Option(help="Release, as highwater versions names it.")
+    ] = None,
+    story: Annotated[
+        str | None,
+        typer.Option(help="Scripted schedule, such as loss; docs/faults.md lists them."),
+    ] = None,
+    nemesis: Annotated[
+        str | None,
+        typer.Option(
+            help="Faults to mix at random: kill@leader=3,pause (docs/faults.md); or none."
+        ),
+    ] = None,
+    duration: Annotated[str, typer.Option("--for", help="How long faults go on: 60s, 2m.")] = "30s",
+    seed: Annotated[int, typer.Option(help="What every random choice follows from.")] = 0,
+    acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
+    min_isr: Annotated[int, typer.Option("--min-isr", help="min.insync.replicas.")] = 1,
+    unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
+    cluster: Annotated[str, typer.Option(help="Cluster driver: local or docker.")] = "local",
+    inventory: InventoryOption = None,
+    confirm: ConfirmOption = None,
+    brokers: Annotated[int, typer.Option(help="Brokers, and replicas of each partition.")] = 3,
+    partitions: Annotated[int | None, typer.Option(help="Partitions.  [default: 3]")] = None,
+    producers: Annotated[int | None, typer.Option(help="Producers.  [default: 3]")] = None,
+    consumers: Annotated[int, typer.Option(help="Readers during the run.")] = 1,
+    rate: Annotated[str, typer.Option(help="Records per second in all, or max.")] = "200",
+    record_bytes: Annotated[int, typer.Option("--record-bytes", help="Bytes of a value.")] = 64,
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    idempotence: Annotated[
+        bool, typer.Option("--idempotence", help="Idempotent producers.")
+    ] = False,
+    transactions: Annotated[
+        bool, typer.Option("--transactions", help="Producers send in transactions.")
+    ] = False,
+    aborts: Annotated[float, typer.Option(help="Share of transactions to abort.")] = 0.2,
+    transform: Annotated[
+        bool, typer.Option("--transform", help="Transactions also read, and commit how far.")
+    ] = False,
+    isolation: Annotated[
+        str, typer.Option(help="Of readers: read_committed, read_uncommitted, or both.")
+    ] = "read_committed",
+    subscribe: Annotated[int, typer.Option(help="Members of a group of readers.")] = 0,
+    churn: Annotated[
+        str, typer.Option(help="How long a client lives until another replaces it: 5s.")
+    ] = "none",
+    delivery_timeout: Annotated[
+        str, typer.Option("--delivery-timeout", help="When an unanswered send becomes info.")
+    ] = "30s",
+    budget: Annotated[
+        str,
+        typer.Option(help="The most of a fault, and of brokers hurt at a time: kill=5,brokers=1."),
+    ] = "none",
+    overlap: Annotated[int, typer.Option(help="Sequences of random faults at the same time.")] = 1,
+    wire: Annotated[
+        bool, typer.Option("--wire", help="Put the wire between brokers, and record what passes.")
+    ] = False,
+    to: Annotated[
+        str, typer.Option(help="Releases to upgrade to: before a story, or by the fault upgrade.")
+    ] = "none",
+    protocol: Annotated[
+        str, typer.Option(help="Newest inter.broker.protocol.version to speak: 0.10.2.")
+    ] = "",
+    message_format: Annotated[
+        str, typer.Option("--format", help="Newest log.message.format.version to write.")
+    ] = "",
+    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
+) -> None:
+    """Run one story or one random schedule on real brokers, judge it, and write its report."""
+    from harness.api import SparkOptions, perform
+    from nemesis.stories import find_story
+
+    kafka = outside.release_of(kafka, cluster, inventory)
+    workload = Workload(
+        producers=(0 if story else 3) if producers is None else producers,
+        consumers=consumers,
+        acks=options.acks(acks),
+        idempotence=idempotence or transactions,
+        transactions=transactions,
+        aborts=aborts,
+        transform=transform,
+        isolation=options.isolation(isolation),
+        subscribe=subscribe,
+        churn_s=options.churn(churn),
+        rate=options.rate(rate),
+        record_bytes=record_bytes,
+        compression=compression,
+        delivery_timeout_s=options.duration(delivery_timeout),
+    )
+    plan = Plan(
+        kafka=kafka,
+        driver=cluster,
+        brokers=brokers,
+        topic=Topic(
+            partitions=(1 if story else 3) if partitions is None else partitions,
+            replication_factor=brokers,
+            min_insync_replicas=min_isr,
+            unclean_leader_election=unclean,
+            config=dict(find_story(story).topic_config) if story else {},
+        ),
+        workload=workload,
+        story=story,
+        nemesis=options.names(nemesis or ""),
+        budget=options.budget(budget),
+        overlap=overlap,
+        duration_s=0.0 if story else options.duration(duration),
+        seed=seed,
+        broker_config=dict(find_story(story).broker_config) if story else {},
+        wire=wire,
+        to=options.names(to),
+        protocol=protocol,
+        format=message_format,
+    )
+    plans = [plan] * repeat
+    if inventory is not None:
+        plans = [outside.onto(one, inventory, confirm) for one in plans]
+    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
+    with console.progress() as progress:
+        judged = perform(plans, Store(store), spark=spark, progress=progress)
+    console.finish(judged, as_json=as_json)

@@ -1,0 +1,91 @@
+"""The commands that show what is stored: ``report``, ``compare`` and ``serve``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness import console
+from harness.arguments import DEFAULT_STORE, JsonOption, RunsArgument, StoreOption
+from harness.errors import UsageError
+from harness.matrix.cells import MatrixFolder
+from harness.store import Store
+
+
+def report(
+    runs: RunsArgument,
+    *,
+    form: Annotated[
+        str, typer.Option("--format", help="html writes pages; md, json and junit are printed.")
+    ] = "html",
+    show: Annotated[bool, typer.Option("--open", help="Open the last page in a browser.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the reports of judged runs again, and a page of all where there are several."""
+    from harness.matrix.run import row_of, write_matrix_page
+    from reports import formats
+    from reports.matrix import write as write_page
+    from reports.run import write as write_report
+
+    folder = MatrixFolder.named(runs, store)
+    found = [Store(store).open(name) for name in runs] if folder is None else folder.found()
+    if form != "html":
+        if show:
+            raise UsageError("--open shows pages.", hint="Leave --format out.")
+        sys.stdout.write(formats.find_format(form)([formats.Told.of(one) for one in found]))
+        return
+    if folder is not None:
+        written = [write_matrix_page(folder)]
+    else:
+        written = [write_report(one) for one in found]
+        if len(found) > 1:
+            rows = [row_of(one, store) for one in found]
+            written.append(write_page(rows, store / "index.html"))
+    if as_json:
+        console.print_json([str(path) for path in written])
+    else:
+        for path in written:
+            console.out.print(str(path))
+    if show:
+        typer.launch(written[-1].resolve().as_uri())
+
+
+def compare(
+    left: Annotated[str, typer.Argument(help="A judged run: its directory or name.")],
+    right: Annotated[str, typer.Argument(help="Another of the same schedule.")],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page.  [default: compare-LEFT-RIGHT.html in the store]"),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Put two runs of one schedule side by side, step by step, up to where they part and on."""
+    from reports import comparison
+
+    one, two = (Store(store).open(name) for name in (left, right))
+    target = out or store / comparison.name(one, two)
+    console.out.print(str(comparison.write(one, two, target)))
+    if show:
+        typer.launch(target.resolve().as_uri())
+
+
+def serve(
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 is one that is free.")
+    ] = 8080,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Show a store in the browser: all runs and their reports, read-only, on loopback alone."""
+    from harness.serving import Server
+
+    with Server(store, port) as server:
+        console.err.print(f"{store} is at {server.url}; Ctrl-C ends it.")
+        if show:
+            typer.launch(server.url)
+        server.serve_forever()

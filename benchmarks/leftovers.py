@@ -41,7 +41,8 @@ import contextlib, random, sys, time
 from pathlib import Path
 from clusters.drivers import DRIVERS
 from clusters.versions import release
-from nemesis.fault import Nemesis, aimed
+from nemesis.fault import aimed
+from nemesis.injecting import Nemesis
 driver, kafka, directory, seed, until = sys.argv[1:]
 ends = time.monotonic() + float(until)
 

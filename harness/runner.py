@@ -26,7 +26,7 @@ from harness.store import Run, Store
 from harness.waiting import await_condition
 from harness.workload import Workload
 from nemesis import schedule, steps
-from nemesis.fault import Nemesis
+from nemesis.injecting import Nemesis
 from nemesis.levels import levels, settings
 from nemesis.scene import MissedError, Scene
 from nemesis.scripts import find_script

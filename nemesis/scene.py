@@ -10,7 +10,7 @@ from harness.errors import HarnessError, WaitTimeoutError
 from harness.history import OK
 from harness.plan import Plan
 from harness.waiting import await_condition
-from nemesis.fault import Nemesis, Scribe
+from nemesis.injecting import Nemesis, Scribe
 
 _CHECK_EVERY_S: Final = 0.2
 _APPENDED_S: Final = 5.0

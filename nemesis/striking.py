@@ -13,7 +13,8 @@ from typing import Final, Protocol
 from clusters.cluster import UnreachableError
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.waiting import await_condition
-from nemesis.fault import StruckError, find_fault
+from nemesis.fault import find_fault
+from nemesis.injecting import StruckError
 from nemesis.scene import Scene
 from nemesis.words import resolve
 

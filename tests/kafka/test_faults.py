@@ -21,7 +21,8 @@ from clusters.versions import release
 from harness.plan import Topic
 from harness.waiting import await_condition
 from nemesis import damage
-from nemesis.fault import Nemesis, faults
+from nemesis.fault import faults
+from nemesis.injecting import Nemesis
 from tests.kafka.test_nemesis import STRUCK
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

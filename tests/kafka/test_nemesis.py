@@ -6,7 +6,7 @@ from confluent_kafka import Producer
 from clusters.cluster import Cluster, Probe, UnreachableError
 from harness.errors import WaitTimeoutError
 from harness.waiting import await_condition
-from nemesis.fault import Nemesis
+from nemesis.injecting import Nemesis
 from nemesis.window import await_settled, await_window
 
 pytestmark = pytest.mark.kafka

@@ -19,7 +19,7 @@ from clusters.cluster import Cluster, Network, Probe, UnreachableError
 from clusters.drivers import DRIVERS
 from clusters.versions import release
 from harness.waiting import await_condition
-from nemesis.fault import Nemesis
+from nemesis.injecting import Nemesis
 from nemesis.window import await_settled, await_window, hold_window
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]

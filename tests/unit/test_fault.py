@@ -9,7 +9,8 @@ import pytest
 from clusters.cluster import Cluster
 from harness.errors import HarnessError, UsageError
 from nemesis import fault as fault_module
-from nemesis.fault import Aim, Nemesis, Scope, aimed, fault, faults, find_fault
+from nemesis.fault import Aim, Scope, aimed, fault, faults, find_fault
+from nemesis.injecting import Nemesis
 
 CLUSTER = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None, 3: None}))
 

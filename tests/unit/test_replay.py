@@ -13,7 +13,7 @@ from harness.errors import HarnessError, UsageError
 from harness.feasible import check_plan
 from harness.plan import Plan
 from nemesis import player as player_module
-from nemesis.fault import Nemesis
+from nemesis.injecting import Nemesis
 from nemesis.replay import Replay, plan, play, settings
 from nemesis.scene import MissedError, Scene
 from nemesis.scripts import find_script

@@ -24,7 +24,8 @@ from harness.steps import Step, end_of, overlap, sequence, stagger
 from harness.store import Run, Status, Store
 from nemesis import fault as fault_module
 from nemesis import schedule, steps
-from nemesis.fault import Nemesis, aimed, fault
+from nemesis.fault import aimed, fault
+from nemesis.injecting import Nemesis
 from nemesis.scene import Scene
 
 KILL = Step(fault="kill", at_s=1, lasts_s=2, target="1")

@@ -4,7 +4,7 @@ import pytest
 
 from clusters.cluster import UnreachableError
 from harness.errors import HarnessError, WaitTimeoutError
-from nemesis.fault import StruckError
+from nemesis.injecting import StruckError
 from nemesis.striking import why_not_now
 
 

@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.model.reconcile.books import contradictions
+from checkers.model.reconcile.cuts import wrong_cuts
 from checkers.model.reconcile.reading import observe
+from checkers.model.rules import rules_of
 from harness.history import STEPS, STEPS_TABLE
 from harness.plan import Workload
 from tests.builder import MS, RunBuilder
@@ -90,3 +92,32 @@ def test_a_fault_begins_when_its_step_is_taken(tmp_path: Path) -> None:
     ]
     pq.write_table(pa.Table.from_pylist(rows, STEPS), built.parquet(STEPS_TABLE))
     assert [one.since_ns // MS for one in observe(built).faults] == [6_000]
+
+
+@pytest.mark.parametrize(("cut", "wrong"), [(4, 0), (3, 1)])
+def test_who_followed_somebody_that_was_gone_may_cut_by_the_epoch_before(
+    tmp_path: Path, cut: int, wrong: int
+) -> None:
+    """A soak of 2.8.2: restarted in a rolling restart, while the leader that it found was shut."""
+    run = RunBuilder(tmp_path / "run", kafka="2.8.2")
+    led = "[Broker id={0}] Leader events-0 starts at leader epoch {1} from offset {2} with high"
+    follows = (
+        "[ReplicaFetcherManager on broker 1] Added fetcher to broker BrokerEndPoint(id={0},"
+        " host=127.0.0.1:9092) for events-0 -> InitialFetchState(BrokerEndPoint(id={0},"
+        " host=127.0.0.1:9092),{1},5"
+    )
+    run.leader(1, 0, [1, 2, 3])
+    run.log_line(1, "leader", led.format(1, 0, 0), offset=0)
+    for broker in (1, 2, 3):
+        run.observe(broker, 5, 4)
+    for leader, epoch, offset in ((2, 1, 4), (3, 2, 9)):
+        run.tick(5_000)
+        run.leader(leader, epoch, [leader])
+        run.log_line(leader, "leader", led.format(leader, epoch, offset), offset=offset)
+        run.observe(leader, 9, 9)
+        run.tick(5_000)
+        run.log_line(1, "fetcher", follows.format(leader, epoch), offset=5)
+    run.log_line(1, "truncation", f"Truncating to offset {cut} (kafka.log.Log)", offset=cut)
+    [trace] = observe(run.write()).traces.values()
+    found = [one.says for one in wrong_cuts(trace, rules_of("2.8.2"))]
+    assert len(found) == wrong, found

@@ -85,7 +85,7 @@ class _Following:
     """What a replica did since it last began to follow or to lead.
 
     Attributes:
-        since_ns: when it had begun to do what it did before.
+        since_ns: when it had begun to do what it did before, if that came to anything.
         asked: what its leader told it last, until it has acted on that.
         cut: where it last cut its log.
     """
@@ -101,13 +101,25 @@ def _to_the_leaders_answer(trace: Trace, rules: Rules, _: int, told: list[Line])
     now = _Following()
     for line in _in_order(told):
         if line.kind in {"fetcher", "leader"}:
-            now = _Following(cause=line, since_ns=now.cause.time_ns if now.cause else 0)
+            now = _Following(cause=line, since_ns=_since(trace, now, line))
         elif line.kind in {"answer", "range"}:
             now.asked = line
         elif line.kind == "truncation":
             if why := _why_not(trace, rules, line, now):
                 yield _wrong(line, _rule(rules), why)
             now.asked, now.cut = None, line.offset
+
+
+def _since(trace: Trace, before: _Following, line: Line) -> int:
+    """Since when epochs count that its new leader may know better.
+
+    Where nothing came of whom it followed before (that one was gone), they count from before that.
+    """
+    cause = before.cause
+    if cause is None:
+        return 0
+    idle = cause.kind == "fetcher" and before.cut is None and not _had_fetched(trace, line, cause)
+    return before.since_ns if idle else cause.time_ns
 
 
 def _in_order(told: list[Line]) -> list[Line]:

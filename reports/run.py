@@ -24,6 +24,7 @@ from reports.moments import Frame, frames, places
 from reports.observed import Evidence, Partition
 from reports.pace import pace
 from reports.page import render, save
+from reports.prevention import prevention
 from reports.timeline import Mark, timeline
 
 STORIES_MAX: Final = 10
@@ -99,6 +100,7 @@ def page(run: Run) -> str:
         plan=plan,
         verdict=verdict,
         model=said and model.section(said),
+        prevention=prevention(plan, said),
         facts=facts(plan, environment),
         environment=environment,
         status=status,

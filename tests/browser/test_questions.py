@@ -1,7 +1,6 @@
 """A new reader's questions about a lost record: each is answered on the page, in three clicks."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest

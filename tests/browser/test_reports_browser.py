@@ -154,6 +154,8 @@ def test_the_keyboard_reaches_the_finding_and_the_evidence(
         assert page.evaluate("document.activeElement.className") == "skip"
         assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
         page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "here"
+        page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
         page.keyboard.press("Enter")
         assert page.get_by_role("table", name="Evidence about m3").is_visible()

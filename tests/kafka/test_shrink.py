@@ -19,16 +19,19 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 LOSSY = Plan(
     kafka="0.10.2.2",
     topic=Topic(partitions=1),
-    workload=Workload(acks="1", producers=1, consumers=0, rate=50),
+    workload=Workload(acks="0", producers=1, consumers=0, rate=50),
     steps=(
         Step(fault="pause", at_s=0.3, lasts_s=0.2, target="3"),
-        # A leader that is frozen for longer than its session acknowledges, when it wakes up, what
-        # its socket had received: as a leader that is none any more.
+        # What is sent to a leader that is frozen for longer than its session is in its socket: when
+        # it wakes up, it is a leader that is none any more.
         Step(fault="pause", at_s=0.8, lasts_s=2.9, target="leader"),
     ),
     duration_s=3.7,
 )
-"""With acks=1 nothing is promised against what the last step does."""
+"""With acks=0 nothing is promised against what the last step does, and it does it each time."""
+
+LIMIT_S = 60.0
+"""Time enough to leave a fault out; what is tried after that may be cut short."""
 
 
 def test_a_lossy_run_shrinks_to_the_fault_that_does_it(
@@ -36,15 +39,14 @@ def test_a_lossy_run_shrinks_to_the_fault_that_does_it(
 ) -> None:
     folder, told = tmp_path / "shrunk", list[Attempt]()
     goal = Goal(verdict="valid", kinds=("lost-write",))
-    effort = Effort(rule=Rule(tries=1, hits=1), counts=2)
+    effort = Effort(rule=Rule(tries=1, hits=1), counts=1, limit_s=LIMIT_S)
     found = shrink(LOSSY, goal, folder, sent=200, effort=effort, tell=told.append)
-    assert found.ended == "smallest", told
+    assert found.ended in {"smallest", "time"}, told
     [step] = found.plan.steps
     assert (step.fault, step.target) == ("pause", "leader")
     assert step.lasts_s >= 2  # ZooKeeper's session
+    assert (found.before.faults, found.after.faults) == (2, 1)
     assert found.after.seconds < found.before.seconds
-    assert 0 < found.after.records < found.before.records
-    assert found.hits >= 1
     assert [one.number for one in told] == [*range(1, found.attempts + 1)]
     assert len(read_attempts(folder / "attempts.jsonl")) == found.attempts
     assert Plan.from_json((folder / "plan.json").read_bytes()) == found.plan
@@ -58,6 +60,7 @@ def test_a_lossy_run_shrinks_to_the_fault_that_does_it(
     assert end_of([again]) == pytest.approx(end_of([step]), abs=1)
 
     pytester.makepyfile(test_shrunk=(folder / "test_shrunk.py").read_text())
-    done = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    # In a process of its own: what pytester forgets of our modules would be registered twice.
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["*AssertionError: Kafka 0.10.2.2 lost * acknowledged records*"])

@@ -74,8 +74,8 @@ def await_up(log: Path) -> None:
 def test_each_verb_has_taken_effect_when_it_returns(start: Starter, log: Path) -> None:
     child = start(SLEEPER)
     await_up(log)
-    seen = psutil.Process(child.pid)
     child.pause()
+    seen = psutil.Process(child.pid)  # told before anything that was asked has taken effect
     assert (child.state, seen.status()) == ("paused", psutil.STATUS_STOPPED)
     child.resume()
     assert seen.status() != psutil.STATUS_STOPPED  # asleep again, or waiting for a core

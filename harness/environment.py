@@ -15,7 +15,7 @@ from harness.store import Environment
 _PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")
 
 
-def describe(cluster: Cluster, *, started_at_ns: int, outside: bool = False) -> Environment:
+def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> Environment:
     """What this cluster and this harness are made of.
 
     Args:

@@ -107,8 +107,7 @@ def conduct(
         if plan.story:
             climb_all(cluster, levels(plan))
         clock = Clock()
-        outside = plan.external is not None
-        facts = describe(cluster, started_at_ns=clock.started_at_ns, outside=outside)
+        facts = describe(cluster, clock.started_at_ns, outside=plan.external is not None)
         run.write_struct("environment.json", facts)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         replicas = _create_topic(plan, cluster, probe)

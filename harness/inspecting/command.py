@@ -11,6 +11,7 @@ from rich.text import Text
 
 from checkers.replicas.finding import Inspection, PartitionState, ReplicaState, Verdict
 from harness import console
+from harness.arguments import JsonOption, MasterOption, MemoryOption
 
 CODES: Final[dict[Verdict, int]] = {"agree": 0, "lag": 0, "fork": 1, "corrupt": 1, "unknown": 3}
 """Exit codes by the worst verdict; 2 is wrong usage."""
@@ -41,11 +42,9 @@ def inspect(
     internal: Annotated[
         bool, typer.Option("--internal", help="Look at Kafka's own topics (__…) as well.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
-    spark_master: Annotated[
-        str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
-    ] = None,
-    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
+    as_json: JsonOption = False,
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
 ) -> None:
     """Say of replicas on disk where they agree, lag, fork or are corrupt. Nothing is modified.
 

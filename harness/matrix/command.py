@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import console, options
+from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
 from harness.errors import UsageError
 from harness.exits import BROKEN, FAILED, OK, UNKNOWN
 from harness.matrix.cells import Axes, Matrix, MatrixFolder, Row
@@ -51,12 +52,10 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     expect: Annotated[
         bool, typer.Option("--expect", help="Exit with 0 when all ended as their rules predict.")
     ] = False,
-    store: Annotated[Path, typer.Option("--store", help="Folder of runs.")] = Path("store"),
+    store: StoreOption = DEFAULT_STORE,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
-    spark_master: Annotated[
-        str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
-    ] = None,
-    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
 ) -> None:
     """Run releases against settings and faults, many runs a cluster, and show all on one page."""
     from harness.api import SparkOptions

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import console, options
+from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
 from harness.errors import UsageError
 from harness.exits import BROKEN, OK, UNKNOWN
 from harness.modelling.rules import rules
@@ -87,7 +88,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         typer.Option("--spark-master", help="Search with Spark, for what outgrows memory."),
     ] = None,
-    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
+    driver_memory: MemoryOption = "2g",
     work: Annotated[
         Path | None,
         typer.Option(help="Folder of a search with Spark; it goes on with what is there."),
@@ -160,15 +161,13 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     runs: Annotated[int, typer.Option(min=1, max=1000, help="On each release.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the first run; the next has the next.")] = 0,
     cluster: Annotated[str, typer.Option(help="Cluster driver: local, docker.")] = "local",
-    store: Annotated[Path, typer.Option("--store", help="Folder of runs.")] = Path("store"),
+    store: StoreOption = DEFAULT_STORE,
     report: Annotated[
         Path | None, typer.Option(help="Draw it there with what the brokers did: FILE.html.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    spark_master: Annotated[
-        str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
-    ] = None,
-    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
 ) -> None:
     """Lead real brokers along a counterexample, and say whether they did what the model says."""
     import msgspec

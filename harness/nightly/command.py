@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from harness import console, options
+from harness.arguments import JsonOption
 from harness.errors import UsageError
 
 app = typer.Typer(
@@ -20,7 +21,6 @@ app = typer.Typer(
 FIRST: Final = date(2026, 1, 1)
 """Night 0, for those who count."""
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 PreviousOption = Annotated[
     Path | None, typer.Option(help="trend.jsonl of the nights before.", show_default=False)
 ]

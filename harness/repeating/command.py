@@ -5,7 +5,6 @@ usage, 3 unknown. Of ``shrink``: 0 something was found that does it, 2 wrong usa
 whole did it again, 130 interrupted.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,22 +12,16 @@ from typing import Annotated, Final
 import typer
 
 from harness import console
+from harness.arguments import DEFAULT_STORE, JsonOption, MasterOption, MemoryOption, StoreOption
 from harness.errors import UsageError
-from harness.exits import BROKEN, INTERRUPTED, OK, UNKNOWN
+from harness.exits import INTERRUPTED, OK, UNKNOWN
 from harness.footsteps import By
 
 _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder of runs.", show_default=True)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-MasterOption = Annotated[
-    str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
-]
-MemoryOption = Annotated[str, typer.Option("--driver-memory", help="Heap of Spark's driver.")]
 ByOption = Annotated[
     str, typer.Option("--by", help="Find targets again by broker (its id), or by role (leader).")
 ]
-DEFAULT_STORE = Path("store")
 
 
 def replay(
@@ -55,13 +48,7 @@ def replay(
     spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:
         judged = perform(plan, Store(store), repeat=repeat, spark=spark, progress=progress)
-    if as_json:
-        shown = [one.summary() for one in judged]
-        sys.stdout.write(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2) + "\n")
-    else:
-        console.show_judged(judged)
-    found = {one.verdict.verdict for one in judged}
-    raise typer.Exit(BROKEN if "invalid" in found else UNKNOWN if "unknown" in found else OK)
+    console.finish(judged, as_json=as_json)
 
 
 def resolution(text: str) -> By:

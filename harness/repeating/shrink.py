@@ -162,13 +162,7 @@ def shrink(
         UsageError: the plan cannot be done, or is scripted.
         HarnessError: the harness cannot perform runs here.
     """
-    if plan.story is not None or plan.schedule is not None:
-        raise UsageError(
-            "a story is a script, of which nothing can be left out",
-            hint="Shrink a run of random faults.",
-        )
-    refuse_external(plan)
-    check_plan(plan)
+    _require_steps(plan)
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     with (
@@ -208,3 +202,13 @@ def shrink(
         work.save()
         Run(folder).write("test_shrunk.py", module_of(found.plan, goal, hits, runs).encode())
     return found
+
+
+def _require_steps(plan: Plan) -> None:
+    if plan.story is not None or plan.schedule is not None:
+        raise UsageError(
+            "a story is a script, of which nothing can be left out",
+            hint="Shrink a run of random faults.",
+        )
+    refuse_external(plan)
+    check_plan(plan)

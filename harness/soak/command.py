@@ -2,13 +2,13 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
 from harness import console, options
+from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
 
 
 def soak(  # noqa: PLR0913 - a command's options are its arguments
@@ -28,12 +28,10 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     name: Annotated[
         str | None, typer.Option(help="Of its folder in the store.  [default: soak-<seed>]")
     ] = None,
-    store: Annotated[Path, typer.Option("--store", help="Folder of runs.")] = Path("store"),
+    store: StoreOption = DEFAULT_STORE,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
-    spark_master: Annotated[
-        str | None, typer.Option("--spark-master", help="Spark master; without it this machine.")
-    ] = None,
-    driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "2g",
+    spark_master: MasterOption = None,
+    driver_memory: MemoryOption = "2g",
 ) -> None:
     """Run what the seed says on many releases; go on where an earlier soak of it has ended.
 

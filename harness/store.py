@@ -149,8 +149,30 @@ class Run:
         return _decode(self._read("status.json"), Status, "status.json")
 
     def verdict(self) -> Verdict:
-        """What the judge said. Raises StoreError when the run was not judged."""
+        """What the judge said.
+
+        Raises:
+            StoreError: the run was not judged, or by another schema of verdicts.
+        """
+        if not self.judged:
+            self._refuse_unended()
         return Verdict.from_json(self._read("analysis/verdict.json"))
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a verdict, whatever it is worth."""
+        return (self.analysis / "verdict.json").is_file()
+
+    def _refuse_unended(self) -> None:
+        """Say of a run without a verdict that it is not whole, where that is so."""
+        if not (self.path / "status.json").is_file():
+            return
+        phase = self.status().phase
+        if phase != "frozen":
+            raise StoreError(
+                f"{self.name} was not judged: it is {phase}, or was cut short while it was",
+                hint="Wait until it has ended, or judge what there is of it: highwater check RUN",
+            )
 
     def write(self, name: str, text: bytes) -> Path:
         """Write one small file whole or not at all."""

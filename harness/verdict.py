@@ -134,11 +134,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             StoreError: the text is no verdict of this schema.
         """
         try:
-            return msgspec.json.decode(text, type=cls)
+            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
+            if schema == SCHEMA_VERSION:
+                return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise StoreError(
                 f"verdict.json is broken: {error}", hint="Judge the run again: highwater check RUN"
             ) from error
+        raise StoreError(
+            f"verdict.json has schema {schema}; this is schema {SCHEMA_VERSION}",
+            hint="Read it with the Highwater that judged it, or judge it again: highwater check",
+        )
 
     def summary(self, report: str | None) -> dict[str, object]:
         """The one object that ``run --json`` and ``check --json`` print."""
@@ -160,3 +166,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             "anomalies": [msgspec.to_builtins(anomaly) for anomaly in self.anomalies],
             "report": report,
         }
+
+
+class _SchemaOnly(msgspec.Struct):
+    """Asked first: of another schema the rest may mean something else."""
+
+    schema: int = SCHEMA_VERSION

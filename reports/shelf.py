@@ -91,7 +91,7 @@ def _entry(root: Path, name: str) -> Entry:
     try:
         verdict, said = run.verdict(), model.read(run)
     except StoreError as error:
-        return replace(known, why=_phase(run) or error.message)
+        return replace(known, why=error.message if run.judged else _phase(run) or error.message)
     return replace(
         known,
         verdict=verdict.verdict,

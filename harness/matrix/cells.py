@@ -229,7 +229,13 @@ class MatrixFolder:
         Raises:
             StoreError: it cannot be read, or is of another schema.
         """
-        return _decode(self.path / MATRIX, Matrix)
+        found = _decode(self.path / MATRIX, Matrix)
+        if found.schema != SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path / MATRIX} has schema {found.schema}; this is schema {SCHEMA_VERSION}",
+                hint="Read it with the Highwater that wrote it.",
+            )
+        return found
 
     def rows(self) -> list[Row]:
         """What came of the cells.

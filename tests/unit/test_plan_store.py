@@ -140,7 +140,7 @@ def test_an_unwritable_store_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_an_unjudged_run_says_how_to_judge_it(tmp_path: Path) -> None:
     run = Store(tmp_path).create(Plan(kafka="4.3.1"), now=NOW)
-    with pytest.raises(StoreError, match=r"no analysis/verdict\.json") as refused:
+    with pytest.raises(StoreError, match="was not judged: it is booting") as refused:
         run.verdict()
     assert "highwater check" in refused.value.hint
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from harness.errors import WaitTimeoutError
 
@@ -46,3 +46,35 @@ def await_condition(
         if time.monotonic() >= deadline:
             raise WaitTimeoutError(f"waited {limit_s:g} s for {what}; last seen: {seen}")
         time.sleep(every_s)
+
+
+class Steadily(Generic[_T]):
+    """An ``until`` that wants its condition to hold at every look for some time.
+
+    Args:
+        until: the condition.
+        for_s: seconds from the first look at which it held to the last.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        until: Callable[[_T], bool],
+        *,
+        for_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._until = until
+        self._for_s = for_s
+        self._clock = clock
+        self._since: float | None = None
+
+    def __call__(self, seen: _T) -> bool:
+        """Whether it has held for long enough now."""
+        if not self._until(seen):
+            self._since = None
+            return False
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        return now - self._since >= self._for_s

@@ -5,7 +5,7 @@ and for a moment after that.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -127,6 +127,16 @@ class MetadataView:
     def live_brokers(self) -> frozenset[int]:
         """Of ours, those that the metadata lists."""
         return frozenset(one.node_id for one in self._ask([]).brokers) & self._ours
+
+    def lists_all(self, brokers: Iterable[int]) -> bool:
+        """Whether each of some brokers answers, and has all of them in its own metadata."""
+        wanted = frozenset(brokers)
+        request = MetadataRequest(version=self._release.wire.metadata, topics=[])
+        try:
+            answers = [self._wire.ask(one, request)[0] for one in sorted(wanted)]
+        except UnreachableError:
+            return False
+        return all(wanted <= {one.node_id for one in answer.brokers} for answer in answers)
 
     def topics(self) -> frozenset[str]:
         """The names of all topics."""

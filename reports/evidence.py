@@ -71,6 +71,7 @@ def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()
         acked_at=acked_at,
         sends=_sends(tables["history/ops"], set(places)),
         pace=_pace(tables["history/ops"]),
+        log_lines=tables["events/log_lines"],
         end_ns=max(ends, default=0),
         missing=tuple(missing),
     )

@@ -6,6 +6,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from harness.history import LOG_LINES
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and partition number."""
@@ -144,6 +147,7 @@ class Evidence:
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
         acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
         sends: for the asked-for places, who was acknowledged there: (sent at, id) in order of time.
+        log_lines: ``events/log_lines``.
         missing: what could not be read, a sentence each.
     """
 
@@ -154,5 +158,6 @@ class Evidence:
     acked_at: Mapping[str, int] = field(default_factory=dict)
     sends: Mapping[Place, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     pace: Pace = field(default_factory=_no_pace)
+    log_lines: pa.Table = field(default_factory=LOG_LINES.empty_table)
     end_ns: int = 0
     missing: tuple[str, ...] = ()

@@ -15,16 +15,20 @@ from harness.plan import Plan
 from harness.store import Run
 from harness.verdict import INVALID, Anomaly, Ledger, Verdict
 from reports import model, strip
+from reports.assumptions import assumptions
 from reports.beats import Burst, bursts
 from reports.drawing import Share, bar, svg, text
+from reports.effects import effects
 from reports.evidence import gather
 from reports.facts import facts
 from reports.holdings import Holdings, SideBySide, read_holdings, side_by_side
+from reports.lines import Lines, around
 from reports.moments import Frame, frames, places
 from reports.observed import Evidence, Partition
 from reports.pace import pace
 from reports.page import render, save
 from reports.prevention import prevention
+from reports.raw import Raw, Raws, read_raw
 from reports.timeline import Mark, timeline
 
 STORIES_MAX: Final = 10
@@ -41,6 +45,7 @@ class Story:
 
     Attributes:
         link: its id on the page, which is the same whenever the page is written.
+        raws: what each replica has at its offset, byte by byte; empty where there is none.
     """
 
     link: str
@@ -48,6 +53,8 @@ class Story:
     burst: Burst
     frames: tuple[tuple[Frame, Markup], ...]
     key: tuple[tuple[str, str, str], ...]
+    raws: tuple[Raw, ...]
+    lines: Lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +100,8 @@ def page(run: Run) -> str:
     holdings = {p: read_holdings(run, p, missing) for p in shown}
     found = bursts(verdict.anomalies)
     told, others = found[:STORIES_MAX], found[STORIES_MAX : STORIES_MAX + LISTED_MAX]
+    raws = _raws(run, told, missing)
+    struck = effects(evidence)
     counted = sum(each.count for each in (*told, *others))
     return render(
         "run.html.j2",
@@ -106,7 +115,7 @@ def page(run: Run) -> str:
         status=status,
         missing=missing,
         stories=[
-            _story(i, link, each, evidence, holdings)
+            _story(i, link, each, evidence, holdings, raws)
             for i, (link, each) in enumerate(zip(_links(told), told, strict=True))
         ],
         others=others,
@@ -115,6 +124,8 @@ def page(run: Run) -> str:
         partitions=len(evidence.scenes),
         pace=pace(evidence),
         evidence=evidence,
+        struck=struck,
+        assumptions=assumptions(run, plan, status, verdict, evidence, struck),
         commands=_commands(run, plan, verdict),
         ledger=ledger_bars(verdict.ledger),
         sides=_sides(holdings, verdict),
@@ -137,14 +148,33 @@ def _partitions(verdict: Verdict, evidence: Evidence) -> list[Partition]:
 
 
 def _story(
-    number: int, link: str, burst: Burst, evidence: Evidence, holdings: Mapping[Partition, Holdings]
-) -> Story:
+    number: int, link: str, burst: Burst, evidence: Evidence,
+    holdings: Mapping[Partition, Holdings], raws: Mapping[Partition, Raws],
+) -> Story:  # fmt: skip
     anomaly = burst.first
     held = holdings.get((anomaly.topic, anomaly.partition), {})
     shown = frames(anomaly, evidence, held)
     drawn = tuple((f, strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in shown)
     key = tuple(strip.key(anomaly, shown))
-    return Story(link=link, anomaly=anomaly, burst=burst, frames=drawn, key=key)
+    there = raws.get((anomaly.topic, anomaly.partition), {}).get(anomaly.offset or 0, ())
+    return Story(
+        link=link,
+        anomaly=anomaly,
+        burst=burst,
+        frames=drawn,
+        key=key,
+        raws=() if anomaly.offset is None else tuple(there),
+        lines=around(evidence.log_lines, anomaly),
+    )
+
+
+def _raws(run: Run, told: Sequence[Burst], missing: list[str]) -> dict[Partition, Raws]:
+    """What lies on the disks at the offset of every finding that is told."""
+    wanted: dict[Partition, set[int]] = {}
+    for one in (each.first for each in told):
+        if one.offset is not None:
+            wanted.setdefault((one.topic, one.partition), set()).add(one.offset)
+    return {where: read_raw(run, where, offsets, missing) for where, offsets in wanted.items()}
 
 
 def _links(told: Sequence[Burst]) -> Iterator[str]:

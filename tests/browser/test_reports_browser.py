@@ -154,11 +154,31 @@ def test_the_keyboard_reaches_the_finding_and_the_evidence(
         assert page.evaluate("document.activeElement.className") == "skip"
         assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
         page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.innerText") == "How to read this page"
+        page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "here"
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.type") == "radio"
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
         page.keyboard.press("Enter")
         assert page.get_by_role("table", name="Evidence about m3").is_visible()
+
+
+def test_arrow_keys_go_through_the_steps_and_print_shows_them_all(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    with opened(browser, pages["loss"], width=1280) as (page, _):
+        shown = page.locator(".strip .drawing:visible")
+        frames = page.locator(".strip .frame").count()
+        assert shown.count() == frames > 2
+        page.get_by_role("radio", name="All steps at once").focus()
+        for number in range(1, frames + 1):
+            page.keyboard.press("ArrowDown")
+            assert shown.count() == 1
+            assert page.locator(".frame:has(.drawing:visible) .n").inner_text() == str(number)
+        page.emulate_media(media="print")
+        assert shown.count() == frames
 
 
 def test_a_matrix_of_every_release_fits_a_screen_and_scrolls_on_a_phone(

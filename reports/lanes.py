@@ -23,7 +23,7 @@ BOX: Final = 38.0
 HEIGHT: Final = 34.0
 LANE: Final = 88.0
 LINE: Final = 15.0
-LETTER: Final = 6.1
+LETTER: Final = 7.0
 """Width of a letter, on average."""
 FOOT: Final = 56.0
 GAP: Final = 26.0

@@ -128,7 +128,7 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
     x = _x(place - first)
     bottom = top + HEIGHT
     # Half of the words' width from the drawing's right edge.
-    edge = _x(last - first + 1) + RIGHT - 3.3 * len(arrow)
+    edge = _x(last - first + 1) + RIGHT - 3.8 * len(arrow)
     return join(
         [
             line(x, top - 3, x, bottom + 6, class_),

@@ -25,6 +25,9 @@ _HEIGHT: Final = 20
 _WIDEST, _NARROWEST, _WIDTH = 12.0, 3.0, 240.0
 """Of a night in a sparkline, and of all of them together."""
 
+_LAMPS: Final = {"green": ("bar ok", 4), "yellow": ("bar unknown", 8), "red": ("bar lost", 14)}
+"""Of a night's colour: its class, and its height, so that no colour is needed to tell it."""
+
 LOOK: Final = {"green": "valid", "yellow": "unknown", "red": "invalid"}
 """A night's colour as the style sheet knows it: the class of a run's verdict."""
 
@@ -133,7 +136,7 @@ def write(outcome: Outcome, path: Path) -> Path:
 
 
 def _nights(outcome: Outcome) -> Markup:
-    """A column a night: how many cells came out how, with a lamp in the night's colour above."""
+    """A column a night: how many cells came out how, with a lamp in the night's colour below."""
     nights = outcome.nights()
     if not nights:
         return Markup("")
@@ -152,12 +155,14 @@ def _nights(outcome: Outcome) -> Markup:
                 tall = max(3.0, states[state] / most * (high - 14))
                 y -= tall
                 columns.append(rect(x, y, step - 2, tall, _CLASSES[state]))
-        lamp = {"green": "bar ok", "yellow": "bar unknown", "red": "bar lost"}[colour]
-        columns.append(rect(x, high + 8, step - 2, 7, lamp))
+                if state == "bad":
+                    columns.append(rect(x, y, step - 2, tall, "bar hatched"))
+        lamp, tall = _LAMPS[colour]
+        columns.append(rect(x, high + 8, step - 2, tall, lamp))
         parts.append(tag("g", title, *columns))
         if i in {0, len(nights) - 1}:
             anchor = "start" if i == 0 else "end"
-            parts.append(text(x if i == 0 else x + step - 2, high + 34, night, "axis", anchor))
+            parts.append(text(x if i == 0 else x + step - 2, high + 40, night, "axis", anchor))
     label = f"{len(nights)} nights"
     about = "; ".join(f"{night} {colour}" for night, colour, _ in nights)
-    return svg(left + 1080 + 4, high + 40, label, about, join(parts), uid="nights")
+    return svg(left + 1080 + 4, high + 46, label, about, join(parts), uid="nights")

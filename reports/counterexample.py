@@ -11,9 +11,12 @@ from urllib.parse import quote
 from checkers.model.sentences import NAMES
 from harness.store import Run
 from reports import model
+from reports.evidence import gather
 from reports.facts import Fact
+from reports.foreseen import Foreseen, cast, foreseen
 from reports.lanes import bands, harm, whole
 from reports.page import drawing_css, render, save
+from reports.rehearsal import rehearsal
 from reports.text import count
 
 if TYPE_CHECKING:
@@ -38,12 +41,18 @@ class Replayed:
         link: from the page to the run's report.
         said: what the model says of the run; None when it was not asked.
         why: why it could not be judged, a sentence each.
+        steps: what was foretold and seen after each step of its schedule.
+        cast: which broker played which replica.
+        same: whether its schedule was made of this counterexample, so that their steps are one.
     """
 
     kafka: str
     link: str
     said: model.Section | None
     why: tuple[str, ...]
+    steps: tuple[Foreseen, ...] = ()
+    cast: str = ""
+    same: bool = False
 
 
 def write(found: "Counterexample", path: Path, runs: Sequence[Run] = ()) -> Path:
@@ -60,7 +69,7 @@ def write(found: "Counterexample", path: Path, runs: Sequence[Run] = ()) -> Path
     """
     if path.suffix == ".svg":
         return save(path, whole(found, drawing_css()))
-    return save(path, page(found, [_replayed(run, path.parent) for run in runs]))
+    return save(path, page(found, [_replayed(found, run, path.parent) for run in runs]))
 
 
 def page(found: "Counterexample", replays: Sequence[Replayed] = ()) -> str:
@@ -73,6 +82,7 @@ def page(found: "Counterexample", replays: Sequence[Replayed] = ()) -> str:
         facts=_facts(found),
         bands=bands(found),
         harm=harm(found),
+        frames=rehearsal(found, harm(found)),
         replays=replays,
         command=command(found),
     )
@@ -132,12 +142,15 @@ def _facts(found: "Counterexample") -> list[Fact]:
     return [*facts, *([Fact(name="Rules changed", value=", ".join(switched))] if switched else [])]
 
 
-def _replayed(run: Run, home: Path) -> Replayed:
-    found = model.read(run)
+def _replayed(found: "Counterexample", run: Run, home: Path) -> Replayed:
+    said, plan, evidence = model.read(run), run.plan(), gather(run)
     link = os.path.relpath(run.report.resolve(), home.resolve()).replace(os.sep, "/")
     return Replayed(
-        kafka=run.plan().kafka,
+        kafka=plan.kafka,
+        steps=foreseen(plan, run.status(), evidence),
+        cast=cast(plan, evidence),
+        same=(plan.schedule or {}).get("name") == found.name,
         link=quote(link),
-        said=model.section(found) if found else None,
+        said=model.section(said) if said else None,
         why=run.verdict().reasons,
     )

@@ -29,7 +29,7 @@ FOOT: Final = 56.0
 GAP: Final = 26.0
 
 _LOSSES: Final = frozenset({"acked-kept", "read-kept", "read-once"})
-_DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
+DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _lay_out(found: "Counterexample") -> tuple[_Sheet, list[_Column]]:
         lanes=len(found.steps[0].after.replicas),
     )
     letters = int((sheet.width - 40) / LETTER)
-    befores = (_beginning(found), *(step.after for step in found.steps))
+    befores = (beginning(found), *(step.after for step in found.steps))
     columns = [
         _Column(
             number=number,
@@ -138,7 +138,8 @@ def _lay_out(found: "Counterexample") -> tuple[_Sheet, list[_Column]]:
     return sheet, columns
 
 
-def _beginning(found: "Counterexample") -> "State":
+def beginning(found: "Counterexample") -> "State":
+    """The state before the first step."""
     machine = found.setting.machine()
     return decode(machine.initial, machine.constants)
 
@@ -220,8 +221,8 @@ def _lane(b: int, replica: "Replica", before: "Replica", state: "State", sheet: 
 
 def role(b: int, replica: "Replica") -> str:
     """``leader, epoch 1``, ``follows B, epoch 1``, ``killed``."""
-    if replica.process in _DOWN:
-        return _DOWN[replica.process]
+    if replica.process in DOWN:
+        return DOWN[replica.process]
     if replica.follows < 0:
         return "follows nobody"
     who = "leader" if replica.follows == b else f"follows {NAMES[replica.follows]}"
@@ -229,7 +230,7 @@ def role(b: int, replica: "Replica") -> str:
 
 
 def _class(b: int, replica: "Replica") -> str:
-    if replica.process in _DOWN:
+    if replica.process in DOWN:
         return "role dead"
     return "role lead" if replica.follows == b else "role"
 

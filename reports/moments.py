@@ -43,7 +43,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One replica in a frame; ``hw`` and ``leo`` are None when nobody knew them."""
+    """One replica in a frame; ``hw`` and ``leo`` are None when nobody knew them.
+
+    Attributes:
+        name: of a replica of the model, which is no broker.
+    """
 
     broker: int
     role: str
@@ -54,6 +58,12 @@ class Lane:
     hw: int | None
     cut: tuple[int, int] | None
     cells: tuple[Cell, ...]
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """What a drawing calls it."""
+        return self.name or f"broker {self.broker}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from reports.drawing import Share, bar, svg, text
 from reports.effects import effects
 from reports.evidence import gather
 from reports.facts import facts
+from reports.foreseen import cast, foreseen
 from reports.holdings import Holdings, SideBySide, read_holdings, side_by_side
 from reports.lines import Lines, around
 from reports.moments import Frame, frames, places
@@ -109,6 +110,8 @@ def page(run: Run) -> str:
         plan=plan,
         verdict=verdict,
         model=said and model.section(said),
+        foretold=foreseen(plan, status, evidence),
+        cast=cast(plan, evidence),
         prevention=prevention(plan, said),
         facts=facts(plan, environment),
         environment=environment,

@@ -51,7 +51,8 @@ def describe(shown: Frame, anomaly: Anomaly) -> str:
         holds = _SAYS[at.state if at else "none"].format(value=(at and at.value) or "a record")
         told = [f"{name} {v}" for name, v in (("LEO", lane.leo), ("HW", lane.hw)) if v is not None]
         parts.append(
-            f"Broker {lane.broker} ({lane.role}) {holds}; {', '.join(told) or 'no LEO known'}."
+            f"{lane.called[0].upper()}{lane.called[1:]} ({lane.role}) {holds};"
+            f" {', '.join(told) or 'no LEO known'}."
         )
     return " ".join(parts)
 
@@ -73,7 +74,7 @@ def _lane(lane: Lane, top: float, anomaly: Anomaly) -> Markup:
         "g",
         rect(0, top - 6, LABEL - 12, HEIGHT + 12, "acted") if lane.acted else "",
         tag("circle", tag("title", title), cx=12.0, cy=top + 8, r=4.0, class_=dot),
-        text(22, top + 12, f"broker {lane.broker}", "who"),
+        text(22, top + 12, lane.called, "who"),
         text(8, top + 28, lane.role, _role(lane)),
         *cells,
         *marks,

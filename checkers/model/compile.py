@@ -77,7 +77,7 @@ def compile_for(found: Counterexample, kafka: str) -> Schedule:
     revived, revival = _revived(path[-1], k, killed)
     return Schedule(
         kafka=kafka,
-        name=f"{found.invariant} on {found.kafka}",
+        name=found.name,
         replicas=found.scope.brokers,
         acks=found.scope.acks,
         min_isr=found.scope.min_isr,

@@ -66,6 +66,11 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     steps: tuple[Step, ...]
 
     @property
+    def name(self) -> str:
+        """What its schedule is called."""
+        return f"{self.invariant} on {self.kafka}"
+
+    @property
     def setting(self) -> Setting:
         """The model that it was found in."""
         return Setting(kafka=self.kafka, scope=self.scope, switched=self.switched)

@@ -1,7 +1,9 @@
-"""What the checkers found: written by Spark once for all runs, then one sorted file a run."""
+"""What the checkers found: written by Spark for all runs together, then one sorted file a run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -9,16 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+from pyspark.sql import DataFrame
 
-from checkers import frames
-from checkers.clients.causes import grouped
+from checkers.clients.causes import Causes, stretches, with_cause
 from checkers.lineage.evidence import Row
-from checkers.registry import ANOMALY, SCHEMA
+from checkers.ordering import in_order
+from checkers.registry import SCHEMA
 
 LISTED_MAX: Final = 100
 """Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""
+
+
+ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,63 +40,65 @@ class Found:
 
 
 def write(frames: Sequence[DataFrame], folder: Path) -> None:
-    """Find every anomaly of every run and write it below ``folder``: the one large Spark job."""
+    """Find every anomaly of every run and write it below ``folder``, in any order."""
     found = frames[0]
     for frame in frames[1:]:
         found = found.unionByName(frame)
-    order = ["run", "kind", "topic", "partition", "offset", "value"]
-    found.repartition("run").sortWithinPartitions(*order).write.partitionBy("run").parquet(
-        str(folder), mode="append"
-    )
+    found.write.parquet(str(folder), mode="append")
 
 
-def group(folder: Path, spark: SparkSession) -> Path:
-    """Note of which anomaly another is the cause (``checkers.clients.causes``).
+def collect(
+    folder: Path, targets: Mapping[str, tuple[str, Path]], scratch: Path
+) -> dict[str, Found]:
+    """Bring each run's anomalies into its own file, in order, and take note of the first ones.
 
-    Only what clients saw can follow from something: where there is no such anomaly, nothing is
-    done. A duplicate in the final log follows from nothing: both records are there.
-
-    Returns:
-        Where all runs' anomalies are now.
-    """
-    if not any(folder.rglob("*.parquet")):
-        return folder
-    found = frames.read(spark, folder, ANOMALY)
-    plain = ds.dataset(folder, schema=SCHEMA.remove(0), format="parquet")
-    if not plain.count_rows(filter=ds.field("steps").is_valid()):
-        return folder
-    own = F.when(F.col("kind") != "duplicate", F.col("cause"))
-    target = folder.with_name(f"{folder.name}-grouped")
-    write([grouped(found).withColumn("cause", own)], target)
-    return target
-
-
-def collect(folder: Path, key: str, name: str, target: Path) -> Found:
-    """Bring one run's anomalies into its own file, and take note of the first ones.
+    Each is told of which other it is a consequence (``checkers.clients.causes``). A duplicate in
+    the final log follows from nothing: both records are there.
 
     Args:
         folder: where ``write`` put all runs' anomalies.
-        key: of the case.
-        name: the run's, which its file bears.
-        target: ``analysis/anomalies.parquet``.
+        targets: the key of each case to its run's name, which its file bears, and to that file,
+            ``analysis/anomalies.parquet``.
+        scratch: an empty folder.
     """
-    found = Found()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
-    with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
-        for batch in _batches(folder / f"run={key}"):
-            named = batch.append_column("run", pa.repeat(name, batch.num_rows)).select(SCHEMA.names)
-            writer.write_batch(named.cast(SCHEMA))
-            _note(found, named)
-    partial.replace(target)
+    found = {key: Found() for key in targets}
+    source = ds.dataset(sorted(map(str, folder.glob("*.parquet"))), SCHEMA, format="parquet")
+    causes = stretches(source)
+    tables = in_order(source, ORDER, scratch)
+    each = (part for table in tables for part in _by_run(table))
+    for key, parts in groupby(each, key=itemgetter(0)):
+        name, target = targets[key]
+        _bring(found[key], (_caused(part, causes) for _, part in parts), name, target)
+    for key, (name, target) in targets.items():
+        if not (found[key].counts or found[key].following):
+            _bring(found[key], (), name, target)
     return found
 
 
-def _batches(folder: Path) -> Iterator[pa.RecordBatch]:
-    if folder.is_dir():
-        plain = SCHEMA.remove(0)
-        files = [str(path) for path in sorted(folder.glob("*.parquet"))]
-        yield from ds.dataset(files, schema=plain).to_batches()
+def _bring(found: Found, parts: Iterable[pa.RecordBatch], name: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
+        for batch in parts:
+            run = pa.repeat(name, batch.num_rows)
+            writer.write_batch(batch.set_column(0, "run", run).cast(SCHEMA))
+            _note(found, batch)
+    partial.replace(target)
+
+
+def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each run, whose key stands first."""
+    for batch in table.to_batches():
+        runs = pc.run_end_encode(batch["run"])
+        start = 0
+        for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield key, batch.slice(start, end - start)
+            start = end
+
+
+def _caused(batch: pa.RecordBatch, causes: Causes) -> pa.RecordBatch:
+    own = pc.if_else(pc.equal(batch["kind"], "duplicate"), batch["cause"], causes.of(batch))
+    return with_cause(batch, own)
 
 
 def _note(found: Found, batch: pa.RecordBatch) -> None:

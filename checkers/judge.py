@@ -57,13 +57,13 @@ class _Pass:
     """What one pass of Spark over some runs left behind.
 
     Attributes:
-        crashed: checker name to why.
         found: where the anomalies are.
+        crashed: checker name to why.
     """
 
+    found: Path
     crashed: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] | None = None
-    found: Path = Path()
 
 
 def _judge(
@@ -83,7 +83,7 @@ def _judge(
 
 
 def _pass(tables: Tables, folder: Path) -> _Pass:
-    done = _Pass()
+    done = _Pass(found=folder)
     tables.prefetch()
     frames: dict[tuple[str, ...], DataFrame] = {}
     for find, names in finders(registered()).items():
@@ -95,11 +95,6 @@ def _pass(tables: Tables, folder: Path) -> _Pass:
         found.write(list(frames.values()), folder)
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
         _write_each(frames, folder, done)
-    try:
-        done.found = found.group(folder, tables.spark)
-    except Exception as error:  # noqa: BLE001 - every anomaly then stands for itself
-        done.crashed["causes"] = _words(error)
-        done.found = folder
     try:
         ledgers = fates.ledger(tables)
     except Exception as error:  # noqa: BLE001 - the verdict says that there is no ledger
@@ -118,15 +113,11 @@ def _write_each(frames: dict[tuple[str, ...], DataFrame], folder: Path, done: _P
 
 
 def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
-    all_found = {
-        case.key: found.collect(
-            done.found,
-            case.key,
-            case.run.name,
-            case.run.analysis / "anomalies.parquet",
-        )
-        for case in tables.cases
+    targets = {
+        case.key: (case.run.name, case.run.analysis / "anomalies.parquet") for case in tables.cases
     }
+    scratch = Path(tempfile.mkdtemp(dir=tables.staging))
+    all_found = found.collect(done.found, targets, scratch)
     suspects: dict[str, list[Row]] = {
         key: detailed(each.listed) for key, each in all_found.items() if each.listed
     }

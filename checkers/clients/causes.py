@@ -21,12 +21,20 @@ makes. Nor does anything follow for an anomaly in another partition or without a
 that was lost stands where its producer was told, or where a reader met it.
 """
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from checkers.clients.digraph import SORTS
+from checkers.registry import SCHEMA
 
 LOST: Final = "lost-write"
 VANISHED: Final = "vanished"
@@ -35,114 +43,199 @@ INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
 """What makes a stretch; it is called by the first of its findings of the first of these kinds."""
 
-_SKIPS: Final = ("poll-skip", "int-poll-skip")
+_COLUMNS: Final = ("run", "kind", "topic", "partition", "offset", "copies")
+"""What of an anomaly tells whether it makes a stretch."""
+
+_COPIED: Final = ("duplicate", "poll-skip", "int-poll-skip")
+_SKIPS: Final = _COPIED[1:]
 _BACK: Final = (
     *("nonmonotonic-poll", "int-nonmonotonic-poll"),
     *("nonmonotonic-send", "int-nonmonotonic-send"),
 )
 _CYCLES: Final = tuple(sort.name for sort in SORTS)
-_LOG: Final = ("run", "topic", "partition")
+_SHALLOW: Final = _BEFOREHAND.index(INCONSISTENT)
+"""The rank of a stretch in which no more is wrong than that records stand beside each other."""
+
+_PARTITIONS: Final = 1 << 32
+_NOWHERE: Final = -1
+_LAST: Final = np.iinfo(np.int64).max
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
-def grouped(found: DataFrame) -> DataFrame:
-    """Anomalies with their ``cause``: null, or a stretch such as ``lost-write events-0@3``.
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Offsets from ``low`` to ``high`` of logs, each for a ``row``."""
+
+    row: Ints
+    log: Ints
+    low: Ints
+    high: Ints
+
+
+class Causes:
+    """All stretches of any number of runs, which tell what follows from what.
 
     Args:
-        found: columns of ``checkers.registry.ANOMALY``, all anomalies of each run. Read several
-            times: best from a file.
+        found: anomalies, of columns of ``checkers.registry.ANOMALY``. Of each that makes a stretch
+            24 bytes are held.
     """
-    named = found.withColumn("id", F.xxhash64(*(F.col(name) for name in found.columns)))
-    causes = _met(_asked(named), _stretches(found)).select("id", F.col("called").alias("cause"))
-    return named.drop("cause").join(causes, "id", "left").select(*found.columns)
 
-
-def _stretches(found: DataFrame) -> DataFrame:
-    """``run, topic, partition, low, high, called, deep``: the stretches of each partition.
-
-    ``deep``: more is wrong in it than that records stand beside each other.
-    """
-    rank = F.array_position(F.array(*map(F.lit, _BEFOREHAND)), F.col("kind"))
-    # Under acks=0 nobody is told where a record stands; a reader may have met it all the same.
-    met = F.when(F.col("kind") == LOST, F.get("copies", F.lit(0))["offset"])
-    placed = found.withColumn("offset", F.coalesce("offset", met))
-    first = placed.where(F.col("kind").isin(*_BEFOREHAND) & F.col("offset").isNotNull())
-    one = first.groupBy(*_LOG, "offset").agg(
-        F.min(F.struct(rank.alias("rank"), "kind")).alias("is")
-    )
-    order = Window.partitionBy(*_LOG).orderBy("offset")
-    apart = F.coalesce((F.col("offset") - F.lag("offset").over(order) > 1).cast("int"), F.lit(0))
-    number = one.withColumn("apart", apart).withColumn("number", F.sum("apart").over(order))
-    stretch = number.groupBy(*_LOG, "number").agg(
-        F.min("offset").alias("low"),
-        F.max("offset").alias("high"),
-        F.min(F.struct("is.rank", "offset", "is.kind")).alias("head"),
-    )
-    place = F.concat("topic", F.lit("-"), F.col("partition"), F.lit("@"), F.col("head.offset"))
-    return stretch.select(
-        *_LOG,
-        *("low", "high"),
-        F.concat_ws(" ", "head.kind", place).alias("called"),
-        (F.col("head.kind") != INCONSISTENT).alias("deep"),
-    )
-
-
-def _asked(named: DataFrame) -> DataFrame:
-    """Which offsets ask for a stretch: ``id, run, topic, partition, low, high, deep, every``.
-
-    ``every``: all rows of the anomaly must find one; else one of them is enough.
-    """
-    kind = F.col("kind")
-    point = "struct<partition:int,low:bigint,high:bigint>"
-
-    def points(array: str) -> Column:
-        offset = F.transform(
-            array, lambda one: F.struct(one["partition"], one["offset"], one["offset"]).cast(point)
+    def __init__(self, found: Iterable[pa.RecordBatch]) -> None:
+        self._names: pa.Array = pa.array([], pa.string())
+        parts = [self._made(batch) for batch in found]
+        none = np.empty(0, np.int64)
+        log, offset, rank = (
+            np.concatenate([none, *(part[nth] for part in parts)]) for nth in range(3)
         )
-        return F.filter(offset, lambda one: one["low"].isNotNull())
+        order = np.lexsort((rank, offset, log))
+        log, offset, rank = log[order], offset[order], rank[order]
+        fresh = np.ones(len(log), np.bool_)
+        fresh[1:] = (log[1:] != log[:-1]) | (offset[1:] - offset[:-1] > 1)
+        first = np.flatnonzero(fresh)
+        self._log, self._low = log[first], offset[first]
+        self._high = offset[np.append(first[1:] - 1, len(log) - 1)] if len(first) else none
+        worst = np.minimum.reduceat(rank, first) if len(first) else none
+        self._deep = worst < _SHALLOW
+        number = np.cumsum(fresh) - 1
+        leading = np.flatnonzero(rank == worst[number])
+        head = offset[leading[np.unique(number[leading], return_index=True)[1]]]
+        self._call(worst, head)
+        self._lows, self._holed = np.unique(self._low), np.unique(self._log)
+        self._ordinals = self._ordinal(self._log, self._low)
 
-    ends = F.transform("steps", lambda step: step["offset"])
-    back = F.struct("partition", F.array_min(ends), F.array_max(ends)).cast(point)
-    itself = F.struct("partition", "offset", "offset").cast(point)
-    where = (
-        F.when(kind == INCONSISTENT, F.array(itself))
-        .when(kind.isin("duplicate", *_SKIPS), points("copies"))
-        .when(kind.isin(*_BACK), F.array(back))
-        .when(kind.isin(*_CYCLES), points("steps"))
-    )
-    return (
-        named.select(
-            *("id", "run", "topic"),
-            F.explode(where).alias("where"),
-            (kind == INCONSISTENT).alias("deep"),
-            kind.isin(*_SKIPS).alias("every"),
+    def of(self, found: pa.RecordBatch) -> pa.Array:
+        """The ``cause`` of each anomaly, of columns of ``checkers.registry.ANOMALY``."""
+        asked = self._asked(found)
+        stretch = np.searchsorted(self._ordinals, self._ordinal(asked.log, asked.high), "right") - 1
+        kind = found["kind"]
+        deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
+        met = (stretch >= 0) & (asked.log != _NOWHERE)
+        at = stretch[met]
+        met[met] = (
+            (self._log[at] == asked.log[met])
+            & (self._high[at] >= asked.low[met])
+            & (self._deep[at] | ~deep[asked.row[met]])
         )
-        .select("*", "where.*")
-        .drop("where")
-    )
+        best = np.full(len(found), _LAST)
+        np.minimum.at(best, asked.row[met], self._place[stretch[met]])
+        hits = np.bincount(asked.row[met], minlength=len(found))
+        asks = np.bincount(asked.row, minlength=len(found))
+        follows = (hits > 0) & (~every | (hits == asks))
+        return self._called.take(pa.array(best, mask=~follows))
+
+    def _made(self, found: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
+        """The log, the offset and the rank of what makes stretches."""
+        rank = pc.index_in(found["kind"], pa.array(_BEFOREHAND))
+        found, rank = found.filter(rank.is_valid()), rank.drop_null()
+        fresh = pc.unique(_names(found)).drop_null()
+        fresh = fresh.filter(pc.invert(pc.is_in(fresh, self._names)))
+        self._names = pa.concat_arrays([self._names, fresh])
+        # Under acks=0 nobody is told where a record stands; a reader may have met it all the same.
+        untold = pc.and_(found["offset"].is_null(), pc.equal(found["kind"], LOST))
+        met = _points(found, "copies", untold.to_numpy(zero_copy_only=False))
+        offset, told = _numbers(found["offset"])
+        least = np.full(len(found), _LAST)
+        np.minimum.at(least, met[0], met[2])
+        offset = np.where(least < _LAST, least, offset)
+        log = self._logs(found, np.arange(len(found)), *_numbers(found["partition"]))
+        good = (told | (least < _LAST)) & (log != _NOWHERE)
+        return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
+
+    def _asked(self, found: pa.RecordBatch) -> _Places:
+        """The offsets that anomalies ask for a stretch."""
+        kind, rows = found["kind"], np.arange(len(found))
+        offset, told = _numbers(found["offset"])
+        partition, known = _numbers(found["partition"])
+        itself = rows[_among(kind, (INCONSISTENT,)) & told]
+        parts = [(itself, offset[itself], offset[itself], partition[itself], known[itself])]
+        for array, kinds in (("copies", _COPIED), ("steps", _CYCLES)):
+            row, place, at, sure = _points(found, array, _among(kind, kinds))
+            parts.append((row, at, at, place, sure))
+        row, _, at, _ = _points(found, "steps", _among(kind, _BACK))
+        low, high = np.full(len(found), _LAST), np.full(len(found), -_LAST)
+        np.minimum.at(low, row, at)
+        np.maximum.at(high, row, at)
+        back = np.unique(row)
+        parts.append((back, low[back], high[back], partition[back], known[back]))
+        row, low, high, place, sure = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return _Places(row, self._logs(found, row, place, sure), low, high)
+
+    def _logs(self, found: pa.RecordBatch, row: Ints, partition: Ints, known: Bools) -> Ints:
+        """A number for the log of each row and partition; ``_NOWHERE`` where there is none."""
+        name = pc.index_in(_names(found), self._names).fill_null(_NOWHERE).to_numpy()
+        topic = name.astype(np.int64)[row]
+        return np.where(known & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
+
+    def _ordinal(self, log: Ints, offset: Ints) -> Ints:
+        """A number by which logs and, within one, offsets follow each other, as lows do."""
+        place = np.searchsorted(self._lows, offset, "right")
+        return np.searchsorted(self._holed, log) * (len(self._lows) + 1) + place
+
+    def _call(self, worst: Ints, head: Ints) -> None:
+        """What the stretches are called; and their places, by low and then by that."""
+        topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
+        place = pc.binary_join_element_wise(
+            topics.take(pa.array(self._log // _PARTITIONS)),
+            pa.array(self._log % _PARTITIONS).cast(pa.string()),
+            "-",
+        )
+        place = pc.binary_join_element_wise(place, pa.array(head).cast(pa.string()), "@")
+        kind = pa.array(_BEFOREHAND).take(pa.array(worst))
+        called = pc.binary_join_element_wise(kind, place, " ")
+        table = pa.table({"low": self._low, "called": called})
+        order = pc.sort_indices(table, sort_keys=[("low", "ascending"), ("called", "ascending")])
+        self._called = called.take(order)
+        self._place = np.empty(len(order), np.int64)
+        self._place[order.to_numpy()] = np.arange(len(order))
 
 
-def _met(asked: DataFrame, stretches: DataFrame) -> DataFrame:
-    """``id, called``: the anomalies that follow from a stretch, and the first of these.
+def stretches(found: ds.Dataset) -> Causes:
+    """The stretches of all anomalies of a dataset, which is gone through once."""
+    makes = ds.field("kind").isin(_BEFOREHAND)
+    return Causes(found.to_batches(columns=list(_COLUMNS), filter=makes))
 
-    Of the stretches that begin before an asked one ends, the last is the only one to look at: they
-    do not overlap.
+
+def caused(folder: Path, target: Path) -> None:
+    """Anomalies of a folder in another one, with their ``cause``."""
+    found = ds.dataset(folder, SCHEMA, format="parquet")
+    causes = stretches(found)
+    target.mkdir()
+    with pq.ParquetWriter(target / "0.parquet", SCHEMA, compression="lz4") as writer:
+        for batch in found.to_batches():
+            writer.write_batch(with_cause(batch, causes.of(batch)))
+
+
+def with_cause(found: pa.RecordBatch, cause: pa.Array) -> pa.RecordBatch:
+    """Anomalies with another ``cause``."""
+    return found.set_column(SCHEMA.get_field_index("cause"), SCHEMA.field("cause"), cause)
+
+
+def _names(found: pa.RecordBatch) -> pa.Array:
+    return pc.binary_join_element_wise(found["run"], found["topic"], "\0")
+
+
+def _among(kind: pa.Array, kinds: Sequence[str]) -> Bools:
+    found: Bools = pc.is_in(kind, pa.array(kinds)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
+    """A column as numbers, and which of them are none."""
+    known: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy().astype(np.int64), known
+
+
+def _points(found: pa.RecordBatch, array: str, asked: Bools) -> tuple[Ints, Ints, Ints, Bools]:
+    """Row, partition and offset of what an array column of some rows names, if it has an offset.
+
+    And whether it has a partition.
     """
-    told = F.struct("low", "high", "called", "deep").alias("stretch")
-    marks = stretches.select(*_LOG, F.col("low").alias("at"), F.lit(0).alias("asks"), told)
-    both = asked.select("*", F.col("high").alias("at"), F.lit(1).alias("asks")).unionByName(
-        marks, allowMissingColumns=True
-    )
-    order = Window.partitionBy(*_LOG).orderBy("at", "asks")
-    before = order.rowsBetween(Window.unboundedPreceding, 0)
-    last = both.withColumn("stretch", F.last("stretch", ignorenulls=True).over(before))
-    meets = F.col("stretch.high") >= F.col("low")
-    deep = F.col("stretch.deep") | ~F.col("deep")
-    hit = F.when(meets & deep, F.struct("stretch.low", "stretch.called"))
-    counted = last.where("asks = 1").withColumn("hit", hit).groupBy("id").agg(
-        F.min("hit").alias("hit"),
-        F.count("hit").alias("hits"),
-        F.count("*").alias("asked"),
-        F.max("every").alias("every"),
-    )  # fmt: skip
-    follows = (F.col("hits") > 0) & (~F.col("every") | (F.col("hits") == F.col("asked")))
-    return counted.where(follows).select("id", F.col("hit.called").alias("called"))
+    rows = np.flatnonzero(asked)
+    column = found[array].take(pa.array(rows))
+    each = pc.list_flatten(column)
+    offset, told = _numbers(pc.struct_field(each, "offset"))
+    partition, known = _numbers(pc.struct_field(each, "partition"))
+    row = rows[pc.list_parent_indices(column).to_numpy().astype(np.int64)]
+    return row[told], partition[told], offset[told], known[told]

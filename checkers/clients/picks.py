@@ -1,4 +1,4 @@
-"""Fetches a few rows of a history by what the numbers say: its record, its place, its number.
+"""Fetches a few rows of a history by what the numbers say: its record, its place, its client.
 
 Spark would scan the whole history, hash it and join it; a task that reads a file itself, and keeps
 only what is asked for, needs a third of that.
@@ -20,8 +20,8 @@ from harness.history import OPERATIONS
 
 RECORD: Final = ("key",)
 PLACE: Final = ("slot", "offset")
-ROW: Final = ("at",)
-"""By what rows are picked. A number counts rows within a run: it picks those of other runs too."""
+ROW: Final = ("at", "client")
+"""By what rows are picked. Rows are counted within a run, which its clients tell from others."""
 
 _ROWS: Final = pa.schema(
     [
@@ -36,7 +36,22 @@ _ROWS: Final = pa.schema(
 ROWS: Final[T.StructType] = from_arrow_schema(_ROWS)
 """What is left of them: their words as such, and which rows they were."""
 
+HELD_ROWS: Final = 50_000
+"""So many rows of an Arrow file are looked at together."""
+
 _MIX: Final = np.int64(-7046029254386353131)
+
+
+def wanted(rows: pa.Table, by: Sequence[str], path: Path) -> Path:
+    """Leave in a file, for every task to look into, which rows are wanted.
+
+    Args:
+        rows: numbers in these columns, in any order.
+        by: RECORD, PLACE or ROW.
+        path: of the file.
+    """
+    np.save(path, np.unique(one({name: rows[name].to_numpy() for name in by})))
+    return path
 
 
 class Picking:
@@ -44,38 +59,56 @@ class Picking:
 
     Args:
         by: RECORD, PLACE or ROW.
-        wanted: numbers in these columns.
+        asked: the file that ``wanted`` left.
         folder: where to leave the rows, in columns of ``ROWS``.
+        held: whether they are to be read as they lie, as Arrow files, with their number in a column
+            ``one``; else they are Parquet, for Spark.
     """
 
-    def __init__(self, by: Sequence[str], wanted: pa.Table, folder: Path) -> None:
+    def __init__(self, by: Sequence[str], asked: Path, folder: Path, *, held: bool = False) -> None:
         self._by = tuple(by)
-        self._wanted = np.unique(_one({name: wanted[name].to_numpy() for name in by}, self._by))
+        self._asked = asked
         self._folder = folder
+        self._held = held
 
     def __call__(self, number: int, task: Sequence[Part]) -> None:
         """Pick from what one task reads, whose number its file bears."""
+        asked = np.load(self._asked, mmap_mode="r")
         found = [
-            table.filter(pa.array(asked))
+            picked
             for part in task
             for table in tables(part, OPERATIONS.names)
-            if (asked := self._asked(table)).any()
+            if len(picked := self._picked(table, asked))
         ]
-        if found:
-            whole = pa.concat_tables([_plain(table) for table in found])
+        if not found:
+            return
+        whole = pa.concat_tables(found)
+        if self._held:
+            with pa.ipc.new_file(self._folder / f"{number}.arrow", whole.schema) as writer:
+                writer.write_table(whole, HELD_ROWS)
+        else:
             pq.write_table(whole, self._folder / f"{number}.parquet", compression="lz4")
 
-    def _asked(self, table: pa.Table) -> NDArray[np.bool_]:
-        return np.isin(_one(Rows(table).columns(self._by), self._by), self._wanted)
+    def _picked(self, table: pa.Table, asked: NDArray[np.int64]) -> pa.Table:
+        numbers = one(Rows(table).columns(self._by))
+        among = within(numbers, asked)
+        picked = table.filter(pa.array(among)).select(_ROWS.names).cast(_ROWS)
+        return picked.append_column("one", pa.array(numbers[among])) if self._held else picked
 
 
-def _one(rows: Numbers, by: Sequence[str]) -> NDArray[np.int64]:
+def within(numbers: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which numbers are among some, which are in order."""
+    if not len(some):
+        return np.zeros(len(numbers), np.bool_)
+    place = np.minimum(np.searchsorted(some, numbers), len(some) - 1)
+    found: NDArray[np.bool_] = some[place] == numbers
+    return found
+
+
+def one(rows: Numbers) -> NDArray[np.int64]:
     """One number for several, by which a row that is not asked for is picked once in 2 ** 64."""
-    number: NDArray[Any] = rows[by[0]]
-    for name in by[1:]:
-        number = number * _MIX + rows[name]
+    first, *others = rows.values()
+    number: NDArray[Any] = first
+    for more in others:
+        number = number * _MIX + more
     return number
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    return table.select(_ROWS.names).cast(_ROWS)

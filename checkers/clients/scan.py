@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers import frames
-from checkers.clients import tally
+from checkers.clients import picks, tally
 from checkers.clients.facts import SEEN, SENT
 from checkers.clients.numbers import Numbers, Part, Source, numbered, parts
 from checkers.clients.picks import ROWS, Picking
@@ -131,10 +131,25 @@ class Scan:
             by: ``picks.RECORD``, ``PLACE`` or ``ROW``.
             wanted: numbers in these columns.
         """
+        return frames.read(self._spark, self._pick(name, by, wanted, held=False), ROWS)
+
+    def hold(self, name: str, by: Sequence[str], wanted: pa.Table) -> Path:
+        """The same rows, as files that a task may look into; see ``picks.Picking``."""
+        return self._pick(name, by, wanted, held=True)
+
+    def _pick(self, name: str, by: Sequence[str], wanted: pa.Table, *, held: bool) -> Path:
         folder = self._folder / "rows" / name
         folder.mkdir(parents=True, exist_ok=True)
-        self._each(self._parts[0], Picking(by, wanted, folder))
-        return frames.read(self._spark, folder, ROWS)
+        asked = picks.wanted(wanted, by, folder.with_name(f"{name}.npy"))
+        self.each(self._parts[0], Picking(by, asked, folder, held=held))
+        return folder
+
+    def each(self, tasks: Sequence[Any], do: Callable[[int, Any], None]) -> None:
+        """Have Spark's tasks do something with each of some things and its number."""
+        if not tasks:
+            return
+        context = self._spark.sparkContext
+        context.parallelize(list(enumerate(tasks)), len(tasks)).foreach(lambda one: do(*one))
 
     @cached_property
     def _parts(self) -> tuple[list[list[Part]], int]:
@@ -148,7 +163,7 @@ class Scan:
         buckets = min(max(-(-rows // _BUCKET_ROWS), min(cores, rows // _SMALL + 1)), _BUCKETS_MAX)
         for name in ("strides", "sides", "names", "pieces"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)  # it may have failed before
-        self._each(tasks, _Scanning(self._folder, buckets))
+        self.each(tasks, _Scanning(self._folder, buckets))
         return buckets
 
     @cached_property
@@ -163,14 +178,7 @@ class Scan:
         order = np.argsort(slots)
         histories = slots[order], self.names["history"].to_numpy()[order]
         task = _Tallying(self._folder, name, histories, asked)
-        self._each(list(range(self._buckets)), task)
-
-    def _each(self, tasks: Sequence[Any], do: Callable[[int, Any], None]) -> None:
-        """Have Spark do something with each of some things."""
-        if not tasks:
-            return
-        context = self._spark.sparkContext
-        context.parallelize(list(enumerate(tasks)), len(tasks)).foreach(lambda one: do(*one))
+        self.each(list(range(self._buckets)), task)
 
     def _frame(self, name: str, schema: pa.Schema) -> DataFrame:
         return frames.read(self._spark, self._folder / name, from_arrow_schema(schema))

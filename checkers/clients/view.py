@@ -11,10 +11,10 @@ partition in a run, ``client`` a process in a run, ``key`` a record (a slot and 
 own name before it is reported, so that this never makes an anomaly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -141,6 +141,18 @@ class View:
     def rows_in_doubt(self, name: str, *doubts: str) -> DataFrame:
         """Those ``rows`` about whose record there is one of these doubts, and maybe some others."""
         return self.rows_of(name, RECORD, self._scan.keys(*doubts))
+
+    def held(self, name: str, by: Sequence[str], wanted: pa.Table) -> Path:
+        """A folder with those rows as recorded; see ``checkers.clients.picks.Picking``."""
+        return self._scan.hold(name, by, wanted)
+
+    def each(self, tasks: Sequence[Any], do: Callable[[int, Any], None]) -> None:
+        """Have Spark's tasks do something with each of some things and its number."""
+        self._scan.each(tasks, do)
+
+    def folder(self, name: str) -> Path:
+        """Where a frame was kept under a name, or may be."""
+        return self._folder / name
 
     def told(self, name: str, *columns: str) -> pa.Table:
         """Columns of a frame that was kept under a name, without Spark."""

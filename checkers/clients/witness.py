@@ -8,12 +8,15 @@ from functools import reduce
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers import frames
 from checkers.clients.picks import ROW
+from checkers.clients.telling import Telling
 from checkers.clients.view import View
-from checkers.registry import ANOMALY, anomalies, copy
+from checkers.registry import ANOMALY
 
 _COPIES: Final = "array<struct<offset:bigint,value:string,note:string>>"
 _COLUMNS: Final = {
@@ -25,10 +28,7 @@ _COLUMNS: Final = {
     "delta": "bigint",
     "copies": _COPIES,
 }
-_STEP: Final = (
-    *("process", "op", "kind", "outcome", "invoke_ns", "complete_ns"),
-    *("partition", "offset", "value"),
-)
+_ALONE: Final = 20_000  # ends of findings that are not worth a second task
 
 
 def end() -> Column:
@@ -83,58 +83,18 @@ def copies(array: str, of: Callable[[Column], tuple[Column, Column]]) -> Column:
 
 def witnessed(view: View, findings: Sequence[DataFrame]) -> DataFrame:
     """Findings of all kinds as anomalies, in ``checkers.registry.ANOMALY``."""
-    found = view.keep("findings", reduce(DataFrame.unionByName, findings))
-    one = found.select(
-        F.xxhash64("kind", "ends").alias("id"),
-        *found.columns,
-        F.size("ends").alias("count"),
-        F.posexplode("ends").alias("nth", "end"),
-    ).drop("ends")
-    asked = one.select("*", "end.at", "end.client").drop("end")
-    rows = view.rows_of("witnesses", ROW, _numbers(view)).select(
-        *("run", "topic", "at", "client", "acks"),
-        F.struct(*(F.col(name) for name in _STEP)).alias("step"),
-    )
-    both = rows.join(asked, ["at", "client"])
-    last = F.col("nth") == F.col("count") - 1
-    step = F.struct("nth", "step")
-    gathered = both.groupBy("id", "run").agg(
-        *(F.first(name).alias(name) for name in ("topic", "delta", "copies", "named")),
-        F.first("kind").alias("found"),
-        F.first("offset").alias("place"),
-        F.first("value").alias("record"),
-        F.max("acks").alias("acks"),
-        F.sort_array(F.collect_list(step)).alias("numbered"),
-        F.max(F.when(last, F.col("step"))).alias("fault"),
-    )
-    return _anomalies(gathered)
-
-
-def _numbers(view: View) -> pa.Table:
-    ends = view.told("findings", "ends")["ends"].combine_chunks()
-    return pa.table({"at": ends.flatten().field("at")})
+    view.keep("findings", reduce(DataFrame.unionByName, findings))
+    ends = view.told("findings", "ends")["ends"].combine_chunks().flatten()
+    wanted = pa.table({name: pc.struct_field(ends, name) for name in ROW})
+    rows = view.held("witnesses", ROW, wanted)
+    told = view.folder("witnessed")
+    told.mkdir(exist_ok=True)
+    share = view.spark.sparkContext.defaultParallelism if len(wanted) > _ALONE else 1
+    telling = Telling(view.folder("findings"), rows, told, share)
+    view.each(list(range(share)), telling)
+    return frames.read(view.spark, told, ANOMALY)
 
 
 def none(view: View) -> DataFrame:
     """No anomalies."""
     return view.spark.createDataFrame([], ANOMALY)
-
-
-def _anomalies(gathered: DataFrame) -> DataFrame:
-    partition = F.col("fault.partition")
-
-    own = ~F.col("named")
-    return anomalies(
-        gathered,
-        F.col("found"),
-        partition=partition,
-        offset=F.when(own, F.col("fault.offset")).otherwise(F.col("place")),
-        value=F.when(own, F.col("fault.value")).otherwise(F.col("record")),
-        copies=F.transform(
-            "copies",
-            lambda each: copy(
-                partition=partition, offset=each["offset"], value=each["value"], note=each["note"]
-            ),
-        ),
-        steps=F.transform("numbered", lambda each: each["step"]),
-    )

@@ -12,14 +12,16 @@ import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers import frames
 from checkers.clients import cycles
-from checkers.clients.causes import grouped
+from checkers.clients.causes import caused
 from checkers.clients.find import find
 from checkers.clients.numbers import Source
 from checkers.clients.view import View, in_order
 from checkers.jepsen.entries import CYCLES, entry
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
+from checkers.registry import ANOMALY
 from checkers.session import suit
 
 MEANS: Final = {
@@ -110,7 +112,9 @@ def judge(
     view = View(frame, [Source(path, name)], folder)
     suit(spark, view.scan())
     both = find(view).unionByName(cycles.find(view, ww=ww))
-    found = view.keep("anomalies", grouped(view.keep("found", both)))
+    view.keep("found", both)
+    caused(view.folder("found"), view.folder("anomalies"))
+    found = frames.read(spark, view.folder("anomalies"), ANOMALY)
     counted = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
     counts = {kind: counted[kind] for kind in MEANS if kind in counted}
     told = found if every else _foremost(found)

@@ -16,10 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkers.clients import cycles
-from checkers.clients.causes import grouped
+from checkers.clients.causes import caused
 from checkers.clients.find import find
 from checkers.clients.numbers import Source
 from checkers.clients.view import View
+from checkers.registry import ANOMALY
 from tests.property.draft import Anomaly, put
 from tests.property.generate import Op, history, table
 from tests.property.inject import INJECTIONS
@@ -59,9 +60,11 @@ def _judge(
     path = str(folder / "operations.parquet")
     pq.write_table(table(histories), path)
     view = View(spark.read.parquet(path), [Source(path)], folder)
-    found = view.keep("all", find(view).unionByName(cycles.find(view, ww=ww)))
+    view.keep("all", find(view).unionByName(cycles.find(view, ww=ww)))
+    caused(view.folder("all"), view.folder("with-causes"))
+    found = spark.read.schema(ANOMALY).parquet(str(view.folder("with-causes")))
     told: Found = defaultdict(Counter)
-    for row in grouped(found).toLocalIterator():
+    for row in found.toLocalIterator():
         steps = tuple(
             (one.process, one.op, one.kind, one.partition, one.offset, one.value)
             for one in row.steps

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from harness.matrix.cells import Matrix, Row, Setting, Skipped
 from harness.verdict import INVALID, UNKNOWN, VALID
+from reports.changes import Changes, changes
 from reports.model import COLOURS, GOOD, WORDS
 from reports.page import render, save
 from reports.text import count
@@ -67,12 +68,20 @@ class Line:
     cells: tuple[tuple[Shown, ...], ...]
 
 
-def write(rows: Sequence[Row], path: Path, *, matrix: Matrix | None = None) -> Path:
+def write(
+    rows: Sequence[Row],
+    path: Path,
+    *,
+    matrix: Matrix | None = None,
+    earlier: Iterable[tuple[str, Sequence[Row]]] = (),
+) -> Path:
     """Write the page of judged runs, linking to each one's report.
 
     Args:
         rows: their links lead from the folder of ``path``.
         matrix: what they belong to, if that was planned as one; tells what was skipped.
+        earlier: names and rows of those before it, the last one first; it is compared with the
+            first that has a setting in common with it.
 
     Returns:
         The file.
@@ -81,6 +90,7 @@ def write(rows: Sequence[Row], path: Path, *, matrix: Matrix | None = None) -> P
     kafkas = sorted({each.kafka for each in (*rows, *skipped)}, key=_numbers)
     html = render(
         "matrix.html.j2",
+        changes=_changes(rows, earlier),
         kafkas=kafkas,
         lines=_lines(rows, kafkas),
         shown=[Shown.of(row) for row in rows],
@@ -90,10 +100,17 @@ def write(rows: Sequence[Row], path: Path, *, matrix: Matrix | None = None) -> P
         failures=[row for row in rows if row.problem],
         missing=len(matrix.cells) - len(rows) if matrix else 0,
         skipped=_reasons(skipped),
+        terms=lambda row: _terms(row, driver=True),
+        odd=lambda row: _foretold(row)[0] if _foretold(row)[1] else "",
         predicts=any(row.as_predicted is not None for row in rows),
         explains=any(row.model is not None for row in rows),
     )
     return save(path, html)
+
+
+def _changes(rows: Sequence[Row], earlier: Iterable[tuple[str, Sequence[Row]]]) -> Changes | None:
+    found = (changes(name, before, rows) for name, before in earlier)
+    return next((one for one in found if one is not None), None)
 
 
 def headline(rows: Sequence[Row]) -> str:

@@ -7,8 +7,9 @@
   index.html                  the same for a person
 """
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self, TypeVar
 
@@ -222,6 +223,17 @@ class MatrixFolder:
     def page(self) -> Path:
         """The page that shows them all."""
         return self.path / "index.html"
+
+    def earlier(self) -> Iterator[tuple[str, list[Row]]]:
+        """The names and rows of the judged matrices beside it, the last one before it first.
+
+        Unless somebody names it, a matrix bears the time at which it was begun as its name.
+        """
+        here = self.path.resolve()
+        beside = sorted(each.parent for each in here.parent.glob("*/cells.json"))
+        for path in reversed([each for each in beside if each.name < here.name]):
+            with contextlib.suppress(StoreError):  # a folder of a later schema, or cut short
+                yield path.name, MatrixFolder(path).rows()
 
     def matrix(self) -> Matrix:
         """What was to be run.

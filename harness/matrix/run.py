@@ -94,7 +94,7 @@ def write_matrix_page(folder: MatrixFolder) -> Path:
     Raises:
         StoreError: it was not judged yet.
     """
-    return write_page(folder.rows(), folder.page, matrix=folder.matrix())
+    return write_page(folder.rows(), folder.page, matrix=folder.matrix(), earlier=folder.earlier())
 
 
 def row_of(run: Run, home: Path) -> Row:

@@ -108,9 +108,9 @@ def test_only_cells_without_a_whole_run_are_left(tmp_path: Path) -> None:
 
 
 def test_json_parquet_and_page_say_the_same(tmp_path: Path) -> None:
-    folder = judged(tmp_path)
+    folder = judged(tmp_path / "matrix")
     rows = folder.rows()
-    table = pq.read_table(tmp_path / "cells.parquet")
+    table = pq.read_table(tmp_path / "matrix" / "cells.parquet")
     assert table.schema.equals(SCHEMA)
     assert tuple(SCHEMA.names) == tuple(sorted(SCHEMA.names, key=Row.__struct_fields__.index))
     assert set(SCHEMA.names) == set(Row.__struct_fields__)
@@ -123,7 +123,7 @@ def test_json_parquet_and_page_say_the_same(tmp_path: Path) -> None:
 
 def test_the_page_says_what_matters_with_denominators(tmp_path: Path) -> None:
     axes_of_stories = msgspec.structs.replace(AXES, nemeses=(), seeds=(0,))
-    folder = judged(tmp_path, axes_of_stories)
+    folder = judged(tmp_path / "matrix", axes_of_stories)
     html = write_matrix_page(folder).read_text("utf-8")
     old = sum(one.cuts_to_hw for one in CATALOGUE.values())
     assert f"{old} of {len(CATALOGUE)} Kafka releases lose records acknowledged" in html

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.disks import ORDINARY
 from checkers.replicas.evidence import Evidence, Row
 
 LISTED_MAX: Final = 10_000
@@ -72,7 +73,8 @@ def compare(evidence: Evidence, extents: Mapping[int, Extent]) -> dict[int, Comp
         extents: by number of the replica; one without records need not be in it.
     """
     sides = _sides(evidence, extents)
-    columns = ["replica", "part", "offset", "print", "key_print", "control", "leader_epoch"]
+    columns = ["replica", "part", "segment", "position"]
+    columns += ["offset", "print", "key_print", "control", "leader_epoch"]
     rows = evidence.keep(
         "compared",
         evidence.records.where(F.col("offset").isNotNull())
@@ -215,8 +217,11 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
     """For each offset whether replicas hold another record, or one of another epoch, there.
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
-    records may as well bear wrong ones.
+    records may as well bear wrong ones. So is what lies beside damage, for only its neighbours in
+    the file can vouch for the offset of a batch.
     """
+    if evidence.damage:
+        rows = rows.join(_beside_damage(evidence), ["replica", "segment", "position"], "left_anti")
     holes = [
         {"replica": number, "hole": first}
         for comparison in found.values()
@@ -236,6 +241,19 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
         F.collect_set(F.when(~F.col("told"), F.col("replica"))).alias("untold"),
         (F.min("hw") > F.col("offset")).alias("below_hw"),
     )
+
+
+def _beside_damage(evidence: Evidence) -> DataFrame:
+    """``replica, segment, position`` of the batches before and behind damaged ones."""
+    bad = F.coalesce(~F.col("damage").isin(*ORDINARY), F.lit(False))
+    batches = evidence.records.groupBy("replica", "segment", "position").agg(
+        F.bool_or(bad).alias("bad")
+    )
+    broken = batches.where("bad").select("replica").distinct()
+    order = Window.partitionBy("replica").orderBy("segment", "position")
+    beside = F.lag("bad", 1, False).over(order) | F.lead("bad", 1, False).over(order)
+    found = batches.join(F.broadcast(broken), "replica", "left_semi").withColumn("beside", beside)
+    return found.where("beside").select("replica", "segment", "position")
 
 
 def _forks(held: DataFrame) -> list[Row]:

@@ -145,6 +145,17 @@ CASES = {
     "flip-length": Case(
         logs=(SIX, flipped(SIX, SIZE + 8, 0x40), SIX), verdict="corrupt", kinds={2: ("corrupt",)}
     ),
+    "flip-and-an-offset": Case(  # the second batch says that it begins at 0
+        logs=(SIX, flipped(flipped(SIX, SIZE - 2), SIZE + 7), SIX),
+        verdict="corrupt",
+        kinds={2: ("corrupt", "hole")},
+    ),
+    "flip-and-a-fork": Case(
+        logs=(SIX, flipped(plain("abcdxf"), SIZE - 2), SIX),
+        verdict="fork",
+        divergent=(4,),
+        kinds={2: ("corrupt",)},
+    ),
     "flip-last-length": Case(
         logs=(SIX, flipped(SIX, 5 * SIZE + 9, 0x40), SIX),
         verdict="corrupt",

@@ -6,7 +6,7 @@ is left alone: where a log begins (DeleteRecords), where it ends (lag), how comp
 batches, timestamps and segments.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from checkers.tables import Tables
 
 _PLACE = ("run", "topic", "partition", "offset")
+_REPLICA = ("run", "broker", "topic", "partition")
 _NO_EPOCH = -1  # message formats before v2 have none
 _EVERYTHING = (1 << 63) - 1
+
+BELOW: Final = "below its HW "
+ABOVE: Final = "above its HW "
+"""How the note of a copy begins, which ends with the HW that its broker had last written down."""
 
 _REPLICAS = pa.schema(
     [
@@ -35,6 +40,7 @@ _REPLICAS = pa.schema(
         ("slot", pa.int32()),  # a number for the partition
         ("bound", pa.int64()),  # only offsets below it are compared
         ("whole", pa.int32()),  # 1 where the replica must have no holes, else 0
+        ("hw", pa.int64()),  # null: its broker has written none down
     ]
 )
 _PARTITIONS = pa.schema(
@@ -55,16 +61,15 @@ def divergence(tables: "Tables") -> "DataFrame":
     """Offsets at which replicas differ, or that one skips; its copies are what each holds there.
 
     Where the cluster did not quiesce, only offsets below every replica's checkpointed HW are
-    compared, because a follower may rightly still hold there what it is about to cut.
+    compared, because a follower may rightly still hold there what it is about to cut. Each copy
+    says whether it lies below its replica's HW: what is committed on both sides, nobody will mend.
     """
     partitions = _partitions(tables)
+    replicas = F.broadcast(tables.local(_replica_table(tables, partitions)))
     replicas_most = max((len(ends) for ends in partitions.values()), default=0)
     compared = (
         tables.log.where(F.col("offset").isNotNull())
-        .join(
-            F.broadcast(tables.local(_replica_table(tables, partitions))),
-            ["run", "broker", "topic", "partition"],
-        )
+        .join(replicas, list(_REPLICA))
         .where(F.col("offset") < F.col("bound"))
     )
     differing = (
@@ -84,6 +89,7 @@ def divergence(tables: "Tables") -> "DataFrame":
     )
     found = (
         tables.log.join(differing, list(_PLACE), "left_semi")
+        .join(replicas.select(*_REPLICA, "hw"), list(_REPLICA))
         .groupBy(*_PLACE)
         .agg(F.array_sort(F.collect_list(_copy())).alias("copies"))
     )
@@ -105,13 +111,14 @@ def _expected(replicas_most: int) -> Column:
 
 
 def _copy() -> Column:
+    side = F.when(F.col("offset") < F.col("hw"), BELOW).otherwise(ABOVE)
     return F.struct(
         "broker",
         "partition",
         "offset",
         "leader_epoch",
         F.col("record_id").alias("value"),
-        F.lit(None).cast("string").alias("note"),
+        F.concat(side, F.col("hw")).alias("note"),
     )
 
 
@@ -131,7 +138,8 @@ def _replica_table(tables: "Tables", partitions: Partitions) -> pa.Table:
     rows = []
     for slot, ((run, topic, partition), ends) in enumerate(partitions.items()):
         case = cases[run]
-        bounds = [_EVERYTHING if case.status.quiesced else _watermark(case, end) for end in ends]
+        marks = [_watermark(case, end) for end in ends]
+        bounds = [_EVERYTHING if case.status.quiesced else mark or 0 for mark in marks]
         rows += [
             {
                 "run": run,
@@ -141,8 +149,9 @@ def _replica_table(tables: "Tables", partitions: Partitions) -> pa.Table:
                 "slot": slot,
                 "bound": min(bounds),
                 "whole": int(_whole(case, end)),
+                "hw": mark,
             }
-            for end in ends
+            for end, mark in zip(ends, marks, strict=True)
         ]
     return pa.Table.from_pylist(rows, schema=_REPLICAS)
 
@@ -167,10 +176,10 @@ def _whole(case: "Case", end: "End") -> bool:
     return not end.damaged and not case.compacted
 
 
-def _watermark(case: "Case", end: "End") -> int:
-    """A replica's high watermark as its broker last wrote it down; 0 when it did not."""
+def _watermark(case: "Case", end: "End") -> int | None:
+    """A replica's high watermark as its broker last wrote it down; None when it did not."""
     path = case.run.replicas / str(end.broker) / "replication-offset-checkpoint"
     try:
-        return read_offsets(path).get((end.topic, end.partition), 0)
+        return read_offsets(path).get((end.topic, end.partition))
     except CheckpointError:
-        return 0
+        return None

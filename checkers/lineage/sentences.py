@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from checkers.divergence import ABOVE, BELOW
 from checkers.lineage.evidence import Row
 from checkers.lineage.subject import Cut, Subject, where
 from checkers.policy import BESIDE, CORRUPT, DIVERGENCE, DUPLICATE, LOST
@@ -104,12 +105,26 @@ def _divergence(row: Row) -> str:
         holders.setdefault((copy["value"], copy["leader_epoch"]), []).append(str(copy["broker"]))
     if len(holders) == 1:
         ((value, _), brokers) = next(iter(holders.items()))
-        return f"At {place} {_brokers(brokers)} {value}; another replica skips that offset."
+        skips = f"At {place} {_brokers(brokers)} {value}; another replica skips that offset."
+        return skips + _depth(copies)
     told = [
         f"{_brokers(brokers)} {value}" + ("" if epoch is None else f" of epoch {epoch}")
         for (value, epoch), brokers in holders.items()
     ]
-    return f"At {place} {', however '.join(told)}: readers see what the leader of the day holds."
+    held = ", however ".join(told)
+    return f"At {place} {held}: readers see what the leader of the day holds.{_depth(copies)}"
+
+
+def _depth(copies: Sequence[Row]) -> str:
+    """Whether the offset was committed on every side, as far as the brokers had written down."""
+    notes = [(copy["broker"], copy.get("note") or "") for copy in copies]
+    above = [(broker, note) for broker, note in notes if note.startswith(ABOVE)]
+    if above:
+        told = [f"broker {broker} ({note.removeprefix(ABOVE)})" for broker, note in above]
+        return f" It lies above the HW that {joined(told)} had last written down."
+    if notes and all(note.startswith(BELOW) for _, note in notes):
+        return " It lies below the HW of every replica that holds it: no replica will cut it off."
+    return ""
 
 
 def _duplicate(row: Row) -> str:

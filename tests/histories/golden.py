@@ -167,9 +167,9 @@ def _other_epoch(path: Path) -> Run:
     return run.write()
 
 
-def _restless(path: Path, *, checkpointed: int) -> Run:
-    """The cluster did not quiesce, and offset 3 differs."""
-    run = RunBuilder(path, quiesced=False)
+def _restless(path: Path, *, checkpointed: int, quiesced: bool = False) -> Run:
+    """The cluster did not quiesce, if not told to, and offset 3 differs."""
+    run = RunBuilder(path, quiesced=quiesced)
     run.everywhere(M012)
     run.disk([1], [(3, 0, "m3")])
     run.disk([2, 3], [(3, 1, "m4")])
@@ -356,6 +356,13 @@ GOLDEN: Final = (
     Golden(
         name="restless-below-hw",
         build=lambda path: _restless(path, checkpointed=3),
+        verdict="invalid",
+        anomalies=(FORK,),
+        breaking=_BREAKS_FORK,
+    ),
+    Golden(
+        name="quiesced-above-hw",
+        build=lambda path: _restless(path, checkpointed=2, quiesced=True),
         verdict="invalid",
         anomalies=(FORK,),
         breaking=_BREAKS_FORK,

@@ -38,6 +38,20 @@ def test_verdict_is_as_written(golden: Golden, verdicts: dict[str, Verdict]) -> 
     assert not verdict.ledger.errors()
 
 
+@pytest.mark.parametrize(
+    ("golden", "says"),
+    [
+        ("restless-below-hw", "It lies below the HW of every replica that holds it"),
+        ("quiesced-above-hw", "It lies above the HW that broker 1 (3) had last written down."),
+    ],
+)
+def test_a_divergence_says_whether_it_was_committed(
+    golden: str, says: str, verdicts: dict[str, Verdict]
+) -> None:
+    (fork,) = verdicts[golden].anomalies
+    assert says in fork.sentence
+
+
 def test_verdict_is_saved_as_it_was_returned(verdicts: dict[str, Verdict], tmp_path: Path) -> None:
     golden = next(golden for golden in GOLDEN if golden.name == "story-of-loss")
     verdict = verdicts[golden.name]

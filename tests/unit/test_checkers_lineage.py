@@ -164,3 +164,32 @@ def test_sentence_of_a_divergence_groups_brokers_by_what_they_hold() -> None:
     assert sentence(row("divergence", copies=copies[1:]), None) == (
         "At offset 3 of events-0 brokers 2 and 3 hold m4; another replica skips that offset."
     )
+
+
+@pytest.mark.parametrize(
+    ("notes", "says"),
+    [
+        (
+            ("below its HW 4", "below its HW 5"),
+            " It lies below the HW of every replica that holds it: no replica will cut it off.",
+        ),
+        (
+            ("below its HW 4", "above its HW 3"),
+            " It lies above the HW that broker 2 (3) had last written down.",
+        ),
+        (
+            ("above its HW 2", "above its HW 3"),
+            " It lies above the HW that broker 1 (2) and broker 2 (3) had last written down.",
+        ),
+        (("below its HW 4", None), ""),
+    ],
+)
+def test_sentence_of_a_divergence_says_whether_it_was_committed(
+    notes: tuple[str | None, ...], says: str
+) -> None:
+    copies = [
+        {"broker": broker, "leader_epoch": broker, "value": f"m{broker}", "note": note}
+        for broker, note in enumerate(notes, start=1)
+    ]
+    told = sentence(row("divergence", copies=copies), None)
+    assert told.endswith(f"readers see what the leader of the day holds.{says}")

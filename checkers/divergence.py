@@ -6,12 +6,13 @@ is left alone: where a log begins (DeleteRecords), where it ends (lag), how comp
 batches, timestamps and segments.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.kinds import ABOVE, BELOW
 from checkers.registry import anomalies, checker
 from checkers.segments.checkpoints import CheckpointError, read_offsets
 
@@ -26,10 +27,6 @@ _PLACE = ("run", "topic", "partition", "offset")
 _REPLICA = ("run", "broker", "topic", "partition")
 _NO_EPOCH = -1  # message formats before v2 have none
 _EVERYTHING = (1 << 63) - 1
-
-BELOW: Final = "below its HW "
-ABOVE: Final = "above its HW "
-"""How the note of a copy begins, which ends with the HW that its broker had last written down."""
 
 _REPLICAS = pa.schema(
     [

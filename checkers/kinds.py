@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+BELOW: Final = "below its HW "
+ABOVE: Final = "above its HW "
+"""How the note of a divergent copy begins; the HW that its broker had last written down follows."""
+
 
 class Severity(StrEnum):
     """How bad an anomaly is where it breaks a promise."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 RANGE_ROWS: Final = 250_000
 """So many rows are held at once, about; more are dealt out to ranges first."""
 
+_BATCH_ROWS: Final = 50_000
 _SAMPLES: Final = 100  # of a range: the more, the more equal they are
 
 
@@ -40,7 +41,7 @@ def in_order(
     paths = [folder / f"{number}.arrow" for number in range(len(bounds) + 1)]
     with ExitStack() as stack:
         writers = [stack.enter_context(pa.ipc.new_file(path, source.schema)) for path in paths]
-        for batch in source.to_batches():
+        for batch in _batches(source):
             numbers = _ranges(batch, bounds, by)
             for number in np.unique(numbers):
                 writers[number].write_batch(batch.filter(pa.array(numbers == number)))
@@ -48,6 +49,16 @@ def in_order(
         with pa.memory_map(str(path)) as file:
             yield _sorted(pa.ipc.open_file(file).read_all(), by)
         path.unlink()
+
+
+def _batches(source: ds.Dataset, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """One batch after the other, and few of them at once, where Arrow would read 16 ahead."""
+    return source.to_batches(
+        columns=None if columns is None else list(columns),
+        batch_size=_BATCH_ROWS,
+        batch_readahead=1,
+        fragment_readahead=1,
+    )
 
 
 def _sorted(table: pa.Table, by: Sequence[str]) -> pa.Table:
@@ -63,8 +74,7 @@ def _bounds(source: ds.Dataset, by: Sequence[str], rows: int, ranges: int) -> pa
     """The first row of each range but the first, as far as a sample tells."""
     every = max(rows // (ranges * _SAMPLES), 1)
     taken = [
-        batch.take(pa.array(np.arange(0, len(batch), every)))
-        for batch in source.to_batches(columns=list(by))
+        batch.take(pa.array(np.arange(0, len(batch), every))) for batch in _batches(source, by)
     ]
     sample = _sorted(pa.Table.from_batches(taken), by)
     places = np.arange(1, ranges) * len(sample) // ranges

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from checkers.divergence import ABOVE, BELOW
+from checkers.kinds import ABOVE, BELOW
 from checkers.lineage.evidence import Row
 from checkers.lineage.subject import Cut, Subject, where
 from checkers.policy import BESIDE, CORRUPT, DIVERGENCE, DUPLICATE, LOST

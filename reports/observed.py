@@ -53,6 +53,13 @@ class Track:
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         return int(self.time_ns[last]) if last >= 0 else -1
 
+    def answered(self, until_ns: int) -> list[tuple[int, int]]:
+        """From when to when the replica answered, over and over, in ns."""
+        known = np.concatenate([[False], self.leo != UNKNOWN, [False]])
+        edges = np.flatnonzero(known[1:] != known[:-1])
+        times = np.append(self.time_ns, until_ns)
+        return [(int(times[a]), int(times[b])) for a, b in edges.reshape(-1, 2)]
+
     def _last(self, end: int) -> int:
         """The last row before index ``end`` in which the replica answered; -1: there is none."""
         answers = np.flatnonzero(self.leo[:end] != UNKNOWN)

@@ -1,6 +1,6 @@
 """One partition over the whole run: a lane per replica, faults, elections, cuts, acks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +8,8 @@ import numpy as np
 from markupsafe import Markup
 
 from reports.drawing import Scale, join, line, number, rect, steps, svg, tag, text, ticks
-from reports.observed import UNKNOWN, Evidence, Fault, Ints, Leadership, Scene, Track
+from reports.observed import UNKNOWN, Evidence, Fault, Ints, Scene, Track
+from reports.reigns import BAND, bands, epochs, reigns
 from reports.text import count, seconds
 
 WIDTH: Final = 1120.0
@@ -17,7 +18,6 @@ RIGHT: Final = 18.0
 ACKS: Final = 54.0
 LANE: Final = 104.0
 GAP: Final = 16.0
-BAND: Final = 16.0
 COLUMNS: Final = 500
 """A LEO or HW line has at most four points per column."""
 TICKS_MAX: Final = 80
@@ -65,7 +65,7 @@ def describe(scene: Scene, evidence: Evidence) -> str:
     """The drawing in words: leaders, faults and cuts in order of time."""
     found = [
         (each.time_ns, f"broker {each.leader} leads" if each.leader >= 0 else "nobody leads")
-        for each in _reigns(scene.leaderships)
+        for each in reigns(scene.leaderships)
     ]
     found += [
         (f.start_ns, f"{f.name} {'' if f.broker is None else f'broker {f.broker}'}".strip())
@@ -155,7 +155,8 @@ def _lane(
         text(LEFT - 10, top + 12, f"broker {broker}", "lanename", "end"),
         *_levels(offsets, y),
         *_spans(faults, broker, time, top),
-        *_bands(scene.leaderships, broker, time, top),
+        *bands(scene.leaderships, broker, time, top, LANE),
+        *epochs(scene, broker, time, top),
     ]
     track = scene.tracks.get(broker)
     if track is not None:
@@ -185,50 +186,6 @@ def _spans(faults: Sequence[Fault], broker: int, time: Scale, top: float) -> lis
         if width >= 7 * len(fault.past) + 10:
             parts.append(text(x + 6, top + LANE - 22, fault.past, "faulttext"))
     return parts
-
-
-def _reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
-    """Only the rows in which the leader or its epoch changed."""
-    found: list[Leadership] = []
-    for each in leaderships:
-        if not found or (found[-1].leader, found[-1].epoch) != (each.leader, each.epoch):
-            found.append(each)
-    return found
-
-
-def _bands(rows: Sequence[Leadership], broker: int, time: Scale, top: float) -> list[Markup]:
-    """The leader band on top of a lane, the ISR bar at its foot."""
-    parts = []
-    for start, end, epoch in _intervals(_reigns(rows), time, lambda r: r.leader == broker):
-        name = "leader" if epoch is None else f"leader, epoch {epoch}"
-        parts.append(rect(start, top, end - start, BAND, "band", tag("title", name)))
-        room = end - start
-        fitting = [name] if epoch is None else [name, f"epoch {epoch}", f"e{epoch}"]
-        words = next((each for each in fitting if room > 7 * len(each) + 8), "")
-        if words:
-            parts.append(text(start + 5, top + 12, words, "bandtext"))
-    for start, end, _ in _intervals(rows, time, lambda r: broker in r.isr):
-        parts.append(
-            rect(start, top + LANE - 5, end - start, 5, "isrbar", tag("title", "in the ISR"))
-        )
-    return parts
-
-
-def _intervals(
-    rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
-) -> list[tuple[float, float, int | None]]:
-    """From where to where, in which epoch, the condition held; one epoch's neighbours joined."""
-    found: list[tuple[float, float, int | None]] = []
-    for i, row in enumerate(rows):
-        if not holds(row):
-            continue
-        start = time(row.time_ns)
-        end = time(rows[i + 1].time_ns if i + 1 < len(rows) else time.hi)
-        if found and found[-1][1] == start and found[-1][2] == row.epoch:
-            found[-1] = (found[-1][0], end, row.epoch)
-        else:
-            found.append((start, end, row.epoch))
-    return found
 
 
 def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
@@ -311,9 +268,9 @@ def _cuts(scene: Scene, broker: int, time: Scale, y: Scale) -> list[Markup]:
 
 def _elections(scene: Scene, time: Scale, top: float, bottom: float) -> Markup:
     """A dashed line wherever the leader changed."""
-    reigns = _reigns(scene.leaderships)
+    changes = reigns(scene.leaderships)
     parts = []
-    for each in reigns[1 : MARKS_MAX + 1]:
+    for each in changes[1 : MARKS_MAX + 1]:
         x = time(each.time_ns)
         who = f"broker {each.leader} is elected" if each.leader >= 0 else "no leader"
         parts.append(

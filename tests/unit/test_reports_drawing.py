@@ -1,5 +1,6 @@
 """The geometry of drawings: scales, ticks, step paths, bars, thinning."""
 
+import dataclasses
 import re
 from xml.etree import ElementTree as ET
 
@@ -194,3 +195,20 @@ def test_an_unknown_hw_is_not_drawn_as_one() -> None:
     quarter = LEFT + (WIDTH - RIGHT - LEFT) / 4
     assert float(hw[1:].split(" ")[0]) == pytest.approx(quarter, abs=0.1)
     assert float(leo[1:].split(" ")[0]) == LEFT
+
+
+def test_a_replica_has_a_strip_for_each_epoch_in_which_it_answered_and_did_not_lead() -> None:
+    one, evidence = scene()
+    leaderships = (
+        Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
+        Leadership(time_ns=10 * SECOND, leader=3, epoch=1, isr=(3,)),
+        Leadership(time_ns=15 * SECOND, leader=1, epoch=2, isr=(1,)),
+    )
+    slept = track((0.0, 3, 3), (8.0, UNKNOWN, UNKNOWN), (16.0, 3, 3))
+    one = dataclasses.replace(one, leaderships=leaderships, tracks={2: slept})
+    wide = WIDTH - RIGHT - LEFT
+    found = rects(timeline(one, evidence), "epochs")
+    assert [x for x, _ in found] == pytest.approx([LEFT, LEFT + wide * 0.8], abs=0.1)
+    assert [w for _, w in found] == pytest.approx([wide * 0.4, wide * 0.2], abs=0.2)
+    words = re.findall(r">(e\d)<", timeline(one, evidence))
+    assert words.count("e0") == words.count("e2") == 1

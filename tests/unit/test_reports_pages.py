@@ -246,3 +246,26 @@ def test_a_page_says_how_to_repeat_and_to_shrink_a_run(
     assert (f"highwater replay {run.name}" in text) == more
     broken = run.verdict().verdict == "invalid"
     assert (f"highwater shrink {run.name}" in text) == (more and broken)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_ledger_adds_up_as_it_stands_on_the_page(name: str, runs: dict[str, Run]) -> None:
+    """Sent is acknowledged, failed and unknown; acknowledged is read, lost and unseen."""
+    html = write(runs[name]).read_text("utf-8")
+    table = html.split('<table class="ledger">')[1].split("</table>")[0]
+    sums = []
+    for body in table.split("</tbody>")[:2]:
+        numbers = [
+            int(each.replace(",", "")) for each in re.findall(r'<td class="num">([\d,]+)<', body)
+        ]
+        assert len(numbers) == 4
+        sums.append((numbers[0], sum(numbers[1:])))
+    assert all(whole == parts for whole, parts in sums)
+
+
+def test_books_that_do_not_balance_are_said_to(tmp_path: Path) -> None:
+    sample = SAMPLES["loss"]()
+    ledger = msgspec.structs.replace(sample.verdict.ledger, lost=7)
+    sample.verdict = msgspec.structs.replace(sample.verdict, ledger=ledger)
+    html = write(sample.write(tmp_path)).read_text("utf-8")
+    assert "The books do not balance: acknowledged 5 is not read 4 + lost 7" in html

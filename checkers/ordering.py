@@ -53,7 +53,7 @@ def in_order(
 
 def _batches(source: ds.Dataset, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """One batch after the other, and few of them at once, where Arrow would read 16 ahead."""
-    return source.to_batches(
+    yield from source.to_batches(
         columns=None if columns is None else list(columns),
         batch_size=_BATCH_ROWS,
         batch_readahead=1,

@@ -17,7 +17,7 @@ from checkers.registry import SCHEMA
 from harness.errors import StoreError
 from harness.expected import reconcile
 from harness.history import LOG_LINES
-from harness.plan import Topic
+from harness.plan import Topic, Workload
 from harness.store import Run
 from harness.verdict import Ledger, Verdict
 from nemesis.stories import STORIES
@@ -181,6 +181,35 @@ def test_a_record_stands_twice_after_a_change_of_leader_also_at_a_run_s_begin(
     anomalies(built, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
     found = as_random(built, verdict(kafka="2.8.2")).findings
     assert [one.verdict for one in found if one.kind == "duplicate"] == [word]
+
+
+@pytest.mark.parametrize(
+    ("moved", "idempotence", "word"),
+    [
+        (True, False, "explained"),
+        (False, False, "unexplained"),
+        (True, True, "unexplained"),
+    ],
+)
+def test_a_record_stands_behind_a_later_one_when_its_first_attempt_was_refused(
+    tmp_path: Path, moved: bool, idempotence: bool, word: str
+) -> None:
+    work = Workload(idempotence=idempotence)
+    run = RunBuilder(tmp_path / "run", kafka="3.9.2", workload=work)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(20_000)
+    if moved:
+        run.leader(2, 1, [1, 2, 3])
+    steps = [
+        {"process": "p0", "outcome": "ok", "invoke_ns": at, "complete_ns": at + 50, "value": value}
+        for at, value in ((run.now_ns, "p0-0"), (run.now_ns + 10, "p0-1"))
+    ]
+    run.everywhere([(0, 1, "p0-1"), (1, 1, "p0-0")])
+    built = run.write()
+    row = {"kind": "nonmonotonic-send", "topic": "events", "partition": 0, "value": "p0-1"}
+    anomalies(built, row | {"steps": steps})
+    found = as_random(built, verdict(kafka="3.9.2")).findings
+    assert [one.verdict for one in found if one.kind == "nonmonotonic-send"] == [word]
 
 
 def test_a_missed_schedule_was_not_reproduced(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from checkers.model.reconcile.elections import wrong_elections
 from checkers.model.reconcile.forks import fork
 from checkers.model.reconcile.links import Chain, Row, refuse
 from checkers.model.reconcile.lost import lost
-from checkers.model.reconcile.others import corrupt, duplicate, seen, unseen
+from checkers.model.reconcile.others import corrupt, duplicate, reordered, seen, unseen
 from checkers.model.reconcile.reading import observe
 from checkers.model.reconcile.trace import Observed
 from checkers.model.reconciliation import Because, Finding, Outcome
@@ -25,6 +25,8 @@ _EXPLAIN: Final = {
     "lost-write": lost,
     "divergence": fork,
     "duplicate": duplicate,
+    "nonmonotonic-send": reordered,
+    "int-nonmonotonic-send": reordered,
     "unseen": unseen,
     "corrupt": corrupt,
 }

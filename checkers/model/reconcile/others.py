@@ -1,4 +1,4 @@
-"""Why a record stands twice or was not looked for; and what alone explains a damaged disk."""
+"""Why a record stands twice, too late, or was not looked for; what explains a damaged disk."""
 
 from checkers.model.reconcile.links import Chain, Row, disturbed, refuse, struck, unanswered
 from checkers.model.reconcile.trace import SECOND, Observed
@@ -13,13 +13,30 @@ def duplicate(observed: Observed, anomaly: Row) -> Chain:
         return refuse("The history does not show that it was sent.")
     if observed.plan.workload.idempotence:
         return refuse("Its producer is idempotent: the broker should have known it again.")
+    return _sent_again(observed, anomaly, send, "because no answer to the first attempt came")
+
+
+def reordered(observed: Observed, anomaly: Row) -> Chain:
+    """Why a record stands before one that was sent earlier: that was sent again, behind it.
+
+    A producer has several requests on their way; without idempotence (KIP-98) the leader does not
+    know that one before was refused (``max.in.flight.requests.per.connection`` in Kafka's docs).
+    """
+    if observed.plan.workload.idempotence:
+        return refuse("Its producer is idempotent: the broker should have kept the order.")
+    [earlier, _] = anomaly["steps"]
+    return _sent_again(observed, anomaly, earlier, f"behind {anomaly['value']}")
+
+
+def _sent_again(observed: Observed, anomaly: Row, send: Row, how: str) -> Chain:
+    """A send whose first attempt came to nothing that its producer heard of, and why."""
     trace = observed.traces.get(anomaly["partition"])
     if trace is None:
         return refuse("Nobody knows which partition it was sent to.")
     until_ns = send["complete_ns"] or send["invoke_ns"] + 60 * SECOND
-    twice = Because(
+    again = Because(
         rule="retry",
-        says=f"{send['value']} was sent again, because no answer to the first attempt came.",
+        says=f"{send['value']} was sent again, {how}.",
         event=f"{send['process']}: {send['outcome']} after"
         f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
         time_ns=send["complete_ns"],
@@ -27,8 +44,8 @@ def duplicate(observed: Observed, anomaly: Row) -> Chain:
     heard = unanswered(observed, send, until_ns)
     link = heard or disturbed(observed, trace, send["invoke_ns"], until_ns)
     if link is None:
-        return refuse("Every request of its producer had its answer.", twice)
-    return Chain(links=(link, twice))
+        return refuse("Every request of its producer had its answer.", again)
+    return Chain(links=(link, again))
 
 
 def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike

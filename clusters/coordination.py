@@ -3,7 +3,7 @@
 import contextlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -140,15 +140,12 @@ class ZooKeeperView:
 
     def read(self, path: str) -> Any:  # noqa: ANN401 - whatever JSON holds
         """A node's content."""
-        try:
-            data, _ = self._wait(self._connected().get_async(path))
-        except NoNodeError as error:
-            raise UnreachableError(f"ZooKeeper has no node {path}") from error
+        data, _ = self._at(path, self._connected().get_async)
         return json.loads(data)
 
     def write(self, path: str, node: Mapping[str, Any]) -> None:
-        """Replace what a node has that is there."""
-        self._wait(self._connected().set_async(path, json.dumps(node).encode()))
+        """Replace what a node has."""
+        self._at(path, self._connected().set_async, json.dumps(node).encode())
 
     def append(self, path: str, node: Mapping[str, Any]) -> None:
         """Write a node whose name is a prefix and the next number."""
@@ -157,8 +154,15 @@ class ZooKeeperView:
         self._wait(answer)
 
     def delete(self, path: str) -> None:
-        """Remove a node that is there."""
-        self._wait(self._connected().delete_async(path))
+        """Remove a node."""
+        self._at(path, self._connected().delete_async)
+
+    def _at(self, path: str, verb: Callable[..., Any], *words: object) -> Any:  # noqa: ANN401
+        """Do something with a node that has to be there: its owner may just have gone."""
+        try:
+            return self._wait(verb(path, *words))
+        except NoNodeError as error:
+            raise UnreachableError(f"ZooKeeper has no node {path}") from error
 
     def _wait(self, answer: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
         try:

@@ -21,6 +21,7 @@ from harness.plan import Topic, Workload
 from harness.store import Run
 from harness.verdict import Ledger, Verdict
 from nemesis.stories import STORIES
+from tests import logdirs
 from tests.builder import RunBuilder
 from tests.histories.failover import failover
 
@@ -210,6 +211,67 @@ def test_a_record_stands_behind_a_later_one_when_its_first_attempt_was_refused(
     anomalies(built, row | {"steps": steps})
     found = as_random(built, verdict(kafka="3.9.2")).findings
     assert [one.verdict for one in found if one.kind == "nonmonotonic-send"] == [word]
+
+
+@pytest.mark.parametrize(
+    ("magic", "cut", "words"),
+    [(1, 2, {"explained"}), (1, 3, {"unexplained"}), (2, 2, {"unexplained"})],
+)
+def test_sets_of_before_0_11_may_overlap_where_a_follower_was_cut(
+    tmp_path: Path, magic: int, cut: int, words: set[str]
+) -> None:
+    """Broker 2 holds a set of its own, and fetches on in the midst of one of broker 1's."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2", workload=Workload(compression="gzip"))
+    run.leader(1, 0, [1, 2, 3])
+    for value in ("p0-0", "p0-1", "p0-2", "p0-3"):
+        run.send(value, None, outcome="info")
+    run.log_line(2, "truncation", f"Truncating log to offset {cut}.", offset=cut)
+    sets = [
+        logdirs.batch(base, [(None, f"{one}|".encode()) for one in values], codec=1, magic=magic)
+        for base, values in ((0, ["p0-0", "p0-1"]), (1, ["p0-2", "p0-3"]))
+    ]
+    run.disks[2, 0] = sets
+    built = run.write()
+    note = "its offsets do not fit between its neighbours'"
+    copy = {"broker": 2, "partition": 0, "offset": 2, "note": note}
+    row = {"kind": "corrupt", "topic": "events", "partition": 0, "offset": 2, "copies": [copy]}
+    anomalies(built, row)
+    found = as_random(built, verdict(kafka="0.10.2.2")).findings
+    assert {one.verdict for one in found if one.kind in {"corrupt", "books"}} == words
+
+
+@pytest.mark.parametrize(
+    ("followed_s", "word"), [(9.0, "explained"), (5.0, "unexplained"), (None, "unexplained")]
+)
+def test_who_leads_no_more_may_answer_until_it_follows(
+    tmp_path: Path, followed_s: float | None, word: str
+) -> None:
+    """Broker 1 sleeps for 3 s; broker 2 is elected meanwhile; 1 answers with acks=1 5 s later."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2", workload=Workload(acks="1"))
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.tick(1_000)
+    run.fault("pause", 1, "broker 1 is paused")
+    for broker in (1, 2, 3):
+        run.observe(broker, 1)
+    run.tick(1_500)
+    run.leader(2, 1, [2, 3])
+    run.tick(1_500)
+    run.fault("pause", 1, "broker 1 is mended", phase="heal")
+    run.now_ns = int(8e9)
+    run.send("p0-1", 1)
+    if followed_s:
+        run.now_ns = int(followed_s * 1e9)
+        run.log_line(1, "truncation", "Truncating log to offset 1.", offset=1)
+    built = run.write()
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "p0-1"}
+    anomalies(built, row)
+    [found] = [
+        one
+        for one in as_random(built, verdict(kafka="0.10.2.2")).findings
+        if one.kind == "lost-write"
+    ]
+    assert found.verdict == word
 
 
 def test_a_missed_schedule_was_not_reproduced(tmp_path: Path) -> None:

@@ -74,10 +74,12 @@ def _disks(trace: Trace) -> Iterator[Wrong]:
     """Offsets rise by one, epochs never fall, and no epoch begins before its leader did."""
     begun = {start.epoch: start.offset for start in trace.starts if start.told}
     for broker, disk in sorted(trace.disks.items()):
-        steps = np.flatnonzero(np.diff(disk.offsets) != 1)
-        if len(steps):
-            after = int(disk.offsets[steps[0]])
-            yield _wrong(f"The disk of broker {broker} has a gap after offset {after}.", "replicas")
+        for step in np.flatnonzero(np.diff(disk.offsets) != 1).tolist():
+            after, then = map(int, disk.offsets[step : step + 2])
+            if not trace.sent_whole(broker, then - 1):
+                says = f"The disk of broker {broker} has a gap after offset {after}."
+                yield _wrong(says, "replicas")
+                break
         told = np.flatnonzero(disk.epochs >= 0)  # records of before KIP-98's format have none
         falls = np.flatnonzero(np.diff(disk.epochs[told]) < 0)
         if len(falls):

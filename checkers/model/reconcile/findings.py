@@ -148,7 +148,8 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     """One finding for anomalies that only differ in their record: the first, and how many."""
     found: dict[tuple[object, ...], Finding] = {}
     for one in findings:
-        events = tuple((link.rule, link.broker, link.time_ns) for link in one.because[1:])
+        links = (link for link in one.because if not link.rule.startswith("acks="))
+        events = tuple((link.rule, link.broker, link.time_ns) for link in links)
         reason = one.because[-1].says if one.verdict == "unexplained" else ""
         key = (one.kind, one.partition, one.verdict, events, reason)
         before = found.get(key)

@@ -20,7 +20,8 @@ from checkers.taken import taken
 from harness.history import OK
 
 _ZOMBIE: Final = 2 * SECOND
-"""For so long a leader that runs may not have heard that it is one no more."""
+"""For so long a leader that runs may not have heard that it is one no more; longer if it was seen
+to follow only then, as on a busy machine."""
 
 
 def lost(observed: Observed, anomaly: Row) -> Chain:
@@ -145,20 +146,22 @@ def _deposed(observed: Observed, trace: Trace, start: Start, send: Row) -> Becau
     earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]
     if not earlier or earlier[-1].leader == start.broker:
         return None
-    leader = earlier[-1].leader
+    leader, acked_ns = earlier[-1].leader, send["complete_ns"]
     says = f"Broker {leader} led before, and had not heard that it led no more."
+    follows = trace.of_kind(leader, "truncation", "fetcher")
+    heard_ns = next((one.time_ns for one in follows if one.time_ns > start.time_ns), 0)
     for one in observed.faults:
         slept = (
             one.fault in {"pause", "zombie"}
             and one.broker == leader
             and one.since_ns < start.time_ns
         )
-        if slept and abs(one.until_ns - send["complete_ns"]) < _ZOMBIE:
+        if slept and -_ZOMBIE < acked_ns - one.until_ns < max(_ZOMBIE, heard_ns - one.until_ns):
             woken = f"{one.says}; woken again {one.until_ns / SECOND:.3f} s"
             return Because(
                 rule="zombie", says=says, event=woken, broker=leader, time_ns=one.until_ns
             )
-    if 0 <= send["complete_ns"] - start.time_ns < _ZOMBIE:
+    if start.time_ns <= acked_ns < max(heard_ns, start.time_ns + _ZOMBIE):
         event = earlier[-1].event
         return Because(
             rule="zombie", says=says, event=event, broker=leader, time_ns=earlier[-1].time_ns

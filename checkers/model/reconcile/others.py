@@ -1,7 +1,15 @@
 """Why a record stands twice, too late, or was not looked for; what explains a damaged disk."""
 
-from checkers.model.reconcile.links import Chain, Row, disturbed, refuse, struck, unanswered
-from checkers.model.reconcile.trace import SECOND, Observed
+from checkers.model.reconcile.links import (
+    Chain,
+    Row,
+    cut_link,
+    disturbed,
+    refuse,
+    struck,
+    unanswered,
+)
+from checkers.model.reconcile.trace import SECOND, Line, Observed
 from checkers.model.reconciliation import Because
 from checkers.taken import taken
 
@@ -58,14 +66,29 @@ def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are
 
 
 def corrupt(observed: Observed, anomaly: Row) -> Chain:
-    """No rule of replication damages a disk; a fault that was injected does."""
+    """A fault that was injected damages a disk, and of replication's rules one alone."""
+    trace = observed.traces.get(anomaly["partition"])
     for copy in anomaly["copies"] or ():
+        cut = trace and trace.sent_whole(copy["broker"], copy["offset"])
+        if cut:
+            return Chain(links=(cut_link(cut, "cut"), _whole_set(cut, copy)))
         for one in observed.faults:
             bits = taken(one.says, observed.topic, copy["partition"])
             here = one.fault == "bit-flip" and one.broker == copy["broker"]
             if here and any(copy["offset"] in damaged for damaged in bits):
                 return Chain(links=(struck(one),))
     return refuse("No rule of replication damages a disk.")
+
+
+def _whole_set(cut: Line, copy: Row) -> Because:
+    return Because(
+        rule="whole-set",
+        says=f"It went on from {cut.offset} with a compressed set of its new leader's that begins"
+        f" before that, and ends at {copy['offset']}: before 0.11 sets are sent whole.",
+        event=copy["note"],
+        broker=copy["broker"],
+        time_ns=cut.time_ns,
+    )
 
 
 def seen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike

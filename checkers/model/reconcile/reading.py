@@ -192,7 +192,7 @@ def _began_to_stop(lines: list[Line], time_ns: int) -> int:
 def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], Disk]:
     """The frozen replicas of the topic under test."""
     found: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
-    names = ["offset", "leader_epoch", "record_id", "control"]
+    names = ["offset", "leader_epoch", "record_id", "magic", "last_offset", "damage", "crc_ok"]
     for segment in segments(Path(run.replicas)) if run.replicas.is_dir() else ():
         if segment.topic == plan.topic.name:
             batches = found[segment.broker, segment.partition]
@@ -205,8 +205,11 @@ def _disk(batches: list[pa.RecordBatch]) -> Disk:
         empty = np.empty(0, np.int64)
         return Disk(offsets=empty, epochs=empty, ids=[])
     table = pa.Table.from_batches(batches)
+    flawed = table.filter(pc.and_(table["crc_ok"], pc.equal(table["damage"], "corrupt")))
+    old = flawed.filter(pc.less(flawed["magic"], 2))
     table = table.filter(pc.is_valid(table["offset"]))
     return Disk(
+        overlapping=frozenset(old["last_offset"].to_pylist()),
         offsets=table["offset"].to_numpy(),
         epochs=pc.fill_null(table["leader_epoch"], -1).to_numpy().astype(np.int64),
         ids=table["record_id"].to_pylist(),

@@ -117,11 +117,16 @@ class Disk:
     """A replica as it was frozen: parallel arrays in order of the file.
 
     ``epochs`` holds -1 for formats without.
+
+    Attributes:
+        overlapping: last offsets of message sets of before 0.11 whose checksum is right, and which
+            do not fit between their neighbours. Their records are left out.
     """
 
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     epochs: np.ndarray[Any, np.dtype[np.int64]]
     ids: list[str | None]
+    overlapping: frozenset[int] = frozenset()
 
     @cached_property
     def at(self) -> dict[int, int]:
@@ -165,6 +170,21 @@ class Trace:
         marks = self.marks.get(broker, [])
         index = bisect_right(marks, time_ns, key=lambda mark: mark.time_ns)
         return marks[index - 1] if index else None
+
+    def sent_whole(self, broker: int, last: int) -> Line | None:
+        """The cut that has a set, the one that ends at ``last``, overlap with what lies before.
+
+        Before 0.11 compressed records are fetched in the set in which they were sent, also when it
+        begins before the offset that was asked for, and a follower compares nothing but the last
+        offset with its own (``Log.append`` of 0.10.2). Logs that forked have other sets.
+        """
+        disk = self.disks.get(broker)
+        if disk is None or last not in disk.overlapping:
+            return None
+        before = disk.offsets[disk.offsets < last]
+        end = int(before[-1]) + 1 if len(before) else 0
+        cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == end)
+        return next(cuts, None)
 
     def of_kind(self, broker: int, *kinds: str) -> list[Line]:
         """A broker's lines of some kinds."""

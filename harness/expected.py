@@ -64,7 +64,12 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
     except ScriptError:
         return as_random(run, verdict)
     harms = foretold.lost or foretold.forked
-    return as_scripted(run, verdict, foretold, remedies(tell, rules) if harms else ())
+    course = (
+        find_story(plan.story).rehearse(release(plan.played_on), plan)
+        if plan.story in STORIES
+        else ()
+    )
+    return as_scripted(run, verdict, foretold, remedies(tell, rules) if harms else (), course)
 
 
 def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":

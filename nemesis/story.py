@@ -18,8 +18,9 @@ from nemesis.scene import Scene
 from nemesis.window import widen
 
 if TYPE_CHECKING:
-    from checkers.model.reconciliation import Outcome
+    from checkers.model.reconciliation import Beat, Outcome
     from checkers.model.rules import Rules
+    from checkers.model.script import Setting
 
 SESSION_MS: Final = 2500
 """Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
@@ -97,19 +98,28 @@ class Story:
             plan: its settings.
             rules: others than those of the release, to see what would be.
         """
-        # The rules are of Numba, which takes half a second to import.
-        from checkers.model.rules import old_format, rules_of  # noqa: PLC0415
-        from checkers.model.script import Setting, play  # noqa: PLC0415
+        from checkers.model.script import play  # noqa: PLC0415 - of Numba, which is slow to import
+
+        return play(self.script, self._setting(release, plan, rules))
+
+    def rehearse(self, release: Release, plan: Plan) -> "tuple[Beat, ...]":
+        """How the model has A, B and C after each line of the script."""
+        from checkers.model.course import course  # noqa: PLC0415 - as above
+
+        return course(self.script, self._setting(release, plan))
+
+    def _setting(self, release: Release, plan: Plan, rules: "Rules | None" = None) -> "Setting":
+        from checkers.model.rules import old_format, rules_of  # noqa: PLC0415 - as above
+        from checkers.model.script import Setting  # noqa: PLC0415 - as above
 
         limits = {"protocol": plan.protocol, "written": plan.format}
-        setting = Setting(
+        return Setting(
             rules=rules or rules_of(release.name, **limits),
             old_format=old_format(**limits),
             acks=plan.workload.acks,
             min_isr=plan.topic.min_insync_replicas,
             unclean=plan.topic.unclean_leader_election and release.elects_unclean,
         )
-        return play(self.script, setting)
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
         """What becomes of the records on this release under the plan's settings."""

@@ -10,11 +10,13 @@ from typing import Final, TypeVar
 
 from markupsafe import Markup
 
+from checkers.model.reconciliation import Reconciliation
 from harness.errors import StoreError
 from harness.plan import Plan
 from harness.store import Run
 from harness.verdict import INVALID, Anomaly, Ledger, Verdict
 from reports import model, strip
+from reports.acts import acts, subject
 from reports.assumptions import assumptions
 from reports.beats import Burst, bursts
 from reports.drawing import Share, bar, svg, text
@@ -85,15 +87,18 @@ def page(run: Run) -> str:
         StoreError: the run was not judged, or its plan cannot be read.
     """
     plan, verdict = run.plan(), run.verdict()
+    unread: list[str] = []
+    said = _or_none(lambda: model.read(run), unread)
+    about = subject(said, plan.topic.name)
+    asked = [*verdict.anomalies, *([about] if about else [])]
     evidence = gather(
         run,
-        values={a.value for a in verdict.anomalies if a.value is not None},
-        places=places(verdict.anomalies),
+        values={a.value for a in asked if a.value is not None} | _sent(said),
+        places=places(asked),
     )
-    missing = list(evidence.missing)
+    missing = [*evidence.missing, *unread]
     environment = _or_none(run.environment, missing)
     status = _or_none(run.status, missing)
-    said = _or_none(lambda: model.read(run), missing)
     known = any("cut short" in reason for reason in verdict.reasons)
     if status is not None and status.phase != "frozen" and not known:
         missing.insert(0, f"The run was cut short while it was {status.phase}.")
@@ -112,6 +117,9 @@ def page(run: Run) -> str:
         model=said and model.section(said),
         foretold=foreseen(plan, status, evidence),
         cast=cast(plan, evidence),
+        acts=acts(said.course, about, evidence, holdings.get((about.topic, 0), {}))
+        if said and about
+        else (),
         prevention=prevention(plan, said),
         facts=facts(plan, environment),
         environment=environment,
@@ -133,6 +141,16 @@ def page(run: Run) -> str:
         ledger=ledger_bars(verdict.ledger),
         sides=_sides(holdings, verdict),
     )
+
+
+def _sent(said: Reconciliation | None) -> set[str]:
+    """Every record that the model sent in its script."""
+    return {
+        record
+        for beat in (said.course if said else ())
+        for log in beat.logs.values()
+        for record in log
+    }
 
 
 def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:

@@ -69,6 +69,25 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     logs: dict[str, tuple[str, ...]] = {}
 
 
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """How the model has everybody after a line of its script.
+
+    Attributes:
+        line: of the script, in which replicas are called A, B and C.
+        leader: the broker that leads, by its id as text; empty where nobody does.
+        logs: the record ids of each replica, by broker id as text; likewise ``hw``.
+        down: brokers that are dead or stopped.
+    """
+
+    line: str
+    leader: str
+    epoch: int
+    isr: tuple[str, ...]
+    logs: dict[str, tuple[str, ...]]
+    hw: dict[str, int]
+    down: tuple[str, ...] = ()
+
+
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One place at which the predicted and the observed log of a replica differ.
 
@@ -97,6 +116,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         findings: one for each anomaly of the verdict, and one for each event outside the rules.
         absent: what was predicted and did not happen, a sentence each.
         differences: record by record, where predicted and observed logs differ.
+        course: the model's states, line by line of its script; empty where it played none.
         checked: how many events of each kind were found to be within the rules: elections, cuts,
             ISR changes, acknowledgements, logs.
     """
@@ -112,6 +132,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     absent: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
+    course: tuple[Beat, ...] = ()
     checked: dict[str, int] = {}
 
     @property

@@ -82,6 +82,17 @@ def play(script: str, setting: Setting) -> Outcome:
         ScriptError: a step cannot be taken; the message names it.
     """
     stage = Stage.of(script, setting)
+    for _ in perform(script, stage):
+        pass
+    return stage.outcome()
+
+
+def perform(script: str, stage: "Stage") -> Iterator[str]:
+    """Play a script line by line; each is given out when the stage is as it is after it.
+
+    Raises:
+        ScriptError: as ``play``.
+    """
     for line in _lines(script):
         verb, *words = line.split()
         try:
@@ -90,7 +101,7 @@ def play(script: str, setting: Setting) -> Outcome:
             raise ScriptError(f"{line!r}: nothing here is called {error.args[0]!r}") from error
         if not done:
             raise ScriptError(f"{line!r}: the model cannot do that now")
-    return stage.outcome()
+        yield line
 
 
 def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> Outcome:

@@ -6,9 +6,11 @@ from typing import Final
 
 import msgspec
 
+from checkers.model.course import recast
 from checkers.model.reconcile.findings import UNKNOWN_RULE, Explained, explain
 from checkers.model.reconcile.trace import Observed
 from checkers.model.reconciliation import (
+    Beat,
     Because,
     Difference,
     Finding,
@@ -39,13 +41,18 @@ def as_random(run: Run, verdict: Verdict) -> Reconciliation:
 
 
 def as_scripted(
-    run: Run, verdict: Verdict, foretold: Outcome, remedies: Sequence[tuple[str, ...]] = ()
+    run: Run,
+    verdict: Verdict,
+    foretold: Outcome,
+    remedies: Sequence[tuple[str, ...]] = (),
+    course: Sequence[Beat] = (),
 ) -> Reconciliation:
     """The answer about a run whose script the model has played, too.
 
     Args:
         foretold: what the model made of it; ``logs`` in the order of the assignment.
         remedies: sets of switches of which each, were it on, would have the model keep everything.
+        course: how the model came there, in its own names A, B and C.
     """
     found = explain(run)
     predicted = _cast(foretold, found.trace)
@@ -65,6 +72,7 @@ def as_scripted(
         findings=findings,
         absent=absent,
         differences=differences,
+        course=recast(course, list(predicted.logs)),
         checked=found.checked,
     )
 

@@ -61,6 +61,11 @@ class Scan:
         ignored = () if final_read else tally.OF_FINAL_READS
         self._asked = tally.bits(*(name for name in tally.DOUBTS if name not in ignored))
 
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return self._parts[1]
+
     @cached_property
     def strides(self) -> DataFrame:
         """All rows in their order, shortened; see ``checkers.clients.strides``."""
@@ -105,10 +110,12 @@ class Scan:
         return self._frame("doubtful", RECORD)
 
     @property
-    def doubts(self) -> int:
-        """How many records there are in ``doubtful``."""
+    def left(self) -> int:
+        """How many rows there are in ``doubtful`` and in ``strides``."""
         assert self._tallied
-        return int(ds.dataset(self._folder / "doubtful", RECORD, format="parquet").count_rows())
+        kept = (("doubtful", RECORD), ("strides", SCHEMA))
+        found = (ds.dataset(self._folder / name, schema, format="parquet") for name, schema in kept)
+        return sum(int(each.count_rows()) for each in found)
 
     def keys(self, *doubts: str) -> pa.Table:
         """``key`` of the records about which there is one of these doubts."""

@@ -61,7 +61,9 @@ def step_findings(view: View, steps: DataFrame, kinds: frozenset[str]) -> list[D
 
 def vanished(view: View, steps: DataFrame) -> DataFrame:
     """Findings of acknowledged records that were read, and not found by who came by last."""
-    gone = _stepped_over(view, steps).unionByName(_replaced(view))
+    gone, slots = _stepped_over(view, steps), crowded(view)
+    if view.any("crowded"):
+        gone = gone.unionByName(_replaced(view, slots))
     last = gone.groupBy("key").agg(F.max("end").alias("gone"))
     known = view.keep("gone", last)
     rows = view.rows_of("of-gone", RECORD, view.told("gone", *RECORD)).join(known, "key")
@@ -85,9 +87,9 @@ def _stepped_over(view: View, steps: DataFrame) -> DataFrame:
     return told.join(places, list(PLACE)).select("key", "end")
 
 
-def _replaced(view: View) -> DataFrame:
+def _replaced(view: View, slots: DataFrame) -> DataFrame:
     """``key, end``: records at whose offset another was read, and its last reader's row."""
-    rows = view.rows.where(has("fact", SEEN_OK)).join(crowded(view), "slot", "left_semi")
+    rows = view.rows.where(has("fact", SEEN_OK)).join(slots, "slot", "left_semi")
     readers = rows.groupBy("slot", "offset", "key").agg(F.max(end()).alias("end"))
     place = ["slot", "offset"]
     latest = readers.groupBy(*place).agg(F.max(F.struct("end", "key")).alias("latest"))

@@ -107,9 +107,14 @@ class View:
         """Read the history, which else is done when anything is asked of it.
 
         Returns:
-            About how many records there is any doubt of.
+            About how many rows that leaves to be looked at: records in doubt, and strides.
         """
-        return self._scan.doubts
+        return self._scan.left
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return self._scan.size
 
     @cached_property
     def rows(self) -> DataFrame:

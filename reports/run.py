@@ -5,12 +5,13 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from markupsafe import Markup
 
-from checkers.model.reconciliation import Reconciliation
+from checkers.model.reconciliation import Because, Finding, Reconciliation
 from harness.errors import StoreError
 from harness.plan import Plan
 from harness.store import Run
@@ -108,6 +109,10 @@ def page(run: Run) -> str:
     told, others = found[:STORIES_MAX], found[STORIES_MAX : STORIES_MAX + LISTED_MAX]
     raws = _raws(run, told, missing)
     struck = effects(evidence)
+    stories = [
+        _story(i, link, each, evidence, holdings, raws)
+        for i, (link, each) in enumerate(zip(_links(told), told, strict=True))
+    ]
     counted = sum(each.count for each in (*told, *others))
     return render(
         "run.html.j2",
@@ -115,6 +120,7 @@ def page(run: Run) -> str:
         plan=plan,
         verdict=verdict,
         model=said and model.section(said),
+        frame_of=partial(_frame_of, stories),
         foretold=foreseen(plan, status, evidence),
         cast=cast(plan, evidence),
         acts=acts(said.course, about, evidence, holdings.get((about.topic, 0), {}))
@@ -125,10 +131,7 @@ def page(run: Run) -> str:
         environment=environment,
         status=status,
         missing=missing,
-        stories=[
-            _story(i, link, each, evidence, holdings, raws)
-            for i, (link, each) in enumerate(zip(_links(told), told, strict=True))
-        ],
+        stories=stories,
         others=others,
         left_out=max(0, sum(verdict.counts.values()) - counted),
         timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
@@ -196,6 +199,24 @@ def _raws(run: Run, told: Sequence[Burst], missing: list[str]) -> dict[Partition
         if one.offset is not None:
             wanted.setdefault((one.topic, one.partition), set()).add(one.offset)
     return {where: read_raw(run, where, offsets, missing) for where, offsets in wanted.items()}
+
+
+def _frame_of(stories: Sequence[Story], finding: Finding, link: Because) -> tuple[str, int] | None:
+    """The drawing that shows a link of the model's chain: its id, and the number of its step."""
+    place = (finding.kind, finding.topic, finding.partition, finding.offset)
+    for each in stories:
+        a = each.anomaly
+        if (a.kind, a.topic, a.partition, a.offset) != place or link.time_ns is None:
+            continue
+        apart = {
+            frame.number: max(frame.start_ns - link.time_ns, link.time_ns - frame.end_ns, 0)
+            for frame, _ in each.frames
+            if frame.start_ns is not None and frame.end_ns is not None
+        }
+        if apart:
+            number = min(apart, key=apart.__getitem__)
+            return f"{each.link}:{number}", number
+    return None
 
 
 def _links(told: Sequence[Burst]) -> Iterator[str]:

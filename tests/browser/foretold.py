@@ -5,7 +5,17 @@ from typing import Final
 
 import msgspec
 
-from checkers.model.reconciliation import Because, Difference, Finding, Outcome, Reconciliation
+from checkers.model.course import recast
+from checkers.model.reconciliation import (
+    Beat,
+    Because,
+    Difference,
+    Finding,
+    Outcome,
+    Reconciliation,
+)
+from clusters.versions import release
+from nemesis.stories import find_story
 from tests.browser.sample import TOPIC, ns
 
 KEPT: Final = ("m0", "m1", "m2")
@@ -46,12 +56,19 @@ def outcome(
     return Outcome(lost=lost, forked=forked, logs=dict(held))
 
 
+def course(story: str, kafka: str) -> tuple[Beat, ...]:
+    """How the model has brokers 1, 2 and 3 in a story, step by step."""
+    found = find_story(story)
+    return recast(found.rehearse(release(kafka), found.plan(kafka)), ("1", "2", "3"))
+
+
 def as_predicted(run: str) -> Reconciliation:
     """The loss story: m3 was to be lost, and is."""
     both = outcome(*[KEPT] * 3, lost=("m3",))
     return Reconciliation(
         run=run, kafka="0.10.2.2", kind="scripted", status="as-predicted", predicted=both,
-        observed=both, findings=(LOST,), checked={"elections": 2, "cuts": 3, "ISR changes": 4},
+        observed=both, findings=(LOST,), course=course("loss", "0.10.2.2"),
+        checked={"elections": 2, "cuts": 3, "ISR changes": 4},
     )  # fmt: skip
 
 
@@ -62,16 +79,18 @@ def forked(run: str) -> Reconciliation:
     )  # fmt: skip
     fork = msgspec.structs.replace(LOST, kind="divergence")
     return msgspec.structs.replace(
-        as_predicted(run), predicted=both, observed=both, findings=(LOST, fork)
-    )
+        as_predicted(run), predicted=both, observed=both, findings=(LOST, fork),
+        course=course("divergence", "0.10.2.2"),
+    )  # fmt: skip
 
 
 def kept(run: str) -> Reconciliation:
     """The loss story on a release that keeps m3."""
     both = outcome(*[(*KEPT, "m3")] * 3)
     return msgspec.structs.replace(
-        as_predicted(run), kafka="4.3.1", predicted=both, observed=both, findings=()
-    )
+        as_predicted(run), kafka="4.3.1", predicted=both, observed=both, findings=(),
+        course=course("loss", "4.3.1"),
+    )  # fmt: skip
 
 
 def not_reproduced(run: str) -> Reconciliation:

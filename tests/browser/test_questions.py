@@ -43,6 +43,19 @@ QUESTIONS: Final = (
         ("All evidence, in order of time",),
     ),
     Question("Which jars was that?", "table.tiny:visible", "kafka", ("Jars, with SHA-256",)),
+    Question("Did the faults do anything?", "table:has(caption:text('measured'))", "2 of 2 faults"),
+    Question(
+        "What bytes stand at its place?",
+        "table:has(caption:text('As they lie'))",
+        "format v1",
+        ("Raw records at offset 3",),
+    ),
+    Question(
+        "What did the broker log when it cut?",
+        "table:has(caption:text('Lines about'))",
+        "Truncating",
+        ("What the brokers logged",),
+    ),
     Question("How do I do it again?", "pre.command", "highwater run --kafka 0.10.2.2"),
 )
 

@@ -128,7 +128,7 @@ def test_a_counterexample_is_drawn_without_overlap_and_scrolls_on_a_phone(
 ) -> None:
     with opened(browser, pages["forked"], width=1280) as (page, _):
         assert page.get_by_role("img", name="Steps 1 to 5").is_visible()
-        assert page.locator(".cell.other").count() == 1
+        assert page.locator(".bands .cell.other").count() == 1
         assert page.evaluate(_TEXTS_OVERLAP) == []
     with opened(browser, pages["forked"], width=400) as (page, _):
         region = page.get_by_role("region", name="The steps, drawn")

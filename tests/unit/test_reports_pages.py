@@ -269,3 +269,13 @@ def test_books_that_do_not_balance_are_said_to(tmp_path: Path) -> None:
     sample.verdict = msgspec.structs.replace(sample.verdict, ledger=ledger)
     html = write(sample.write(tmp_path)).read_text("utf-8")
     assert "The books do not balance: acknowledged 5 is not read 4 + lost 7" in html
+
+
+def test_every_link_of_the_chain_leads_to_the_step_that_shows_it(runs: dict[str, Run]) -> None:
+    balance = parsed(write(runs["loss"]))
+    ids = {each["id"] for _, each in balance.seen if "id" in each}
+    words = " ".join(" ".join(balance.text).split())
+    steps = [a["href"] or "" for t, a in balance.seen if t == "a" and ":" in (a["href"] or "")]
+    assert [each.removeprefix("#") in ids for each in steps] == [True] * 3
+    assert [each.rpartition(":")[2] for each in steps] == ["1", "4", "5"]
+    assert "broker 3 cut its log to its own HW 3, without asking. step 4" in words

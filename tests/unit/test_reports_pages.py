@@ -278,4 +278,4 @@ def test_every_link_of_the_chain_leads_to_the_step_that_shows_it(runs: dict[str,
     steps = [a["href"] or "" for t, a in balance.seen if t == "a" and ":" in (a["href"] or "")]
     assert [each.removeprefix("#") in ids for each in steps] == [True] * 3
     assert [each.rpartition(":")[2] for each in steps] == ["1", "4", "5"]
-    assert "broker 3 cut its log to its own HW 3, without asking. step 4" in words
+    assert "Truncating log events-0 to offset 3. (kafka.log.Log) drawn at step 4" in words

@@ -10,8 +10,9 @@ LONGEST: Final = 400
 _CLOCK: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\S+ (?:[A-Z]{4,5} )?")
 _FOLDER: Final = re.compile(r",? ?\bdir=[^\],\s]*")
 _KEPT: Final = {"\n", "\t"}
-_HIDDEN: Final = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
-"""Unicode categories that cannot be seen, or that reorder what stands beside them."""
+_HIDDEN: Final = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+"""Unicode categories that cannot be seen, that reorder what stands beside them, or that no XML may
+hold: a noncharacter such as U+FFFE would break a drawing's file."""
 
 
 def plain(words: str, longest: int = LONGEST) -> str:

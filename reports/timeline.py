@@ -10,7 +10,7 @@ from markupsafe import Markup
 from reports.drawing import Scale, join, line, number, rect, steps, svg, tag, text, ticks
 from reports.observed import UNKNOWN, Evidence, Fault, Ints, Scene, Track
 from reports.reigns import BAND, bands, epochs, reigns
-from reports.text import count, seconds
+from reports.text import count, seconds, short
 
 WIDTH: Final = 1120.0
 LEFT: Final = 86.0
@@ -115,7 +115,7 @@ def _acks(acks: Ints, marks: Sequence[Mark], time: Scale) -> Markup:
         parts.append(line(x, base - 17, x, base, f"ack {mark.kind}"))
         if len(marks) <= 3:  # noqa: PLR2004 - more names than that run into one another
             end = x > WIDTH - 160
-            words = f"{mark.name} {mark.kind.replace('lost-write', 'lost')}"
+            words = f"{short(mark.name, 14)} {mark.kind.replace('lost-write', 'lost')}"
             parts.append(
                 text(
                     x + (-9 if end else 9),

@@ -37,9 +37,19 @@ def chromium() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def opened(
-    browser: Browser, path: Path, *, width: int, scheme: Scheme = "light", height: int = 900
+    browser: Browser,
+    path: Path,
+    *,
+    width: int,
+    scheme: Scheme = "light",
+    height: int = 900,
+    scripts: bool = False,
 ) -> Iterator[tuple[Page, list[str]]]:
-    """A report in an offline page, and its sins: foreign requests, console messages, errors."""
+    """A report in an offline page, and its sins: foreign requests, console messages, errors.
+
+    Args:
+        scripts: whether JavaScript is on. Reports have none, and are read without it.
+    """
     sins: list[str] = []
     address = path.resolve().as_uri()
     context = browser.new_context(
@@ -47,6 +57,7 @@ def opened(
         color_scheme=scheme,
         viewport={"width": width, "height": height},
         reduced_motion="reduce",
+        java_script_enabled=scripts,
     )
 
     def route(each: Route) -> None:
@@ -61,6 +72,7 @@ def opened(
         page = context.new_page()
         page.on("console", lambda message: sins.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: sins.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: sins.append(f"dialog: {dialog.message}"))
         page.goto(address)
         yield page, sins
     finally:

@@ -42,6 +42,8 @@ class Sample:
     sends: list[tuple[float, float | None, int | None, str]] = field(default_factory=list)
     disks: dict[int, Disk] = field(default_factory=dict)
     model: Reconciliation | None = None
+    topic: str = TOPIC
+    environment: Environment | None = None
     status: Status = field(default_factory=lambda: Status(phase="frozen", quiesced=True))
 
     def write(self, store: Path) -> Run:
@@ -49,7 +51,7 @@ class Sample:
         run = Run(store / self.verdict.run)
         run.path.mkdir(parents=True)
         run.write("plan.json", self.plan.to_json())
-        run.write_struct("environment.json", environment())
+        run.write_struct("environment.json", self.environment or environment())
         run.write_struct("status.json", self.status)
         run.write("analysis/verdict.json", self.verdict.to_json())
         if self.model is not None:
@@ -58,12 +60,12 @@ class Sample:
             run.parquet(name).parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.Table.from_pylist(table, schema=TABLES[name]), run.parquet(name))
         for broker, disk in self.disks.items():
-            write_log(run.replicas / str(broker) / f"{TOPIC}-0", disk, self.plan.kafka)
+            write_log(run.replicas / str(broker) / f"{self.topic}-0", disk, self.plan.kafka)
         return run
 
     def tables(self) -> dict[str, list[dict[str, object]]]:
         """Rows of every table."""
-        where = {"topic": TOPIC, "partition": 0}
+        where = {"topic": self.topic, "partition": 0}
         return {
             "history/ops": [self._operation(*each) for each in self.sends],
             "events/replicas": [
@@ -97,7 +99,7 @@ class Sample:
         return {
             "process": "producer-0", "kind": "send", "phase": "run",
             "outcome": "ok" if end else "info", "invoke_ns": ns(start),
-            "complete_ns": None if end is None else ns(end), "topic": TOPIC, "partition": 0,
+            "complete_ns": None if end is None else ns(end), "topic": self.topic, "partition": 0,
             "offset": offset, "leader_epoch": None, "acks": self.plan.workload.acks,
             "value": value, "error": None if end else "_TIMED_OUT",
         }  # fmt: skip

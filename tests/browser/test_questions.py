@@ -1,14 +1,13 @@
 """A new reader's questions about a lost record: each is answered on the page, in three clicks."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
-from reports.run import write
-from tests.browser.chromium import chromium, opened
-from tests.browser.samples import write_all
+from tests.browser.chromium import opened
 
 pytestmark = pytest.mark.browser
 
@@ -61,9 +60,8 @@ QUESTIONS: Final = (
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    report = write(write_all(tmp_path_factory.mktemp("store"), ["loss"])["loss"])
-    with chromium() as browser, opened(browser, report, width=1280) as (found, _):
+def page(browser: Browser, pages: dict[str, Path]) -> Iterator[Page]:
+    with opened(browser, pages["loss"], width=1280) as (found, _):
         yield found
 
 

@@ -1,79 +1,14 @@
-"""Reports in a real browser, offline: nothing is asked for, logged, or too wide."""
+"""What is where on the pages of reports, in a real browser."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
 from clusters.versions import CATALOGUE
-from harness.matrix.cells import Row
-from harness.matrix.run import write_matrix_page
-from reports import comparison, counterexample, matrix, shelf, trend
-from reports.page import save
-from reports.run import write
-from tests.browser.chromium import CHROMIUM, Scheme, chromium, opened
-from tests.browser.lineage import forked, lost
-from tests.browser.samples import unfinished, write_all
-from tests.matrices import judged
-from tests.nights import two_weeks
+from tests.browser.chromium import Scheme, opened
 
 pytestmark = pytest.mark.browser
-PAGES = (
-    *("loss", "divergence", "valid", "cut-short", "hostile", "big", "index", "matrix", "trend"),
-    *("lost", "forked", "shelf", "compared"),
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        why = f"{CHROMIUM} is missing: apt-get install chromium"
-        if os.environ.get("CI") == "true":
-            pytest.fail(why)
-        pytest.skip(why)
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    store = tmp_path_factory.mktemp("store")
-    runs = write_all(store)
-    unfinished(runs["cut-short"])
-    found = {name: write(run) for name, run in runs.items()}
-    found["matrix"] = write_matrix_page(judged(store / "matrix"))
-    both = [runs["loss"], runs["valid"]]
-    found["lost"] = counterexample.write(lost(), store / "lost.html", both)
-    found["forked"] = counterexample.write(forked(), store / "forked.html")
-    found["drawing"] = counterexample.write(forked(), store / "forked.svg")
-    found["trend"] = trend.write(two_weeks(store / "nights"), store / "trend.html")
-    found["compared"] = comparison.write(runs["loss"], runs["valid"], store / "compared.html")
-    found["shelf"] = save(store / "shelf.html", shelf.page(store))
-    rows = [Row.of(run, run.verdict(), as_predicted=None, home=store) for run in runs.values()]
-    return {**found, "index": matrix.write(rows, store / "index.html")}
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_opens_offline_without_a_sin(
-    name: str, scheme: Scheme, browser: Browser, pages: dict[str, Path]
-) -> None:
-    with opened(browser, pages[name], width=1280, scheme=scheme) as (page, sins):
-        assert page.locator("h1").is_visible()
-        assert len(page.locator("h1").inner_text()) > 20
-        assert len(page.screenshot()) > 20_000
-        assert sins == []
-
-
-@pytest.mark.parametrize("width", [400, 768, 1600])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_never_scrolls_sideways(
-    name: str, width: int, browser: Browser, pages: dict[str, Path]
-) -> None:
-    with opened(browser, pages[name], width=width) as (page, _):
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_schemes_differ(browser: Browser, pages: dict[str, Path]) -> None:
@@ -82,15 +17,6 @@ def test_the_schemes_differ(browser: Browser, pages: dict[str, Path]) -> None:
         with opened(browser, pages["loss"], width=800, scheme=scheme) as (page, _):
             found.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert found[0] != found[1]
-
-
-def test_a_dark_page_prints_dark_on_light(browser: Browser, pages: dict[str, Path]) -> None:
-    with opened(browser, pages["loss"], width=800, scheme="dark") as (page, _):
-        page.emulate_media(media="print", color_scheme="dark")
-        assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 35, 48)"
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
-            "rgb(255, 255, 255)"
-        )
 
 
 def test_the_headline_and_the_frames_are_seen(browser: Browser, pages: dict[str, Path]) -> None:
@@ -185,13 +111,13 @@ def test_a_matrix_of_every_release_fits_a_screen_and_scrolls_on_a_phone(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
     sizes = "e => [e.scrollWidth, e.clientWidth]"
-    with opened(browser, pages["matrix"], width=1400) as (page, _):
+    with opened(browser, pages["releases"], width=1400) as (page, _):
         region = page.get_by_role("region", name="Matrix of releases")
         needed, given = region.evaluate(sizes)
         assert needed <= given
         assert region.locator("thead th").count() == len(CATALOGUE) + 1
         assert page.get_by_role("link", name="invalid, 1").first.is_visible()
-    with opened(browser, pages["matrix"], width=400) as (page, _):
+    with opened(browser, pages["releases"], width=400) as (page, _):
         region = page.get_by_role("region", name="Matrix of releases")
         needed, given = region.evaluate(sizes)
         assert needed > given
@@ -225,32 +151,3 @@ _TEXTS_OVERLAP = """() => {
   }
   return found;
 }"""
-
-_CONTRAST = """() => {
-  const rgb = c => (c.match(/[\\d.]+/g) || []).slice(0, 4).map(Number);
-  const light = c => c.slice(0, 3).map(v => v / 255)
-    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = e => { for (; e; e = e.parentElement) {
-    const c = rgb(getComputedStyle(e).backgroundColor);
-    if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
-  const bad = [];
-  for (const e of document.querySelectorAll('body *')) {
-    if (e.closest('svg') || !e.checkVisibility() || e.matches('.sr, .skip, .quiet')) continue;
-    if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
-    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) bad.push(e.className + ' ' + e.textContent.slice(0, 30) + ' ' + ratio);
-  }
-  return bad;
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["loss", "divergence", "cut-short", "index", "matrix", "trend"])
-def test_text_has_enough_contrast(
-    name: str, scheme: Scheme, browser: Browser, pages: dict[str, Path]
-) -> None:
-    """At least 4.5 to 1, WCAG 2.2 level AA (1.4.3)."""
-    with opened(browser, pages[name], width=1280, scheme=scheme) as (page, _):
-        assert page.evaluate(_CONTRAST) == []

@@ -1,0 +1,101 @@
+"""Every kind of page once, or with what tries its patience, by name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from checkers.replicas.finding import (
+    Copy,
+    Divergent,
+    EpochRun,
+    Finding,
+    Inspection,
+    PartitionState,
+    ReplicaState,
+)
+from harness.matrix.cells import Row
+from harness.matrix.run import write_matrix_page
+from harness.store import Run
+from reports import comparison, counterexample, inspect, matrix, shelf, trend
+from reports.page import save
+from reports.run import write
+from tests.browser.lineage import forked, lost
+from tests.browser.samples import SAMPLES, unfinished, write_all
+from tests.matrices import AXES, judged
+from tests.nights import two_weeks
+
+PAGES: Final = (
+    *SAMPLES,
+    *("matrix", "index", "trend", "compared", "lost", "forked", "inspect", "shelf"),
+)
+"""All that ``write_pages`` makes, but for ``releases``, a matrix of all, and ``drawing``."""
+FEW: Final = replace(AXES, kafkas=("0.10.2.2", "2.8.2", "4.3.1"))
+
+
+def write_pages(store: Path) -> dict[str, Path]:
+    """Every page below a store."""
+    runs = write_all(store)
+    unfinished(runs["cut-short"])
+    found = {name: write(run) for name, run in runs.items()}
+    return {**found, **write_others(store, runs)}
+
+
+def write_others(store: Path, runs: Mapping[str, Run]) -> dict[str, Path]:
+    """The pages that are not of one run."""
+    both = [runs["loss"], runs["valid"]]
+    rows = [Row.of(run, run.verdict(), as_predicted=None, home=store) for run in runs.values()]
+    found = {
+        "matrix": write_matrix_page(judged(store / "matrix", FEW)),
+        "releases": write_matrix_page(judged(store / "releases")),
+        "index": matrix.write(rows, store / "index.html"),
+        "trend": trend.write(two_weeks(store / "nights"), store / "trend.html"),
+        "compared": comparison.write(runs["loss"], runs["valid"], store / "compared.html"),
+        "lost": counterexample.write(lost(), store / "lost.html", both),
+        "forked": counterexample.write(forked(), store / "forked.html"),
+        "drawing": counterexample.write(forked(), store / "forked.svg"),
+        "inspect": inspect.write(inspected(), store / "inspect.html"),
+    }
+    return {**found, "shelf": save(store / "shelf.html", shelf.page(store))}
+
+
+def inspected(*, value: str = "m3", topic: str = "events") -> Inspection:
+    """Three replicas that differ at one offset, and one partition in which all is well."""
+    copies = [(1, value, 0), (2, "m4", 2), (3, "m4", 2)]
+    fork = PartitionState(
+        topic=topic,
+        partition=0,
+        verdict="fork",
+        says="Replicas hold different records at offset 3, below the HW of each of them.",
+        replicas=tuple(_replica(broker, value) for broker in (1, 2, 3)),
+        divergent_offsets=(3,),
+        divergent=1,
+        below_hw=1,
+        shown=(
+            Divergent(
+                offset=3,
+                below_hw=True,
+                copies=tuple(Copy(broker=b, key=value, value=v, epoch=e) for b, v, e in copies),
+            ),
+        ),
+        findings=(Finding(kind="fork", severity="error", says=f"{value} and m4 at one offset."),),
+    )
+    well = PartitionState(
+        topic=topic,
+        partition=1,
+        verdict="agree",
+        says="All replicas hold the same 5 records.",
+        replicas=(_replica(1, value), _replica(2, value)),
+    )
+    return Inspection(verdict="fork", partitions=(fork, well), notes=(f"{topic}-9 is empty.",))
+
+
+def _replica(broker: int, said: str) -> ReplicaState:
+    return ReplicaState(
+        broker=broker, directory=f"/var/kafka/{said}", leo=5, last_stable_offset=5, start=0,
+        records=5, segments=1, bytes=725, formats=(2,), hw=5, recovery_point=5,
+        epochs=(EpochRun(epoch=0, first=0, last=2), EpochRun(epoch=2, first=3, last=4)),
+        epoch_checkpoint=((0, 0), (2, 3)), committed=1, aborted=1, aborted_ranges=((7, 3, 4),),
+        findings=(Finding(kind="unclean", severity="warning", says=f"No clean stop: {said}."),),
+    )  # fmt: skip

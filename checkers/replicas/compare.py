@@ -217,11 +217,11 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
     """For each offset whether replicas hold another record, or one of another epoch, there.
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
-    records may as well bear wrong ones. So is what lies beside damage, for only its neighbours in
-    the file can vouch for the offset of a batch.
+    records may as well bear wrong ones. So are, on a damaged replica, batches that follow none and
+    that none follows: only its neighbours in the file can vouch for the offset of a batch.
     """
     if evidence.damage:
-        rows = rows.join(_beside_damage(evidence), ["replica", "segment", "position"], "left_anti")
+        rows = rows.join(_unvouched(evidence), ["replica", "segment", "position"], "left_anti")
     holes = [
         {"replica": number, "hole": first}
         for comparison in found.values()
@@ -243,17 +243,24 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
     )
 
 
-def _beside_damage(evidence: Evidence) -> DataFrame:
-    """``replica, segment, position`` of the batches before and behind damaged ones."""
+def _unvouched(evidence: Evidence) -> DataFrame:
+    """``replica, segment, position`` of batches in damaged logs whose offset nobody vouches for.
+
+    A sound batch that ends where another begins vouches for it, and the other for the first.
+    """
     bad = F.coalesce(~F.col("damage").isin(*ORDINARY), F.lit(False))
     batches = evidence.records.groupBy("replica", "segment", "position").agg(
-        F.bool_or(bad).alias("bad")
+        F.bool_or(bad).alias("bad"),
+        F.when(~F.bool_or(bad), F.min("base_offset")).alias("begin"),
+        F.when(~F.bool_or(bad), F.max("last_offset") + 1).alias("end"),
     )
     broken = batches.where("bad").select("replica").distinct()
     order = Window.partitionBy("replica").orderBy("segment", "position")
-    beside = F.lag("bad", 1, False).over(order) | F.lead("bad", 1, False).over(order)
-    found = batches.join(F.broadcast(broken), "replica", "left_semi").withColumn("beside", beside)
-    return found.where("beside").select("replica", "segment", "position")
+    before = F.coalesce(F.lag("end").over(order) == F.col("begin"), F.lit(False))
+    behind = F.coalesce(F.lead("begin").over(order) == F.col("end"), F.lit(False))
+    found = batches.join(F.broadcast(broken), "replica", "left_semi")
+    found = found.withColumn("vouched", before | behind)
+    return found.where("NOT vouched").select("replica", "segment", "position")
 
 
 def _forks(held: DataFrame) -> list[Row]:

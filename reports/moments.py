@@ -199,6 +199,9 @@ class _Stage:
         cuts = [c for c in self.scene.cuts if c.broker == broker and since < c.time_ns <= until]
         before = track.at(since)[0] if track else UNKNOWN
         told = track.told(until) if track else -1
+        acked = self._acknowledged(broker)
+        if acked is not None and told < acked <= until:
+            leo = max(leo, (self.anomaly.offset or 0) + 1)
         for cut in self.scene.cuts:
             if cut.broker == broker and told < cut.time_ns <= until:
                 leo, hw = min(leo, cut.offset), min(hw, cut.offset)
@@ -223,6 +226,17 @@ class _Stage:
             hw=None if hw == UNKNOWN else hw,
             cut=shortened,
             cells=tuple(self._cell(broker, o, leo, shortened, times) for o in self._window()),
+        )
+
+    def _acknowledged(self, broker: int) -> int | None:
+        """When this broker acknowledged the record: then it held it, whether or not it was seen."""
+        return next(
+            (
+                w.time_ns
+                for w in self.anomaly.witnesses
+                if w.what == "acknowledged" and w.who == f"broker {broker}"
+            ),
+            None,
         )
 
     def _window(self) -> range:
@@ -271,6 +285,9 @@ class _Stage:
             (int(t), int(v)) for t, v in zip(track.time_ns[told], track.leo[told], strict=True)
         ]
         marks += [(c.time_ns, c.offset) for c in self.scene.cuts if c.broker == broker]
+        acked = self._acknowledged(broker)
+        if acked is not None and offset == self.anomaly.offset:
+            marks.append((acked, offset + 1))
         holds, times = False, []
         for time_ns, leo in sorted(marks):
             if leo > offset and not holds:

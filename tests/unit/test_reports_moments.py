@@ -210,3 +210,18 @@ def test_the_disks_show_what_nobody_observed_any_more(tmp_path: Path) -> None:
     cuts = [each for each in shown if at_offset(each)[2][0] == "gone"]
     assert {at_offset(each)[2][1] for each in cuts} <= {"m3"}
     assert [cell.value for cell in shown[0].lanes[1].cells] == ["m1", "m2", "m3", None]
+
+
+def test_a_leader_that_acknowledged_held_the_record_though_nobody_saw_it(tmp_path: Path) -> None:
+    """It may be killed between the acknowledgement and the next look at it."""
+    sample = SAMPLES["loss"]()
+    rows = sample.replicas[1]
+    acked = next(each for each in rows if each[1] == 4)
+    sample.replicas[1] = [each for each in rows if each[1] != 4]
+    sample.disks = {2: sample.disks[2], 3: sample.disks[3]}
+    assert acked not in sample.replicas[1]
+    run = sample.write(tmp_path)
+    anomaly = run.verdict().anomalies[0]
+    shown = frames(anomaly, gather(run), read_holdings(run, ("events", 0), []))
+    assert [at_offset(each)[1] for each in shown[:3]] == [("subject", "m3")] * 3
+    assert next(lane.leo for lane in shown[0].lanes if lane.broker == 1) == 4

@@ -10,7 +10,7 @@ from reports.drawing import join, line, rect, svg, tag, text
 from reports.moments import Cell, Frame, Lane
 from reports.text import short
 
-LABEL: Final = 110.0
+LABEL: Final = 118.0
 CELL: Final = 58.0
 HEIGHT: Final = 30.0
 LANE: Final = 76.0

@@ -2,23 +2,28 @@
 
 import sys
 from pathlib import Path
+from typing import Final
 
 from harness.store import Run
 from reports.run import write
 from tests.browser.chromium import Scheme, chromium, opened
 
+_ONLY_WHERE_THEY_PART: Final = """document.querySelectorAll('.pairs:has(.parting) > :not(.parting)')
+  .forEach(step => step.hidden = true)"""
+_END: Final = """(document.querySelector('.frame, .parting')?.getBoundingClientRect().bottom ?? 884)
+  + scrollY + 16"""
+
 
 def screenshot(
     page: Path, out: Path, *, width: int = 1280, scheme: Scheme = "light", full: bool = False
 ) -> None:
-    """Picture of a page from its top to the end of the first record's story (or the whole page)."""
+    """Picture of a page, whole or down to its first drawings: those of where two runs part."""
     with chromium() as browser, opened(browser, page, width=width, scheme=scheme) as (view, sins):
         if sins:
             raise SystemExit("\n".join(sins))
-        end = view.evaluate(
-            "document.querySelector('.strip')?.getBoundingClientRect().bottom + scrollY + 16 || 900"
-        )
-        area = {"x": 0, "y": 0, "width": width, "height": min(int(end), 1600)}
+        view.evaluate(_ONLY_WHERE_THEY_PART)
+        end = view.evaluate(_END)
+        area = {"x": 0, "y": 0, "width": width, "height": min(int(end), 1700)}
         out.parent.mkdir(parents=True, exist_ok=True)
         if full:
             view.screenshot(path=str(out), full_page=True)

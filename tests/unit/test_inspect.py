@@ -150,6 +150,11 @@ CASES = {
         verdict="corrupt",
         kinds={2: ("corrupt", "hole")},
     ),
+    "flip-and-the-last-offset": Case(  # what is broken claims the offsets up to 4097
+        logs=(plain("abcdefgh"), flipped(flipped(SIX, SIZE + 25, 0x10), 5 * SIZE + 7, 0x02)),
+        verdict="corrupt",
+        kinds={2: ("corrupt",)},
+    ),
     "flip-and-a-fork": Case(
         logs=(SIX, flipped(plain("abcdxf"), SIZE - 2), SIX),
         verdict="fork",

@@ -55,9 +55,9 @@ OURS: Final = frozenset({
 
 
 def harmless() -> Say:
-    """Texts that are ``text1``, ``text2``."""
+    """Texts that are ``text0001``, ``text0002``: numbered, so that both kinds sort alike."""
     known: dict[str, str] = {}
-    return lambda text: known.setdefault(text, f"text{len(known) + 1}")
+    return lambda text: known.setdefault(text, f"text{len(known) + 1:04}")
 
 
 def hostile(seed: int) -> Say:
@@ -67,7 +67,7 @@ def hostile(seed: int) -> Say:
 
     def say(text: str) -> str:
         pieces = "".join(dice.sample(PIECES[:-1], 4)) + dice.choice((PIECES[-1], ""))
-        return known.setdefault(text, f"{len(known) + 1}{pieces}")
+        return known.setdefault(text, f"{len(known) + 1:04}{pieces}")
 
     return say
 

@@ -147,12 +147,17 @@ def conduct(
             scene.check()
             _read(workload, diary)
         keep()
-        lines = log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)
-        recorder.log_lines(list(lines))
-        recorder.close()
-        run.seal()
-        run.write_struct("steps.json", footsteps(run))
+        _seal(plan, run, recorder, clock)
         diary.phase("frozen")
+
+
+def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock) -> None:
+    """Add what the brokers logged, and make of all that was recorded what a judge reads."""
+    lines = log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)
+    recorder.log_lines(list(lines))
+    recorder.close()
+    run.seal()
+    run.write_struct("steps.json", footsteps(run))
 
 
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]:

@@ -1,9 +1,7 @@
 """Transactions, groups and crashed clients against real brokers, as the history tells of them."""
 
 import contextlib
-import json
-import subprocess
-import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -12,9 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from checkers.session import spark
 from clusters.local import open_cluster
 from clusters.real import RealCluster
 from clusters.versions import release
+from harness.api import judge_all
 from harness.clients import settings as clients
 from harness.clients.reader import Reader
 from harness.clients.tapes import Places
@@ -22,7 +22,8 @@ from harness.history import read_stream
 from harness.plan import Plan, Topic
 from harness.plan import Workload as Settings
 from harness.recorder import Clock, Recorder
-from harness.store import Run
+from harness.runner import execute
+from harness.store import Run, Store
 from harness.workload import Workload
 
 pytestmark = pytest.mark.kafka
@@ -229,22 +230,29 @@ def test_a_position_beyond_the_end_of_the_log_is_moved_to_it(
     assert read == [(0, 3)]
 
 
+@pytest.mark.spark
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kafka", ["0.11.0.3", "4.3.1"])
-def test_a_broker_that_is_killed_takes_no_transaction_with_it(kafka: str, tmp_path: Path) -> None:
-    options = "--transactions --transform --consumers 2 --subscribe 2 --churn 6s --nemesis kill"
-    levels = "read_committed,read_uncommitted"
-    words = [*options.split(), "--isolation", levels, "--for", "15s", "--seed", "3", "--json"]
-    told = subprocess.run(
-        [sys.executable, "-m", "harness", "run", "--kafka", kafka, "--store", tmp_path, *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=500,
+def test_a_broker_that_is_killed_takes_no_transaction_with_it(tmp_path: Path) -> None:
+    settings = replace(
+        transform=True,
+        consumers=2,
+        subscribe=2,
+        churn_s=6.0,
+        isolation=("read_committed", "read_uncommitted"),
+        rate=Settings().rate,
     )
-    assert told.returncode == 0, told.stdout + told.stderr
-    found = json.loads(told.stdout)
-    assert (found["verdict"], found["anomalies"]) == ("valid", [])
-    assert found["model"]["status"] == "explained"
-    assert found["acknowledged"] > 20  # it went on, however slow the machine
-    assert found["failed"] > 10
+    runs = [
+        execute(
+            Plan(kafka=kafka, workload=settings, nemesis=("kill",), duration_s=15.0, seed=3),
+            Store(tmp_path),
+            stop=threading.Event(),
+        )
+        for kafka in ("0.11.0.3", "4.3.1")
+    ]
+    for found in judge_all(runs, spark()):
+        verdict = found.verdict
+        assert (verdict.verdict, verdict.anomalies) == ("valid", ()), verdict.reasons
+        assert found.model is not None
+        assert found.model.status == "explained", found.model
+        assert verdict.ledger.acknowledged > 20  # it went on, however slow the machine
+        assert verdict.ledger.failed > 10

@@ -14,6 +14,8 @@ import pyspark
 import pytest
 
 from checkers.java import find_java
+from checkers.session import spark
+from harness.api import judge_all
 from harness.waiting import await_condition
 from tests.histories.stories import fork, loss
 
@@ -81,17 +83,17 @@ def master(tmp_path: Path) -> Iterator[str]:
 def test_a_cluster_of_two_workers_comes_to_the_same_verdicts(master: str, tmp_path: Path) -> None:
     runs = [fork(tmp_path / "fork"), loss(tmp_path / "loss")]
     command = [sys.executable, "-m", "harness", "check", *(str(run.path) for run in runs), "--json"]
-
-    def verdicts(*options: str) -> list[dict[str, object]]:
-        done = subprocess.run(
-            [*command, *options], capture_output=True, text=True, timeout=240, check=False
-        )
-        assert done.returncode == 1, done.stderr
-        found: list[dict[str, object]] = json.loads(done.stdout)
-        return found
-
-    on_cluster = verdicts("--spark-master", master)
-    assert on_cluster == verdicts()
+    done = subprocess.run(
+        [*command, "--spark-master", master],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    on_cluster = json.loads(done.stdout)
+    here = [one.summary() for one in judge_all(runs, spark())]
+    assert on_cluster == json.loads(json.dumps(here))
     assert [one["verdict"] for one in on_cluster] == ["invalid", "invalid"]
     for number in (1, 2):
         executors = list((tmp_path / str(number)).rglob("stderr"))

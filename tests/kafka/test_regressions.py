@@ -1,0 +1,52 @@
+"""Schedules that lost records at random, made small by ``highwater shrink``: once more, explained.
+
+Each file of ``regressions`` is a plan for ``highwater replay``; where it is from, and how often it
+loses, is in docs/results.md. Chance decides whether most of them do: they may lose nothing, and
+nothing else than what they lost.
+"""
+
+import threading
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from checkers.session import spark
+from harness.api import Judged, judge_all
+from harness.fleet import Fleet
+from harness.footsteps import Footsteps
+from harness.repeating.replay import read_plan
+from harness.store import Store
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+PLANS: Final = {path.stem: path for path in Path(__file__).parent.glob("regressions/*.json")}
+ALWAYS: Final = {"power-of-all", "unclean-election"}
+"""Those that lose something each time."""
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judged]:
+    """Every plan's run, all judged in one pass."""
+    folder = tmp_path_factory.mktemp("regressions")
+    with Fleet(folder / "fleet") as fleet:
+        runs = [
+            fleet.execute(read_plan(PLANS[name]), Store(folder), stop=threading.Event())
+            for name in sorted(PLANS)
+        ]
+    return dict(zip(sorted(PLANS), judge_all(runs, spark()), strict=True))
+
+
+@pytest.mark.parametrize("name", sorted(PLANS))
+def test_what_was_lost_once_is_lost_or_kept_by_the_rules(
+    again: dict[str, Judged], name: str
+) -> None:
+    one = again[name]
+    assert one.run.status().problems == ()
+    steps = Footsteps.from_json((one.run.path / "steps.json").read_bytes())
+    assert (len(steps.taken), steps.left_out) == (len(one.run.plan().steps), ())
+    assert one.model is not None
+    assert one.model.status == "explained", one.model.findings
+    assert one.verdict.ledger.acknowledged > 20
+    assert set(one.verdict.counts) <= {"lost-write", "duplicate", "nonmonotonic-send"}
+    if name in ALWAYS:
+        assert one.verdict.ledger.lost > 0

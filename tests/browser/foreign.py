@@ -125,12 +125,12 @@ def in_foreign_words(made: Sample, say: Say) -> Sample:
 def write_all(store: Path, say: Say) -> dict[str, Path]:
     """Every kind of page in these words."""
     runs = []
-    for made in (loss(), divergence(), valid()):
-        name = file_name(say(made.verdict.run))
+    for number, made in enumerate((loss(), divergence(), valid())):
+        name = file_name(f"{number} {say(made.verdict.run)}")  # the shelf sorts by name
         other = in_foreign_words(made, say)
         other.verdict = msgspec.structs.replace(other.verdict, run=name)
         runs.append(other.write(store))
-    no_utf8 = store / os.fsdecode(file_name(say("folder")).encode() + b"\xff")
+    no_utf8 = store / os.fsdecode(file_name(f"9 {say('folder')}").encode() + b"\xff")
     no_utf8.mkdir()
     (no_utf8 / "plan.json").write_bytes((runs[0].path / "plan.json").read_bytes())
     there = store / f"compare-{file_name(say('compared'))}.html"

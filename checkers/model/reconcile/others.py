@@ -67,8 +67,8 @@ def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are
 
 def corrupt(observed: Observed, anomaly: Row) -> Chain:
     """A fault that was injected damages a disk, and of replication's rules one alone."""
-    trace = observed.traces.get(anomaly["partition"])
     for copy in anomaly["copies"] or ():
+        trace = observed.traces.get(copy["partition"])
         cut = trace and trace.sent_whole(copy["broker"], copy["offset"])
         if cut:
             return Chain(links=(cut_link(cut, "cut"), _whole_set(cut, copy)))

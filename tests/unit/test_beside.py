@@ -28,5 +28,7 @@ def test_a_file_is_in_the_group_of_what_it_needs() -> None:
 
 
 def test_the_longest_come_first() -> None:
-    ranked = [rank(f"tests/{name}.py") for name in ("unit/test_checkers_golden", "kafka/test_inspect")]
+    ranked = [
+        rank(f"tests/{name}.py") for name in ("unit/test_checkers_golden", "kafka/test_inspect")
+    ]
     assert [*ranked, rank("tests/unit/test_fault.py")] == [0, 1, 2]

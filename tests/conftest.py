@@ -26,12 +26,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByGroup(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the order.
+    """Mark what needs Spark, and choose the order.
 
     One process has what needs Spark last, which starts meanwhile unless brokers are to have both
     cores. Several take a group each, and the next when they are done.
     """
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
     if hasattr(config, "workerinput"):
         from tests.beside import rank  # noqa: PLC0415 - as above
 

@@ -213,15 +213,27 @@ def _damaged(evidence: Evidence) -> DataFrame:
     )
 
 
+def _claimed(evidence: Evidence) -> DataFrame:
+    """Likewise, of batches that are broken in nothing but their order."""
+    whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
+    return evidence.records.where(F.col("damage").isNotNull() & whole).select(
+        F.col("replica").alias("broken"),
+        F.col("base_offset").alias("begins"),
+        F.col("last_offset").alias("ends"),
+    )
+
+
 def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) -> DataFrame:
     """For each offset whether replicas hold another record, or one of another epoch, there.
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
     records may as well bear wrong ones. So are, on a damaged replica, batches that follow none and
-    that none follows: only its neighbours in the file can vouch for the offset of a batch.
+    that none follows: only its neighbours in the file can vouch for the offset of a batch. And so
+    are offsets that another whole batch of the replica claims: one of the two is out of its place.
     """
     if evidence.damage:
         rows = rows.join(_unvouched(evidence), ["replica", "segment", "position"], "left_anti")
+        rows = rows.join(F.broadcast(_claimed(evidence)), _inside(), "left_anti")
     holes = [
         {"replica": number, "hole": first}
         for comparison in found.values()

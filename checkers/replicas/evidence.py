@@ -23,7 +23,7 @@ from checkers.session import suit
 SOURCE: Final = (
     *("broker", "segment", "position", "base_offset", "last_offset", "offset", "magic"),
     *("leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms"),
-    *("transactional", "control", "control_type", "key", "value", "damage", "error"),
+    *("transactional", "control", "control_type", "key", "value", "crc_ok", "damage", "error"),
 )
 """The columns of ``kafka-log`` that are read."""
 
@@ -33,7 +33,7 @@ COLUMNS: Final = (
     *("segment", "position", "base_offset", "last_offset"),
     "offset",  # null: a stretch without records, see damage
     *("magic", "leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms"),
-    *("transactional", "control", "control_type", "damage", "error"),
+    *("transactional", "control", "control_type", "crc_ok", "damage", "error"),
     "print",  # a hash of key, value and whether it is a control record
     "key_print",  # null: no key
 )

@@ -12,13 +12,10 @@ from harness.pytest_plugin import Case, KafkaRun, PromiseBroken
 if TYPE_CHECKING:
     from clusters.cluster import Cluster
 
-pytestmark = [
-    pytest.mark.kafka("0.10.2.2", "4.3.1"),
-    pytest.mark.spark,
-    pytest.mark.timeout(300),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
+@pytest.mark.kafka("0.10.2.2", "4.3.1")
 def test_the_loss_story_ends_as_the_release_predicts(
     kafka_run: KafkaRun, highwater_case: Case
 ) -> None:
@@ -34,17 +31,20 @@ def test_the_loss_story_ends_as_the_release_predicts(
         result.assert_as_promised()
 
 
+@pytest.mark.kafka("4.3.1")
 def test_a_paused_leader_costs_nothing_that_all_replicas_acknowledged(kafka_run: KafkaRun) -> None:
     result = kafka_run(nemesis="pause", duration="6s", seed=3, min_isr=2)
     assert result.acknowledged > 100
     assert result.lost == 0
 
 
+@pytest.mark.kafka("0.10.2.2")
 def test_a_test_gets_a_whole_cluster_and_may_break_it(kafka_cluster: "Cluster") -> None:
     assert [broker.state for broker in kafka_cluster.brokers.values()] == ["running"] * 3
     kafka_cluster.brokers[2].kill()
 
 
+@pytest.mark.kafka("0.10.2.2")
 def test_the_next_test_gets_another_when_it_was_broken(kafka_cluster: "Cluster") -> None:
     assert [broker.state for broker in kafka_cluster.brokers.values()] == ["running"] * 3
     kafka_cluster.create_topic("mine", [[1, 2, 3]], {"min.insync.replicas": "2"})

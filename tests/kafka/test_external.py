@@ -107,7 +107,7 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     faults = "kill,pause,move-leader,set-segment" if kraft else "kill,pause"
     where = ("--inventory", theirs.inventory(), "--confirm", theirs.cluster_id)
     work = ("--store", tmp_path, "--partitions", "2", "--producers", "1", "--rate", "100")
-    process = start("run", *where, *work, "--nemesis", faults, "--for", "20s", "--json")
+    process = start("run", *where, *work, "--nemesis", faults, "--for", "12s", "--json")
     code, out, err = finish(process)
     judged = json.loads(out)
     assert (code, err) == ({"valid": 0, "invalid": 1}[judged["verdict"]], "")

@@ -155,6 +155,11 @@ CASES = {
         verdict="corrupt",
         kinds={2: ("corrupt",)},
     ),
+    "doubled": Case(  # two whole batches say that they begin at 2
+        logs=(SIX, SIX[: 2 * SIZE] + plain("x", base=2) + SIX[2 * SIZE :], SIX),
+        verdict="corrupt",
+        kinds={2: ("corrupt",)},
+    ),
     "flip-and-a-fork": Case(
         logs=(SIX, flipped(plain("abcdxf"), SIZE - 2), SIX),
         verdict="fork",

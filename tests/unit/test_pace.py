@@ -10,7 +10,8 @@ from reports.evidence import gather
 from reports.observed import Evidence, Fault, Pace
 from reports.pace import FEWEST, describe, pace
 from reports.run import page
-from tests.browser.samples import write_all
+from tests.browser.sample import Sample
+from tests.browser.samples import SAMPLES, big
 
 MS = 1_000_000
 
@@ -64,8 +65,11 @@ def test_the_drawing_does_not_grow_with_the_sends() -> None:
     assert not re.search(r"nan|inf", more)
 
 
-@pytest.mark.parametrize(("name", "drawn"), [("big", True), ("loss", False), ("cut-short", False)])
-def test_a_story_has_none(tmp_path: Path, name: str, drawn: bool) -> None:
-    run = write_all(tmp_path, [name])[name]
+@pytest.mark.parametrize(
+    ("sample", "drawn"),
+    [(big(records=1000), True), (SAMPLES["loss"](), False), (SAMPLES["cut-short"](), False)],
+)
+def test_a_story_has_none(tmp_path: Path, sample: Sample, drawn: bool) -> None:
+    run = sample.write(tmp_path)
     assert (len(gather(run).pace.ended_ns) >= FEWEST) == drawn
     assert ("What producers felt" in page(run)) == drawn

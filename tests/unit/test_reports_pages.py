@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -48,6 +49,12 @@ class Balance(HTMLParser):
         self.text.append(data)
 
 
+@cache
+def written(run: Run) -> Path:
+    """The page of a run that nobody changes: written once for all tests."""
+    return write(run)
+
+
 def parsed(page: Path) -> Balance:
     """A page that is balanced, and whose ids are its own."""
     balance = Balance()
@@ -66,7 +73,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_page_is_balanced_and_below_a_megabyte(name: str, runs: dict[str, Run]) -> None:
-    page = write(runs[name])
+    page = written(runs[name])
     assert page == runs[name].report
     assert page.stat().st_size < 1_000_000
     parsed(page)
@@ -74,7 +81,7 @@ def test_a_page_is_balanced_and_below_a_megabyte(name: str, runs: dict[str, Run]
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_page_asks_for_nothing_and_runs_nothing(name: str, runs: dict[str, Run]) -> None:
-    found = parsed(write(runs[name])).seen
+    found = parsed(written(runs[name])).seen
     assert {tag for tag, _ in found} & {"script", "img", "iframe", "object", "form"} == set()
     for tag, attributes in found:
         assert not [key for key in attributes if key.startswith("on") or key == "style"]
@@ -89,7 +96,7 @@ def test_a_page_asks_for_nothing_and_runs_nothing(name: str, runs: dict[str, Run
 def test_every_table_has_a_caption_and_every_drawing_a_title(
     name: str, runs: dict[str, Run]
 ) -> None:
-    html = write(runs[name]).read_text("utf-8")
+    html = written(runs[name]).read_text("utf-8")
     assert html.count("<table") == html.count("<caption")
     drawings = re.findall(r'<svg[^>]*role="img"[^>]*>(<title[^>]*>[^<]+</title><desc)?', html)
     assert drawings
@@ -98,7 +105,7 @@ def test_every_table_has_a_caption_and_every_drawing_a_title(
 
 
 def test_the_loss_page_says_what_was_lost_and_how_to_repeat_it(runs: dict[str, Run]) -> None:
-    words = " ".join(" ".join(parsed(write(runs["loss"])).text).split())
+    words = " ".join(" ".join(parsed(written(runs["loss"])).text).split())
     for wanted in (
         "1 of 5 acknowledged records is lost",
         "Promise broken",
@@ -111,13 +118,13 @@ def test_the_loss_page_says_what_was_lost_and_how_to_repeat_it(runs: dict[str, R
 
 
 def test_the_divergence_page_marks_the_differing_cell(runs: dict[str, Run]) -> None:
-    html = write(runs["divergence"]).read_text("utf-8")
+    html = written(runs["divergence"]).read_text("utf-8")
     assert "The replicas hold different records at 1 offset of 5." in html
     assert len(re.findall(r'<td class="odd">', html)) == 1
 
 
 def test_values_are_escaped_spelled_out_and_cut(runs: dict[str, Run]) -> None:
-    html = write(runs["hostile"]).read_text("utf-8")
+    html = written(runs["hostile"]).read_text("utf-8")
     assert "<script" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "onerror=alert" not in html.replace("&lt;img src=x onerror=alert(2)&gt;", "")
@@ -129,7 +136,7 @@ def test_values_are_escaped_spelled_out_and_cut(runs: dict[str, Run]) -> None:
 
 
 def test_a_big_run_says_what_it_left_out(runs: dict[str, Run]) -> None:
-    html = write(runs["big"]).read_text("utf-8")
+    html = written(runs["big"]).read_text("utf-8")
     assert "The first of 100 neighbouring records" in html
     assert "Further findings" not in html
     assert re.search(r"[\d,]+ offsets not shown", html)
@@ -251,7 +258,7 @@ def test_a_page_says_how_to_repeat_and_to_shrink_a_run(
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_ledger_adds_up_as_it_stands_on_the_page(name: str, runs: dict[str, Run]) -> None:
     """Sent is acknowledged, failed and unknown; acknowledged is read, lost and unseen."""
-    html = write(runs[name]).read_text("utf-8")
+    html = written(runs[name]).read_text("utf-8")
     table = html.split('<table class="ledger">')[1].split("</table>")[0]
     sums = []
     for body in table.split("</tbody>")[:2]:
@@ -272,7 +279,7 @@ def test_books_that_do_not_balance_are_said_to(tmp_path: Path) -> None:
 
 
 def test_every_link_of_the_chain_leads_to_the_step_that_shows_it(runs: dict[str, Run]) -> None:
-    balance = parsed(write(runs["loss"]))
+    balance = parsed(written(runs["loss"]))
     ids = {each["id"] for _, each in balance.seen if "id" in each}
     words = " ".join(" ".join(balance.text).split())
     steps = [a["href"] or "" for t, a in balance.seen if t == "a" and ":" in (a["href"] or "")]

@@ -13,6 +13,8 @@ from typing import Final, Literal
 from markupsafe import Markup
 
 from checkers.model.reconciliation import Beat, Reconciliation
+from checkers.model.sentences import NAMES
+from harness.history import FENCE
 from harness.verdict import Anomaly
 from reports import strip
 from reports.holdings import Holdings
@@ -24,10 +26,7 @@ Word = Literal["as predicted", "otherwise", "not observed"]
 Span = tuple[int, int]
 """From when to when the events of an act were observed, in ns."""
 
-_NAMES: Final = "ABC"
 _NAME: Final = re.compile(r"\b[ABC]\b")
-_FENCE: Final = "fence"
-"""How the ids of records begin that stand behind all others for the final read."""
 _PHRASES: Final = {
     "settle": "{} sent, and on every replica",
     "send": "{} is sent",
@@ -149,7 +148,7 @@ def _span(
 ) -> Span | None:
     """When what a line does was observed, not before ``since``; None where not all of it was."""
     about, evidence, scene = seen
-    ids = [int(broker) for name, broker in zip(_NAMES, beat.logs, strict=True) if name in words]
+    ids = [int(broker) for name, broker in zip(NAMES, beat.logs, strict=True) if name in words]
     if verb in _SENDING:
         records = words if verb == "settle" else words[:1]
         times = [evidence.acked_at[one] for one in records if one in evidence.acked_at]
@@ -157,7 +156,7 @@ def _span(
         begun = {value: time_ns for time_ns, value in there}
         if len(times) < len(records):
             return None
-        return min(begun.get(records[0], times[0]), *times, *times), max(times)
+        return min(begun.get(records[0], times[0]), *times), max(times)
     if verb == "expire":
         wanted = (int(beat.leader) if beat.leader else -1, beat.epoch)
         found = [e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == wanted]
@@ -262,13 +261,13 @@ def _at(lane: Lane, about: Anomaly) -> str | None:
     cell = next(cell for cell in lane.cells if cell.offset == about.offset)
     if cell.state in {"none", "gone"}:
         return ""
-    return "" if cell.value and cell.value.startswith(_FENCE) else cell.value
+    return "" if cell.value and cell.value.startswith(FENCE) else cell.value
 
 
 def _says(beat: Beat) -> str:
     """A line of the script as a person reads it, with brokers for names."""
     verb, *words = beat.line.split()
-    ids = dict(zip(_NAMES, beat.logs, strict=True))
+    ids = dict(zip(NAMES, beat.logs, strict=True))
     who = list(dict.fromkeys(f"broker {ids[word]}" for word in words if word in ids))
     what = [word for word in words if _NAME.fullmatch(word) is None and word not in {"to", "for"}]
     if verb == "expire":

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-import numpy as np
-
 from harness.errors import StoreError
 from harness.history import STEPS_TABLE
 from harness.plan import Plan
@@ -176,11 +174,9 @@ def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
     """When a LEO was seen to go down to an offset, nearest to a time and not far from it."""
     if track is None:
         return None
-    told = track.leo != UNKNOWN
-    times, leo = track.time_ns[told], track.leo[told]
-    drops = times[1:][(leo[1:] < leo[:-1]) & (leo[1:] == offset)]
-    near = drops[np.abs(drops - at_ns) < _NEAR_NS]
-    return int(near[np.abs(near - at_ns).argmin()]) if len(near) else None
+    times = [drop.time_ns for drop in track.drops() if drop.after == offset]
+    near = [time_ns for time_ns in times if abs(time_ns - at_ns) < _NEAR_NS]
+    return min(near, key=lambda time_ns: abs(time_ns - at_ns), default=None)
 
 
 def _flushes(run: Run, plan: Plan) -> Assumption:

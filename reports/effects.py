@@ -66,11 +66,9 @@ def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str
     silent = np.flatnonzero(inside & (track.leo == UNKNOWN))
     if len(silent):
         yield f"broker {broker} did not answer from {seconds(int(track.time_ns[silent[0]]), 2)} on"
-    told = track.leo != UNKNOWN
-    times, leo = track.time_ns[told], track.leo[told]
-    for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
-        if since <= times[i] <= until:
-            yield f"broker {broker}'s log went from {leo[i - 1]:,} to {leo[i]:,}"
+    for drop in track.drops():
+        if since <= drop.time_ns <= until:
+            yield f"broker {broker}'s log went from {drop.before:,} to {drop.after:,}"
             return
 
 

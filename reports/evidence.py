@@ -150,16 +150,10 @@ def _merged(logged: Sequence[Cut], tracks: Mapping[int, Track]) -> tuple[Cut, ..
     second = 1_000_000_000
     cuts = list(logged)
     for broker, track in tracks.items():
-        told = track.leo != UNKNOWN
-        times, leo = track.time_ns[told], track.leo[told]
-        for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
-            seen = Cut(time_ns=int(times[i]), broker=broker, offset=int(leo[i]))
-            before = int(times[i - 1])
-            if not any(
-                each.broker == broker and before - second <= each.time_ns <= seen.time_ns + second
-                for each in logged
-            ):
-                cuts.append(seen)
+        for drop in track.drops():
+            first, last = drop.since_ns - second, drop.time_ns + second
+            if not any(each.broker == broker and first <= each.time_ns <= last for each in logged):
+                cuts.append(Cut(time_ns=drop.time_ns, broker=broker, offset=drop.after))
     return tuple(sorted(cuts, key=lambda cut: cut.time_ns))
 
 

@@ -1,6 +1,6 @@
 """What is known of a run besides its verdict, as values: observations, faults, cuts and sends."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -33,6 +33,16 @@ PAST: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A LEO that went down from one answer, at ``since_ns``, to the next, at ``time_ns``."""
+
+    since_ns: int
+    time_ns: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
     """LEO and HW of one replica over time, a row a change (``UNKNOWN``: it did not answer)."""
 
@@ -59,6 +69,18 @@ class Track:
         edges = np.flatnonzero(known[1:] != known[:-1])
         times = np.append(self.time_ns, until_ns)
         return [(int(times[a]), int(times[b])) for a, b in edges.reshape(-1, 2)]
+
+    def drops(self) -> Iterator[Drop]:
+        """Every time at which the LEO was seen to have gone down, silences in between left out."""
+        told = self.leo != UNKNOWN
+        times, leo = self.time_ns[told], self.leo[told]
+        for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
+            yield Drop(
+                since_ns=int(times[i - 1]),
+                time_ns=int(times[i]),
+                before=int(leo[i - 1]),
+                after=int(leo[i]),
+            )
 
     def _last(self, end: int) -> int:
         """The last row before index ``end`` in which the replica answered; -1: there is none."""

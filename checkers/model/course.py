@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from checkers.model.reconciliation import Beat
-from checkers.model.script import NAMES, Setting, Stage, perform
+from checkers.model.script import Setting, Stage, perform
+from checkers.model.sentences import NAMES
 from checkers.model.view import State, decode
 
 

@@ -43,9 +43,9 @@ from checkers.model.reconciliation import Outcome
 from checkers.model.rules import SWITCHES, Rules
 from checkers.model.schedule import OLD_FORMAT, Schedule
 from checkers.model.scope import Acks, Scope, constants, initial
+from checkers.model.sentences import NAMES
 from harness.errors import HarnessError
 
-NAMES: Final = "ABC"
 _ALONE: Final = (Move.LEARN, Move.TRUNCATE, Move.FETCH, Move.CONFIRM)
 _FOLLOWING: Final = (Move.LEARN, Move.TRUNCATE)
 _MENDED: Final = (Move.RESUME, Move.REGISTER, Move.START)

@@ -202,24 +202,22 @@ def _damaged(evidence: Evidence) -> DataFrame:
         for each in one.segments
     ]
     columns = [("replica", pa.int32()), ("segment", pa.int64()), ("limit", pa.int64())]
-    return (
-        evidence.records.where(F.col("damage").isNotNull() & F.col("base_offset").isNotNull())
-        .join(F.broadcast(evidence.local(limits, columns)), ["replica", "segment"])
-        .select(
-            F.col("replica").alias("broken"),
-            F.col("base_offset").alias("begins"),
-            F.coalesce("last_offset", "limit").alias("ends"),
-        )
-    )
+    rows = evidence.records.where(F.col("damage").isNotNull() & F.col("base_offset").isNotNull())
+    limited = rows.join(F.broadcast(evidence.local(limits, columns)), ["replica", "segment"])
+    return _claims(limited, F.coalesce("last_offset", "limit"))
 
 
 def _claimed(evidence: Evidence) -> DataFrame:
     """Likewise, of batches that are broken in nothing but their order."""
     whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
-    return evidence.records.where(F.col("damage").isNotNull() & whole).select(
-        F.col("replica").alias("broken"),
-        F.col("base_offset").alias("begins"),
-        F.col("last_offset").alias("ends"),
+    rows = evidence.records.where(F.col("damage").isNotNull() & whole)
+    return _claims(rows, F.col("last_offset"))
+
+
+def _claims(rows: DataFrame, ends: Column) -> DataFrame:
+    """Of stretches ``broken``, ``begins`` and ``ends``, for ``_inside``."""
+    return rows.select(
+        F.col("replica").alias("broken"), F.col("base_offset").alias("begins"), ends.alias("ends")
     )
 
 

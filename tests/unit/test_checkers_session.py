@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -55,3 +56,12 @@ def test_no_jvm_is_left_behind_and_nothing_is_said() -> None:
     assert "py4j" not in said["interrupted"]
     assert not folders["ended"].exists()
     assert not folders["interrupted"].exists()
+
+
+def test_the_jvm_has_room_for_the_code_of_a_long_session(spark: SparkSession) -> None:
+    """A quick compiler's usual 48 MB were full after a minute, and a query ended with an error."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    rooms = [pool.getUsage().getMax() for pool in pools if pool.getName().startswith("Code")]
+    assert sum(rooms) >= 200 << 20

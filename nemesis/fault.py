@@ -7,7 +7,7 @@ after the ``yield``. Write one in a file of its family and decorate it; see docs
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 
 from clusters.cluster import Cluster
 from clusters.level import Level
@@ -77,6 +77,8 @@ class Fault:
             outside the ISR, or ``--to``, because it upgrades to what that names.
         commands: of an inventory, which it needs on a cluster that somebody else runs; None: they
             are not enough for it.
+        awaits_sessions: its injection ends only when a broker's session has begun or ended, which
+            ZooKeeper or a controller must say: so not while those are struck.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Fault:
     why_not: WhyNot = anywhere
     needs: Needs = ""
     commands: frozenset[str] | None = None
+    awaits_sessions: bool = False
 
     def missing(self, kafka: Release, plan: Plan) -> str:
         """Why a plan's cluster has it not; empty where it does."""
@@ -127,7 +130,11 @@ def by_request(kafka: Release, driver: str) -> str:
 
 
 def fault(
-    name: str, *, why_not: WhyNot = anywhere, commands: Collection[str] | None = None
+    name: str,
+    *,
+    why_not: WhyNot = anywhere,
+    commands: Collection[str] | None = None,
+    awaits_sessions: bool = False,
 ) -> Callable[[Body], Body]:
     """Register a generator as the fault ``name`` of a broker, which it is given the id of."""
 
@@ -135,7 +142,15 @@ def fault(
         def aimed_body(cluster: Cluster, aim: Aim) -> Iterator[str]:
             return body(cluster, aim.victim)
 
-        _register(name, body, aimed_body, "broker", why_not, commands=commands)
+        _registry[name] = Fault(
+            name=name,
+            scope="broker",
+            body=aimed_body,
+            why_not=why_not,
+            commands=None if commands is None else frozenset(commands),
+            awaits_sessions=awaits_sessions,
+            **_told(body),
+        )
         return body
 
     return register
@@ -148,37 +163,39 @@ def aimed(
     why_not: WhyNot = anywhere,
     needs: Needs = "",
     commands: Collection[str] | None = None,
+    awaits_sessions: bool = False,
 ) -> Callable[[AimedBody], AimedBody]:
     """Register a generator as the fault ``name`` that wants to know more than a broker's id."""
 
     def register(body: AimedBody) -> AimedBody:
-        _register(name, body, body, at, why_not, needs=needs, commands=commands)
+        _registry[name] = Fault(
+            name=name,
+            scope=at,
+            body=body,
+            why_not=why_not,
+            needs=needs,
+            commands=None if commands is None else frozenset(commands),
+            awaits_sessions=awaits_sessions,
+            **_told(body),
+        )
         return body
 
     return register
 
 
-def _register(
-    name: str,
-    told: Callable[..., object],
-    body: AimedBody,
-    scope: Scope,
-    why_not: WhyNot,
-    *,
-    needs: Needs = "",
-    commands: Collection[str] | None,
-) -> None:
-    """The docstring's first line is the summary."""
-    _registry[name] = Fault(
-        name=name,
-        family=told.__module__.rpartition(".")[2],
-        summary=(told.__doc__ or "").partition("\n")[0],
-        scope=scope,
-        body=body,
-        why_not=why_not,
-        needs=needs,
-        commands=None if commands is None else frozenset(commands),
-    )
+class _Told(TypedDict):
+    """What a body says of itself."""
+
+    family: str
+    summary: str
+
+
+def _told(body: Callable[..., object]) -> _Told:
+    """The module's name, and the first line of the docstring."""
+    return {
+        "family": body.__module__.rpartition(".")[2],
+        "summary": (body.__doc__ or "").partition("\n")[0],
+    }
 
 
 def faults() -> Mapping[str, Fault]:

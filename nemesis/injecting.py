@@ -46,7 +46,8 @@ class Nemesis:
     """Injects faults into one cluster, knows which are open, and heals them.
 
     At most one fault is open on a broker at a time, one on the topic and one on the coordination;
-    one that strikes every broker is alone. Safe to use from several threads.
+    one that strikes every broker is alone, and one that waits for sessions is not injected while
+    nobody grants them. Safe to use from several threads.
 
     Args:
         topic: the topic under test.
@@ -142,7 +143,8 @@ class Nemesis:
         for one in self._open.values():
             both = {one.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both
-            if alone or one.target == _target(chosen, broker):
+            unheard = chosen.awaits_sessions and one.fault.scope == "coordination"
+            if alone or unheard or one.target == _target(chosen, broker):
                 return one
         return None
 

@@ -62,7 +62,7 @@ def reassign(cluster: Cluster, aim: Aim) -> Iterator[str]:
         cluster.reassign(aim.topic.name, aim.partition, [*left, gone])
 
 
-@aimed("unclean-election", at="cluster", needs="--unclean")
+@aimed("unclean-election", at="cluster", needs="--unclean", awaits_sessions=True)
 def unclean_election(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Leave a partition to one broker, kill that, and have one elected that lacks its last records.
 

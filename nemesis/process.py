@@ -48,7 +48,7 @@ def stop(cluster: Cluster, broker: int) -> Iterator[str]:
         target.start()
 
 
-@fault("restart", commands=("stop", "start"))
+@fault("restart", commands=("stop", "start"), awaits_sessions=True)
 def restart(cluster: Cluster, broker: int) -> Iterator[str]:
     """Shut a broker down in order and start it again at once; there is nothing left to heal."""
     target = cluster.brokers[broker]
@@ -59,7 +59,7 @@ def restart(cluster: Cluster, broker: int) -> Iterator[str]:
     yield f"broker {broker} was restarted"
 
 
-@fault("recycle", commands=("kill", "start"))
+@fault("recycle", commands=("kill", "start"), awaits_sessions=True)
 def recycle(cluster: Cluster, broker: int) -> Iterator[str]:
     """SIGKILL a broker and start it, three times in a row: it dies while it still catches up."""
     target = cluster.brokers[broker]
@@ -71,7 +71,7 @@ def recycle(cluster: Cluster, broker: int) -> Iterator[str]:
     yield f"broker {broker} was killed and started {_STORM} times"
 
 
-@fault("zombie", commands=("pause", "resume"))
+@fault("zombie", commands=("pause", "resume"), awaits_sessions=True)
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
     """Freeze a broker until its session has ended; healing wakes it, believing that it leads.
 
@@ -93,7 +93,7 @@ def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
         target.resume()
 
 
-@aimed("rolling-restart", at="cluster", commands=("stop", "start"))
+@aimed("rolling-restart", at="cluster", commands=("stop", "start"), awaits_sessions=True)
 def rolling_restart(cluster: Cluster, _: Aim) -> Iterator[str]:
     """Restart every broker in order, one after the other, each once the last has its session."""
     with contextlib.closing(cluster.probe()) as probe:

@@ -27,7 +27,7 @@ def _why_not(kafka: Release, _: str) -> str:
     return "KRaft clusters are upgraded by metadata.version, with their controllers"
 
 
-@aimed("upgrade", at="cluster", why_not=_why_not, needs="--to")
+@aimed("upgrade", at="cluster", why_not=_why_not, needs="--to", awaits_sessions=True)
 def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Roll every broker, in order, to the next step of --to: jars, protocol or message format.
 
@@ -42,7 +42,7 @@ def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     yield f"every broker runs {aim.levels[at + 1]}"
 
 
-@aimed("downgrade", at="cluster", why_not=_why_not, needs="--to")
+@aimed("downgrade", at="cluster", why_not=_why_not, needs="--to", awaits_sessions=True)
 def downgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Roll every broker back to the jars before, in order, as long as the protocol is theirs.
 

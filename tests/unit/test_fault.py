@@ -41,7 +41,13 @@ def mended() -> Iterator[list[int]]:
             raise HarnessError(f"broker {broker} would not stumble")
         yield ""
 
-    for name, scope in (("sting", "broker"), ("flood", "cluster"), ("fog", "topic")):
+    @fault("vigil", awaits_sessions=True)
+    def vigil(_: Cluster, broker: int) -> Iterator[str]:
+        """Wait until ZooKeeper says something of a broker."""
+        yield f"broker {broker} was waited for"
+
+    scopes = {"sting": "broker", "flood": "cluster", "fog": "topic", "hush": "coordination"}
+    for name, scope in scopes.items():
 
         @aimed(name, at=cast("Scope", scope))
         def told(_: Cluster, aim: Aim) -> Iterator[str]:
@@ -49,7 +55,7 @@ def mended() -> Iterator[list[int]]:
             yield f"struck {aim.broker} of {aim.topic.name}-{aim.partition}"
 
     yield done
-    for name in ("itch", "stumble", "sting", "flood", "fog"):
+    for name in ("itch", "stumble", "vigil", *scopes):
         del fault_module._registry[name]
 
 
@@ -121,6 +127,9 @@ def test_every_registered_fault_has_a_summary() -> None:
         (("fog", None), ("itch", 1), True),
         (("fog", None), ("flood", None), True),
         (("fog", None), ("fog", None), False),
+        (("hush", None), ("itch", 1), True),
+        (("hush", None), ("vigil", 1), False),
+        (("vigil", 1), ("hush", None), True),
     ],
 )
 def test_what_overlaps_on_one_target_is_refused(

@@ -165,6 +165,33 @@ def test_while_the_isr_is_too_small_somebody_eligible_may_lead(
     assert rules.count("elections") == wrong
 
 
+@pytest.mark.parametrize(("decision", "shrunk", "wrong"), [(7, 0, 0), (6, 0, 1), (7, 1, 1)])
+def test_a_leader_may_have_joined_by_a_decision_of_which_no_broker_heard(
+    tmp_path: Path, decision: int, shrunk: int, wrong: int
+) -> None:
+    """Numbered 5 is the last that was said; a decision that was seen, a smaller ISR, is no such."""
+    run = RunBuilder(tmp_path / "run", kafka="4.3.1")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.leader(3, 1, [1, 3])
+    said = "[Partition events-0 broker=3] ISR updated to 3,1  and version updated to 5"
+    run.log_line(3, "isr", said)
+    run.tick(5_000)
+    if shrunk:
+        run.leader(3, 1, [3])
+        run.tick(5_000)
+    begins = (
+        f"Leader events-0 starts at leader epoch 2 from offset 4 with partition epoch {decision}"
+    )
+    run.log_line(2, "leader", begins, offset=4)
+    run.leader(2, 2, [1, 2])
+    run.everywhere(M0123)
+    built = run.write()
+    anomalies(built)
+    found = [one for one in as_random(built, verdict()).findings if one.kind == "trace"]
+    assert [one.because[-1].rule for one in found].count("elections") == wrong
+
+
 @pytest.mark.parametrize(("moved_s", "word"), [(4, "explained"), (None, "unexplained")])
 @pytest.mark.parametrize("begin_s", [1, 20])
 def test_a_record_stands_twice_after_a_change_of_leader_also_at_a_run_s_begin(

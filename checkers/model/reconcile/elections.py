@@ -46,7 +46,9 @@ def _elected(
         return
     if observed.rules.elr and len(before.isr) < observed.plan.topic.min_insync_replicas:
         return  # an eligible leader, kept while the ISR is too small, seen by nobody (KIP-966)
-    if now.epoch > before.epoch + 1 or _may_have_joined(trace, before, now):
+    if now.epoch > before.epoch + 1:
+        return
+    if _may_have_joined(trace, before, now) or _decided_unheard(trace, now):
         return
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
 
@@ -59,6 +61,28 @@ def _may_have_joined(trace: Trace, before: Leadership, now: Leadership) -> bool:
         for broker in trace.lines
         for line in trace.of_kind(broker, "isr")
     )
+
+
+def _decided_unheard(trace: Trace, now: Leadership) -> bool:
+    """Whether more was decided before this election than was said or seen.
+
+    The partition epoch rises with each decision (KIP-497). A controller may take a replica into the
+    ISR and move the leader to it before the old leader has heard of the first: the next says both.
+    """
+    lines = [
+        line
+        for broker in trace.lines
+        for line in trace.of_kind(broker, "leader", "follower", "isr")
+        if line.partition_epoch >= 0
+    ]
+    begun = [line for line in lines if line.broker == now.leader and line.kind == "leader"]
+    elected = max((one.partition_epoch for one in begun if one.epoch == now.epoch), default=-1)
+    told = [line for line in lines if line.partition_epoch < elected]
+    if not told:
+        return False
+    last = max(told, key=lambda line: (line.partition_epoch, -line.time_ns))
+    seen = sum(last.time_ns + LOOK < row.time_ns <= now.time_ns for row in trace.leaderships)
+    return elected - last.partition_epoch > seen
 
 
 def _changed(

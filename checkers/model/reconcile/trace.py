@@ -27,6 +27,7 @@ LOOK: Final = 250 * MS
 """Two looks of the observer at one broker are never farther apart, if the machine can keep up."""
 
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
+_DECISION: Final = re.compile(r"partition epoch (\d+)|[vV]ersion updated to \[?(\d+)")
 _LEADER: Final = re.compile(
     r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
 )
@@ -71,6 +72,12 @@ class Line:
         """The leader epoch that it tells, -1 for none."""
         found = _EPOCH.search(self.text)
         return int(found[1]) if found else -1
+
+    @property
+    def partition_epoch(self) -> int:
+        """The number of the decision about the partition that it tells, -1 for none."""
+        found = _DECISION.search(self.text)
+        return int(found[1] or found[2]) if found else -1
 
     @property
     def leader(self) -> int:

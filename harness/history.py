@@ -115,8 +115,8 @@ LOG_LINES: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64()),  # null: the line bears no time
         pa.field("broker", pa.int32(), nullable=False),
-        # truncation, kept, answer, range, fetcher, leader, follower, loaded, isr, election,
-        # unclean, start, stop, error: see harness.loglines
+        # truncation, kept, answer, range, fetcher, leader, follower, created, loaded, isr,
+        # election, unclean, start, stop, error: see harness.loglines
         pa.field("kind", pa.string(), nullable=False),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),

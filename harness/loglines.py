@@ -37,6 +37,7 @@ _PATTERNS: Final = tuple(
         ("follower", rf"Follower {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
         ("leader", rf"Leader {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
         ("leader", rf"{_PARTITION} starts at [Ll]eader [Ee]poch \d+ from offset {_OFFSET}"),
+        ("created", rf"Created log for partition {_PARTITION} in "),
         ("loaded", rf"loaded for partition {_PARTITION} with initial high watermark {_OFFSET}"),
         # OfflinePartitionLeaderSelector, then ReplicationControlManager
         ("unclean", rf"No broker in ISR is alive for {_PARTITION}\. Elect leader"),

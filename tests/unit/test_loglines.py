@@ -115,6 +115,12 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             4,
         ),
         (
+            "INFO Created log for partition [events,0] in /data/events-0 with properties {} (k)",
+            "created",
+            0,
+            None,
+        ),
+        (
             "INFO [Selector]: Selected new leader and ISR {} for offline partition [events,0] (k)",
             "election",
             0,

@@ -165,6 +165,28 @@ def test_while_the_isr_is_too_small_somebody_eligible_may_lead(
     assert rules.count("elections") == wrong
 
 
+@pytest.mark.parametrize(
+    ("followed", "then_ms", "word"),
+    [(True, 0, "explained"), (True, 5_000, "unexplained"), (False, 0, "unexplained")],
+)
+def test_with_acks_0_what_is_under_way_may_go_with_its_client(
+    tmp_path: Path, followed: bool, then_ms: int, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", workload=Workload(acks="0"))
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.send("gone", None)
+    run.tick(then_ms)
+    run.send("kept", None)
+    run.send("later", None, process="producer-0.1" if followed else "producer-1")
+    run.disk((1, 2, 3), [(0, 0, "kept"), (1, 0, "later")])
+    built = run.write()
+    lost = {"kind": "lost-write", "topic": "events", "acks": "0", "partition": 0, "value": "gone"}
+    anomalies(built, lost)
+    found = [one for one in as_random(built, verdict()).findings if one.kind == "lost-write"]
+    assert [one.verdict for one in found] == [word]
+
+
 @pytest.mark.parametrize(("decision", "shrunk", "wrong"), [(7, 0, 0), (6, 0, 1), (7, 1, 1)])
 def test_a_leader_may_have_joined_by_a_decision_of_which_no_broker_heard(
     tmp_path: Path, decision: int, shrunk: int, wrong: int
@@ -299,6 +321,25 @@ def test_who_leads_no_more_may_answer_until_it_follows(
         if one.kind == "lost-write"
     ]
     assert found.verdict == word
+
+
+@pytest.mark.parametrize(("made", "wrong"), [(True, 0), (False, 1)])
+def test_a_replica_that_is_made_anew_has_no_hw(tmp_path: Path, made: bool, wrong: int) -> None:
+    """It was taken away, and comes again; to 0.10.2 a follower cuts its log to its own HW."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2")
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    for broker in (1, 2, 3):
+        run.observe(broker, 1)
+    run.tick(5_000)
+    if made:
+        run.log_line(2, "created", "Created log for partition [events,0] in /data/events-0 with")
+    run.log_line(2, "truncation", "Truncating log events-0 to offset 0.", offset=0)
+    run.log_line(2, "fetcher", "Added fetcher for partitions [events,0], initOffset 0", offset=0)
+    built = run.write()
+    anomalies(built)
+    found = as_random(built, verdict(kafka="0.10.2.2")).findings
+    assert [one.kind for one in found].count("trace") == wrong
 
 
 def test_a_missed_schedule_was_not_reproduced(tmp_path: Path) -> None:

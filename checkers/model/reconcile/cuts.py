@@ -60,8 +60,13 @@ def _to_the_own_hw(trace: Trace, _: Rules, broker: int, told: list[Line]) -> Ite
 
 
 def _not_its_hw(trace: Trace, broker: int, line: Line) -> str:
-    """Why a replica's HW cannot have been there; empty when it can."""
-    seen = [m for m in trace.marks.get(broker, ()) if m.time_ns <= line.time_ns]
+    """Why a replica's HW cannot have been there; empty when it can.
+
+    One that was taken away and comes again begins with nothing, whatever it had.
+    """
+    made = [each.time_ns for each in trace.of_kind(broker, "created")]
+    made_ns = max((at for at in made if at <= line.time_ns), default=0)
+    seen = [m for m in trace.marks.get(broker, ()) if made_ns <= m.time_ns <= line.time_ns]
     everywhere = (m.hw for marks in trace.marks.values() for m in marks)
     highest = max(everywhere, default=0)
     if line.offset > highest:

@@ -59,10 +59,23 @@ def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because)
     until_ns = send["complete_ns"] or since_ns
     # A broker that refuses one record of acks=0 hangs up, and what was under way with it is gone.
     link = disturbed(observed, trace, since_ns, until_ns)
-    link = link or unanswered(observed, send, until_ns + SECOND)
+    link = link or unanswered(observed, send, until_ns + SECOND) or _left(observed, send, until_ns)
     if link is None:
         return refuse("Its leader ran undisturbed when it was sent.", told)
     return Chain(links=(told, link))
+
+
+def _left(observed: Observed, send: Row, until_ns: int) -> Because | None:
+    """Its client went right after it: a connection that ends takes along what is under way."""
+    left_ns = observed.left_ns.get(send["process"])
+    if left_ns is None or left_ns > until_ns + LOOK:
+        return None
+    return Because(
+        rule="acks=0",
+        says=f"{send['process']} left right after it, and nobody waits for what is under way.",
+        event=f"{send['process']}: its last answer",
+        time_ns=left_ns,
+    )
 
 
 def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:

@@ -1,6 +1,5 @@
 """Reads a run into traces, and works out from what was said who began to lead, when and where."""
 
-import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.model.reconcile.clients import left, unanswered
 from checkers.model.reconcile.trace import (
     NEVER,
     SECOND,
@@ -18,7 +18,6 @@ from checkers.model.reconcile.trace import (
     Line,
     Mark,
     Observed,
-    Said,
     Start,
     Struck,
     Trace,
@@ -29,13 +28,6 @@ from checkers.segments.reader import read_segment
 from checkers.strikes import begun, strikes
 from harness.plan import Plan
 from harness.store import Run
-
-_DAY: Final = 86_400 * SECOND
-_UNANSWERED: Final = re.compile(
-    r"(?:\d{4}-\d\d-\d\dT)?(?P<time>\d\d:\d\d:\d\d\.\d{3})Z? (?:REQTMOUT|FAIL)"
-    r" \[(?P<client>[\w.-]+)#"
-)
-"""librdkafka: a request timed out, or its connection broke."""
 
 _IGNORED: Final = frozenset({"error", "election", "kept"})
 
@@ -63,33 +55,17 @@ def observe(run: Run) -> Observed:
         )
         trace.starts.extend(_starts(trace))
         traces[partition] = trace
+    ops = _plain(run.table("history/ops"))
     return Observed(
         plan=plan,
         status=run.status(),
         rules=rules,
         faults=_faults(run, lines[0]),
         traces=traces,
-        ops=_plain(run.table("history/ops")),
-        clients=_clients(run),
+        ops=ops,
+        clients=unanswered(run),
+        left_ns=left(ops),
     )
-
-
-def _clients(run: Run) -> dict[str, list[Said]]:
-    """What the clients logged about requests without an answer; nothing, if they left no log."""
-    found: dict[str, list[Said]] = defaultdict(list)
-    path = run.logs / "clients.log"
-    if not path.exists():
-        return found
-    started_at_ns = run.environment().started_at_ns
-    midnight_ns = started_at_ns - started_at_ns % _DAY
-    with path.open(encoding="utf-8", errors="backslashreplace") as lines:
-        for line in lines:
-            if said := _UNANSWERED.match(line):
-                hours, minutes, seconds = said["time"].split(":")
-                time_ns = int((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * SECOND)
-                since_ns = (midnight_ns + time_ns - started_at_ns) % _DAY
-                found[said["client"]].append(Said(since_ns, line.strip()))
-    return found
 
 
 def _plain(table: pa.Table) -> pa.Table:

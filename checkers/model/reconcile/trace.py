@@ -213,6 +213,7 @@ class Observed:
     Attributes:
         ops: ``history/ops``, its dictionaries decoded.
         clients: requests that timed out or lost their connection, by the clients' names.
+        left_ns: when a producer whose place another took had its last answer, by their names.
         suspects: the sends of the records that anomalies are about, by the records' ids.
     """
 
@@ -223,6 +224,7 @@ class Observed:
     traces: dict[int, Trace]
     ops: pa.Table
     clients: dict[str, list[Said]] = field(default_factory=dict)
+    left_ns: dict[str, int] = field(default_factory=dict)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property

@@ -12,10 +12,11 @@ from typing import Final
 from clusters.cluster import Cluster, PartitionState, Probe, ReplicaState, UnreachableError
 from clusters.drivers import DRIVERS
 from clusters.external import cluster as external
+from clusters.sessions import await_sessions
 from clusters.versions import release
 from harness.diary import Diary, Narrator, Progress
 from harness.environment import describe
-from harness.errors import WaitTimeoutError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.feasible import check_plan
 from harness.footsteps import footsteps
 from harness.loglines import log_lines
@@ -188,8 +189,8 @@ def _heal(plan: Plan, scene: Scene, workload: Workload, diary: Diary) -> None:
     diary.phase("healing")
     scene.nemesis.heal_all()
     workload.stop()
-    with diary.problems(WaitTimeoutError):
-        _quiesce(plan, scene.cluster, scene.probe)
+    with diary.problems(HarnessError):
+        _quiesce(plan, scene)
         diary.quiesced()
 
 
@@ -201,7 +202,7 @@ def _read(workload: Workload, diary: Diary) -> None:
     diary.add([read.problem for read in reads if read.problem is not None])
 
 
-def _quiesce(plan: Plan, cluster: Cluster, probe: Probe) -> None:
+def _quiesce(plan: Plan, scene: Scene) -> None:
     """Wait until all brokers have sessions, and all replicas are in the ISR and end alike.
 
     The ISR is the assignment then, and each leader has committed all that it holds.
@@ -211,16 +212,16 @@ def _quiesce(plan: Plan, cluster: Cluster, probe: Probe) -> None:
     record comes before the fence of the final read.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S
-    await_condition(
-        probe.live_brokers,
-        lambda live: live == frozenset(cluster.brokers),
+    await_sessions(
+        scene.cluster,
+        scene.probe,
         what="every broker to have a session after the last fault",
         limit_s=QUIESCE_LIMIT_S,
-        passing=(UnreachableError,),
+        note=scene.note,
     )
     for partition in range(plan.topic.partitions):
         await_condition(
-            functools.partial(_look, plan.topic.name, partition, cluster, probe),
+            functools.partial(_look, plan.topic.name, partition, scene.cluster, scene.probe),
             lambda seen: (
                 len(seen[0].isr) == plan.topic.replication_factor
                 and seen[0].leader in seen[1]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from clusters.cluster import Cluster, UnreachableError
+from clusters.sessions import await_sessions
 from harness.waiting import await_condition
 from nemesis.fault import Aim, aimed, fault
 
@@ -78,6 +79,9 @@ def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
     Until it hears otherwise it answers its clients as the leader that it no longer is.
     """
     target = cluster.brokers[broker]
+    awake = {one.id for one in cluster.brokers.values() if one.state == "running"} - {broker}
+    if not awake and cluster.release.coordination == "kraft":
+        raise UnreachableError("no broker is left that could tell whether its session has ended")
     target.pause()
     try:
         with contextlib.closing(cluster.probe()) as probe:
@@ -94,7 +98,7 @@ def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
 
 
 @aimed("rolling-restart", at="cluster", commands=("stop", "start"), awaits_sessions=True)
-def rolling_restart(cluster: Cluster, _: Aim) -> Iterator[str]:
+def rolling_restart(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Restart every broker in order, one after the other, each once the last has its session."""
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():
@@ -102,11 +106,11 @@ def rolling_restart(cluster: Cluster, _: Aim) -> Iterator[str]:
                 target.stop()
             finally:
                 target.start()
-            await_condition(
-                probe.live_brokers,
-                lambda live: live == frozenset(cluster.brokers),
+            await_sessions(
+                cluster,
+                probe,
                 what=f"broker {target.id} to have a session again",
                 limit_s=_SESSION_LIMIT_S,
-                passing=(UnreachableError,),
+                note=aim.note,
             )
     yield "every broker was restarted, one after the other"

@@ -5,20 +5,20 @@ is the procedure of Kafka's own upgrade notes; ZooKeeper stays what the first re
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from clusters.cluster import Broker, Cluster, Probe, UnreachableError
 from clusters.level import Level
 from clusters.release import Release
+from clusters.sessions import Note, await_sessions
 from harness.plan import Topic
 from harness.waiting import await_condition
 from nemesis.fault import Aim, aimed
 
 _SESSION_LIMIT_S: Final = 60.0
 _ISR_LIMIT_S: Final = 60.0
-Note = Callable[[str, int], None]
 
 
 def _why_not(kafka: Release, _: str) -> str:
@@ -99,25 +99,13 @@ def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
 
 
 def _await_whole(cluster: Cluster, probe: Probe, note: Note, topic: Topic | None) -> None:
-    """Wait for sessions and replicas; who dies meanwhile is started again, as supervisors do.
-
-    A broker ends itself when its session ends before it has started, as it may on a busy machine
-    (``KafkaServer.startup``).
-    """
-
-    def live() -> frozenset[int]:
-        for broker in cluster.brokers.values():
-            if broker.state == "down":
-                broker.start()
-                note(f"broker {broker.id} had died as it started, and was started again", broker.id)
-        return probe.live_brokers()
-
-    await_condition(
-        live,
-        lambda live: live == frozenset(cluster.brokers),
+    """Wait for sessions and replicas."""
+    await_sessions(
+        cluster,
+        probe,
         what="every broker to have a session before the next is stopped",
         limit_s=_SESSION_LIMIT_S,
-        passing=(UnreachableError,),
+        note=note,
     )
     if topic is None:
         return

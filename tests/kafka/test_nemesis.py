@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import Producer
 
 from clusters.cluster import Cluster, Probe, UnreachableError
+from clusters.sessions import await_sessions
 from harness.errors import WaitTimeoutError
 from harness.waiting import await_condition
 from nemesis.injecting import Nemesis
@@ -45,6 +46,32 @@ def test_a_fault_strikes_and_heals(cluster: Cluster, probe: Probe, name: str) ->
         limit_s=60,
         passing=(UnreachableError,),
     )
+
+
+def test_who_ended_by_itself_is_started_again(cluster: Cluster, probe: Probe) -> None:
+    started: list[int] = []
+    cluster.brokers[3].kill()  # no nemesis knows of it
+    what = "every broker to have a session"
+    await_sessions(
+        cluster, probe, what=what, limit_s=90, note=lambda _says, broker: started.append(broker)
+    )
+    assert started == [3]
+    assert cluster.brokers[3].state == "running"
+    assert probe.live_brokers() == {1, 2, 3}
+
+
+def test_a_zombie_needs_somebody_who_can_tell(cluster: Cluster) -> None:
+    if cluster.release.coordination != "kraft":
+        pytest.skip("ZooKeeper can tell")
+    nemesis = Nemesis(cluster, Silence())
+    nemesis.inject("pause", 1)
+    nemesis.inject("pause", 2)
+    try:
+        with pytest.raises(UnreachableError, match="no broker is left"):
+            nemesis.inject("zombie", 3)
+        assert cluster.brokers[3].state == "running"
+    finally:
+        nemesis.heal_all()
 
 
 def test_several_brokers_heal_side_by_side(cluster: Cluster, probe: Probe) -> None:

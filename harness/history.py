@@ -29,7 +29,9 @@ ASSIGN: Final = "assign"
 SUBSCRIBE: Final = "subscribe"
 SEEK: Final = "seek"
 REBALANCE: Final = "rebalance"
-"""Kinds. ``send`` and ``read`` are one record each. The others are what moves a reader, one row for
+END: Final = "end"
+"""Kinds. ``send`` and ``read`` are one record each. ``end`` tells where a log ended: ``offset`` is
+the next record's (foreign histories alone have it). The others are what moves a reader, one row for
 each partition concerned (none: one row without a partition): from now on it reads exactly these
 (``assign``) or may be given these (``subscribe``), goes on from ``offset`` (``seek``; null: from
 wherever), or had its partitions changed within ``op`` (``rebalance``)."""
@@ -52,7 +54,7 @@ _WORD = pa.dictionary(pa.int32(), pa.string())
 OPERATIONS: Final = pa.schema(
     [
         pa.field("process", _WORD, nullable=False),  # producer-0, consumer-1, fence, reader
-        pa.field("kind", _WORD, nullable=False),  # send, read, assign, subscribe, seek, rebalance
+        pa.field("kind", _WORD, nullable=False),  # send, read, … rebalance, end
         pa.field("phase", _WORD, nullable=False),  # run, final
         pa.field("outcome", _WORD, nullable=False),  # ok, fail, info
         pa.field("invoke_ns", pa.int64(), nullable=False),

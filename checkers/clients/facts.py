@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from harness.history import (
     ASSIGN,
+    END,
     FAIL,
     INFO,
     OK,
@@ -44,6 +45,9 @@ MOVES: Final = ASSIGNED | SOUGHT | REBALANCED
 """What moved a reader (``assign`` and ``subscribe`` do the same); EVERYWHERE with it: in all its
 partitions. What failed moved nobody, and says nothing."""
 
+ENDED: Final = 8192
+"""The log ended at this offset, while the operation went on."""
+
 SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
 READ_BY_ANY: Final = READ_OK | READ_OTHER
 PEEK: Final = PEEK_OK | PEEK_OTHER
@@ -75,13 +79,15 @@ def _saying(kind: str, outcome: str, *, peek: bool) -> Saying:
         return Saying(PEEK_OK if outcome == OK else PEEK_OTHER, BLIND)
     if kind == READ:
         return Saying(READ_OK if outcome == OK else READ_OTHER, BLIND)
+    if kind == END:
+        return Saying(ENDED if outcome == OK else 0)
     if outcome == FAIL:
         return Saying(0)
     moved = {SEEK: SOUGHT, REBALANCE: REBALANCED}.get(kind, ASSIGNED)
     return Saying(moved, no_partition=EVERYWHERE)
 
 
-KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE)
+KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
 OUTCOMES: Final = (OK, INFO, FAIL)
 SAYINGS: Final = {
     (kind, outcome, peek): _saying(kind, outcome, peek=peek)

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 
 from checkers.clients.contents import CONTENTS, contents
 from checkers.clients.sequence import WRONG_STEPS, wrong_steps
-from checkers.clients.skips import STEPS, VANISHED, step_findings, vanished
+from checkers.clients.skips import STEPS, step_findings
+from checkers.clients.vanished import VANISHED, vanished
 from checkers.clients.view import View
 from checkers.clients.witness import none, witnessed
 

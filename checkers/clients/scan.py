@@ -74,7 +74,7 @@ class Scan:
 
     @cached_property
     def moved(self) -> bool:
-        """Whether there are strides that moved a reader."""
+        """Whether there are strides that moved a reader, or told where a log ended."""
         assert self._buckets
         found = ds.dataset(self._folder / "strides", schema=SCHEMA, format="parquet")
         return bool(found.count_rows(filter=ds.field("what") > max(KNOWN, READS, SENDS)))

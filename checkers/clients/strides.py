@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers.clients.facts import ADRIFT, BLIND, MOVES, PEEK, SEEN, SEEN_OK, SENT_OK
+from checkers.clients.facts import ADRIFT, BLIND, ENDED, MOVES, PEEK, SEEN, SEEN_OK, SENT_OK
 from checkers.clients.numbers import NONE, Numbers, Rows
 
 KNOWN: Final = 0
 READS: Final = 1
 SENDS: Final = 2
 """``what`` a row is: a stretch of a log that sends tell to be there, a stride of a reader or one of
-a producer. A row of the history that moved a reader is passed on as it is, with its fact."""
+a producer. A row of the history that moved a reader, or tells where a log ended, is passed on as it
+is, with its fact."""
 
 SCHEMA: Final = pa.schema(
     [
@@ -48,7 +49,7 @@ _INPUT: Final = ("client", "slot", "pair", "place", "op", "at", "offset", "fact"
 def strides(rows: Rows) -> Iterator[pa.RecordBatch]:
     """The strides of rows, in ``SCHEMA``."""
     fact = rows.fact
-    moves = (fact & MOVES) != 0
+    moves = (fact & (MOVES | ENDED)) != 0
     if moves.any():
         yield _moves(rows.columns(_INPUT, moves))
     told = ((fact & (SENT_OK | SEEN)) != 0) & ((fact & (BLIND | ADRIFT)) == 0)

@@ -10,6 +10,7 @@ from checkers.jepsen import scanner as s
 from checkers.jepsen.forms import NONE
 from harness.history import (
     ASSIGN,
+    END,
     FAIL,
     INFO,
     OK,
@@ -28,7 +29,7 @@ Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 TOPIC: Final = "jepsen"
 """The topic whose partitions are the keys that are numbers. Any other key is a topic of its own."""
 
-_KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE)
+_KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
 _OUTCOMES: Final = (INFO, OK, FAIL, INFO)  # in the order of scanner.INVOKE, OK, FAIL, INFO
 _KEY_MAX: Final = 2**31 - 1
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from checkers.jepsen.batches import TOPIC
 from checkers.jepsen.reader import History
-from harness.history import READ, SEND
+from harness.history import END, READ, SEND
 
 CYCLES: Final = ("G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime")
 
@@ -37,10 +37,10 @@ def entry(row: Row, history: History) -> Row:
     """
     witnesses = [_witness(step, row["topic"], history) for step in row["steps"]]
     for witness, role in zip(witnesses, _ROLES.get(row["kind"], ()), strict=False):
-        witness["role"] = role
+        witness["role"] = role if witness["mop"] != END else "log-end"
     told = {
         "kind": row["kind"],
-        "key": _key(row["topic"], row["partition"]),
+        "key": key(row["topic"], row["partition"]),
         "value": _value(row["value"]),
         "offset": row["offset"],
         "delta": row["delta"],
@@ -68,11 +68,13 @@ def _witness(step: Row, topic: str, history: History) -> Row:
     }
     if step["kind"] in {SEND, READ}:
         told["mop"] = "send" if step["kind"] == SEND else "poll"
-        told["key"] = _key(topic, step["partition"])
+        told["key"] = key(topic, step["partition"])
         told["offset"] = step["offset"]
         told["value"] = _value(step["value"])
     else:
         told["mop"] = step["kind"]
+    if step["kind"] == END:
+        told |= {"key": key(topic, step["partition"]), "offset": step["offset"]}
     return told
 
 
@@ -122,7 +124,7 @@ _DETAILS: Final[dict[str, Callable[[Row], Row]]] = {
 }
 
 
-def _key(topic: str, partition: int | None) -> int | str | None:
+def key(topic: str, partition: int | None) -> int | str | None:
     """The key of a record: a number, or whatever else, as EDN."""
     return partition if topic == TOPIC else topic
 

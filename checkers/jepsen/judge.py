@@ -18,7 +18,8 @@ from checkers.clients.causes import caused
 from checkers.clients.find import find
 from checkers.clients.numbers import Source
 from checkers.clients.view import View, in_order
-from checkers.jepsen.entries import CYCLES, entry
+from checkers.jepsen.ending import short
+from checkers.jepsen.entries import CYCLES, entry, key
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
 from checkers.registry import ANOMALY
@@ -70,7 +71,8 @@ class Judgement:
         counts: how many anomalies of each kind were found.
         breaking: the kinds among them that break a promise.
         reasons: of the verdict, a sentence each.
-        verdict: ``unknown`` where not all could be read, ``invalid`` where a promise is broken.
+        verdict: ``unknown`` where not all could be read, ``invalid`` where a promise is broken;
+            else ``unknown`` too where no final reader came as far as others had.
     """
 
     history: History
@@ -122,13 +124,20 @@ def judge(
     order = (in_kinds, F.col("topic"), F.col("partition"), F.col("offset"), F.col("value"))
     view.keep("told", told.orderBy(*order))
     breaking = tuple(kind for kind in counts if kind not in allowed(read.subscribed, ww=ww))
+    doubts = tuple(filter(None, (read.cut,))) + tuple(_doubt(*each) for each in short(view))
     return Judgement(
         history=history,
         read=read,
         counts=counts,
         breaking=breaking,
-        reasons=(*filter(None, (read.cut,)), *(reason(kind, counts[kind]) for kind in breaking)),
-        verdict="unknown" if read.cut else "invalid" if breaking else "valid",
+        reasons=(*doubts, *(reason(kind, counts[kind]) for kind in breaking)),
+        verdict="unknown"
+        if read.cut
+        else "invalid"
+        if breaking
+        else "unknown"
+        if doubts
+        else "valid",
         _found=folder / "told",
     )
 
@@ -147,6 +156,15 @@ def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
 def reason(kind: str, count: int) -> str:
     """A finding and how often, as a sentence."""
     return f"{count} {kind}: {MEANS[kind]}."
+
+
+def _doubt(topic: str, partition: int, offset: int) -> str:
+    """Why nobody knows whether a key's records are still there, as a sentence."""
+    return (
+        f"Key {key(topic, partition)}: offset {offset} was known, and then no reader that sought"
+        " the beginning came as far again. Its log may have been wiped after it was read, have"
+        " expired, or not have answered: the history cannot tell."
+    )
 
 
 def _foremost(found: DataFrame) -> DataFrame:

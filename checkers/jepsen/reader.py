@@ -31,6 +31,7 @@ _FUNCTIONS: Final = {
     s.TXN: "txn",
     s.ASSIGN: "assign",
     s.SUBSCRIBE: "subscribe",
+    s.END: "debug-topic-partitions",
 }
 
 

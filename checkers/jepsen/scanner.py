@@ -30,16 +30,18 @@ START, STOP, TYPE, F, PROCESS, TIME, INDEX, SEEKS, VALUE_AT, LOG_AT, OP_COLUMNS 
 OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
 
 INVOKE, OK, FAIL, INFO = range(4)
-SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, TXN, OTHER = range(8)
+SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END, TXN, OTHER = range(9)
 
 _VECTOR, _MAP, _MAP_END = b"[{}"
 _ASSIGN = word(b":assign", 0, 7)
+_DEBUG = word(b":debug-topic-partitions", 0, 23)
 _F = word(b":f", 0, 2)
 _FAIL = word(b":fail", 0, 5)
 _INDEX = word(b":index", 0, 6)
 _INFO = word(b":info", 0, 5)
 _INVOKE = word(b":invoke", 0, 7)
 _KEYS = word(b":keys", 0, 5)
+_OFFSET = word(b":offset", 0, 7)
 _OK = word(b":ok", 0, 3)
 _POLL = word(b":poll", 0, 5)
 _PROCESS = word(b":process", 0, 8)
@@ -52,6 +54,15 @@ _TXN = word(b":txn", 0, 4)
 _TYPE = word(b":type", 0, 5)
 _VALUE = word(b":value", 0, 6)
 _TRUE = word(b"true", 0, 4)
+
+_FUNCTIONS = (
+    (SEND, _SEND),
+    (READ, _POLL),
+    (TXN, _TXN),
+    (ASSIGN, _ASSIGN),
+    (SUBSCRIBE, _SUBSCRIBE),
+    (END, _DEBUG),
+)
 
 
 @rule
@@ -71,18 +82,11 @@ def type_of(text: Bytes, at: int, end: int) -> int:
 
 @rule
 def function_of(text: Bytes, at: int, end: int) -> int:
-    """SEND, READ, TXN, ASSIGN, SUBSCRIBE, or OTHER."""
+    """SEND, READ, TXN, ASSIGN, SUBSCRIBE, END, or OTHER."""
     found = word(text, at, end)
-    if found == _SEND:
-        return SEND
-    if found == _POLL:
-        return READ
-    if found == _TXN:
-        return TXN
-    if found == _ASSIGN:
-        return ASSIGN
-    if found == _SUBSCRIBE:
-        return SUBSCRIBE
+    for function, name in _FUNCTIONS:
+        if found == name:
+            return function
     return OTHER
 
 
@@ -277,6 +281,40 @@ def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple
 
 
 @rule
+def put_end(text: Bytes, at: int, row: Rows) -> None:
+    """Note the ``:offset`` of the map that stands at ``at``, if it has one."""
+    if text[at] != _MAP:
+        return
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        name_end = form_end(text, at)
+        value = within(text, name_end)
+        end = form_end(text, value)
+        if word(text, at, name_end) == _OFFSET:
+            row[OFFSET] = number(text, value, end)
+        at = blank(text, end)
+
+
+@rule
+def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """A row for each key of ``{key {:offset n …} …}``: where its log ended.
+
+    So Bufstream's client answers; others give of partitions what tells no offset, or nothing.
+    """
+    if text[at] != _MAP:
+        return rows, used
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        rows = put(rows, used, op, END)
+        value = within(text, put_key(text, at, rows[used]))
+        put_end(text, value, rows[used])
+        if rows[used, OFFSET] != NONE:
+            used += 1
+        at = blank(text, form_end(text, value))
+    return rows, used
+
+
+@rule
 def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """All rows of one operation of a client; its moves come before what it then read."""
     at = entry[VALUE_AT]
@@ -284,6 +322,8 @@ def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> t
         return rows, used
     if entry[F] in (ASSIGN, SUBSCRIBE):
         return put_moves(text, entry, rows, used, op)
+    if entry[F] == END:
+        return put_ends(text, at, rows, used, op)
     if entry[LOG_AT] != NONE:
         rows, used = put_rebalanced(text, entry[LOG_AT], rows, used, op)
     return put_micro_ops(text, at, rows, used, op)

@@ -140,6 +140,47 @@ CASES: Final = (
         "p1: send k0 a@0 \n c1: poll k0 a@0 \n p2: send k0 b@0 \n c2: poll k0 b@0",
         ("inconsistent-offsets k0 @0: p1 a@0, p2 b@0", "vanished k0 a@0: p1 a@0, c1 a@0, c2 b@0"),
     ),
+    Case(
+        "vanished, as a later send was given a place before",
+        """p1: send k0 a@0 b@1 c@2
+           c1: poll k0 a@0 b@1 c@2
+           p2: send k0 x@1
+           c2: poll k0 x@1""",
+        (
+            "inconsistent-offsets k0 @1: p1 b@1, p2 x@1",
+            "vanished k0 b@1: p1 b@1, c1 b@1, c2 x@1",
+            "vanished k0 c@2: p1 c@2, c1 c@2, p2 x@1",
+        ),
+    ),
+    Case(
+        "vanished, near miss: what was given that place nobody reads",
+        """p1: send k0 a@0 b@1 c@2
+           c1: poll k0 a@0 b@1 c@2
+           p2: send k0 x@1""",
+        ("inconsistent-offsets k0 @1: p1 b@1, p2 x@1", "lost-write k0 x@1: p2 x@1, c1 c@2"),
+    ),
+    Case(
+        "vanished, absent: what was given that place is the record, read before it was sent",
+        """p1: send k0 a@0
+           p2: send k0 b@0
+           c1: poll k0 c@1
+           p3: send k0 c@1
+           c2: poll k0 a@0""",
+        ("inconsistent-offsets k0 @0: p1 a@0, p2 b@0", "lost-write k0 b@0: p2 b@0, c1 c@1"),
+    ),
+    Case(
+        "vanished, where the log ends",
+        "p1: send k0 a@0 b@1 \n c1: poll k0 a@0 b@1 \n c2: end k0@1",
+        ("vanished k0 b@1: p1 b@1, c1 b@1, c2 @1",),
+    ),
+    Case(
+        "vanished, absent: the log ends behind it, and another partition's before",
+        "p1: send k0 a@0 b@1 \n c1: poll k0 a@0 b@1 \n c2: end k0@2 k1@0",
+    ),
+    Case(
+        "vanished, near miss: who told the end was deposed, as somebody came further",
+        "p1: send k0 a@0 b@1 \n c1: poll k0 a@0 b@1 \n c2: end k0@0 \n c3: poll k0 b@1",
+    ),
     # poll-skip
     Case(
         "poll-skip",

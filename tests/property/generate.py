@@ -2,9 +2,9 @@
 
 Producers that wait and producers that do not, transactions that send and poll and are committed or
 aborted, readers of committed and of uncommitted records that are assigned, seek, subscribe and are
-rebalanced, operations that fail or of which nobody knows the end, clients that crash, and a last
-reader that comes to the end of every partition. Whatever a client can do in one step it does at one
-moment; between two steps of a client others take theirs.
+rebalanced, clients that ask where logs end, operations that fail or of which nobody knows the end,
+clients that crash, and a last reader that comes to the end of every partition. Whatever a client
+can do in one step it does at one moment; between two steps of a client others take theirs.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from harness.history import (
     ASSIGN,
+    END,
     FAIL,
     INFO,
     OK,
@@ -153,6 +154,8 @@ def history(seed: int) -> World:
     if world.chance(0.5):
         group = Group(world)
         clients += [member(world, f"g{n}", group) for n in range(2)]
+    if world.chance(0.3):
+        clients.append(asker(world, "a0"))
     world.play(clients)
     world.play([last(world)])
     return world
@@ -296,6 +299,16 @@ def reader(world: World, name: str) -> Client:
             if outcome == INFO:
                 life += 1
                 yield from _assign(world, f"{name}.{life}", _start(world, positions))
+
+
+def asker(world: World, name: str) -> Client:
+    """Asks where logs end, now and then, and is answered at some moment of its operation."""
+    for _ in range(world.random.randint(1, 3)):
+        op = world.begin(name)
+        yield
+        op.rows += [Row(END, partition, world.logs[partition].end) for partition in world.some()]
+        yield
+        world.done(op)
 
 
 class Group:

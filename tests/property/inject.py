@@ -9,6 +9,7 @@ from typing import Final
 
 from harness.history import (
     ASSIGN,
+    END,
     FAIL,
     INFO,
     OK,
@@ -94,6 +95,26 @@ def vanished(draft: Draft) -> Anomaly | None:
     )
     steps = draft.steps(draft.sender(value), seen, passed)
     return Anomaly("vanished", partition, offset, value, None, steps)
+
+
+def wiped(draft: Draft) -> Anomaly | None:
+    """A log ends, after all who read it, where its last record stood."""
+    found = []
+    for partition, order in enumerate(draft.order):
+        sent = draft.of(order[-1][1], SEND) if order else []
+        told = (
+            [at for at in draft.of(sent[0].row.value, READ) if at.op.outcome == OK] if sent else []
+        )
+        ends = [at for at in draft.rows(SEND, READ) if at.row.partition == partition]
+        further = any((at.row.offset or 0) > order[-1][0] for at in ends) if order else True
+        if told and sent[0].op.outcome == OK and not further:
+            found.append((sent[0], told[-1]))
+    if not found:
+        return None
+    sent_at, seen = draft.random.choice(found)
+    op = draft.op("other", 0, Row(END, *seen.row[1:3]))
+    steps = draft.steps(sent_at, seen, At(op, 0))
+    return Anomaly("vanished", *seen.row[1:], None, steps)
 
 
 def duplicate(draft: Draft) -> Anomaly | None:
@@ -386,6 +407,7 @@ INJECTIONS: Final[dict[str, Injection]] = {
     "lost-write": lost_write,
     "unseen": unseen,
     "vanished": vanished,
+    "vanished, as the log ends there": wiped,
     "duplicate": duplicate,
     "inconsistent-offsets": inconsistent_offsets,
     "G1a": aborted_read,
@@ -399,4 +421,4 @@ INJECTIONS: Final[dict[str, Injection]] = {
     "int-nonmonotonic-send": int_nonmonotonic_send,
     "int-send-skip": int_send_skip,
 }
-"""By the kind of the anomaly."""
+"""By the kind of the anomaly, and how it comes about."""

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -61,6 +62,35 @@ def test_what_was_cut_short_is_unknown_and_a_person_is_told_so(history: Path) ->
     assert "UNKNOWN" in result.stdout
     assert "The operation on line 7" in result.stdout
     assert "lost-write" in result.stdout
+
+
+READ: Final = """\
+{:process 0, :type :invoke, :f :send, :value [[:send 3 1] [:send 3 2]]}
+{:process 0, :type :ok, :f :send, :value [[:send 3 [0 1]] [:send 3 [1 2]]]}
+{:process 1, :type :invoke, :f :poll, :value [[:poll]]}
+{:process 1, :type :ok, :f :poll, :value [[:poll {3 [[0 1] [1 2]]}]]}
+{:process 2, :type :invoke, :f :assign, :value [3], :seek-to-beginning? true}
+{:process 2, :type :ok, :f :assign, :value [3], :seek-to-beginning? true}
+{:process 2, :type :invoke, :f :poll, :value [[:poll]]}
+"""
+"""All is well until the last reader polls."""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("polled", "code"), [("{3 [[0 1] [1 2]]}", 0), ("{3 [[0 1]]}", 3), ("{}", 3)]
+)
+def test_what_the_last_reader_does_not_reach_is_unknown(
+    history: Path, polled: str, code: int
+) -> None:
+    history.write_text(f"{READ}{{:process 2, :type :ok, :f :poll, :value [[:poll {polled}]]}}")
+    result = check("--jepsen", str(history), "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == code, told
+    says = "Key 3: offset 1 was known, and then no reader that sought the beginning came as far"
+    assert [reason[: len(says)] for reason in told["reasons"]] == ([says] if code else [])
+    assert told["anomalies"] == []
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,15 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     config: dict[str, str] = {}
 
     def settings(self) -> dict[str, str]:
-        """The topic's configuration as Kafka spells it."""
+        """The topic's configuration as Kafka spells it.
+
+        Nothing may go from it by itself, whatever its brokers' defaults are: what expires or is
+        compacted would look lost, and the workload's records have no key, which compaction needs.
+        """
         return {
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
             "min.insync.replicas": str(self.min_insync_replicas),
             "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
             **self.config,

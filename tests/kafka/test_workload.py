@@ -28,9 +28,14 @@ Row = dict[str, object]
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:
-    """The oldest and the newest protocol that the clients speak."""
+    """The oldest and the newest protocol that the clients speak.
+
+    Its brokers would compact topics, which then take no record without a key, and let records
+    expire at once: a topic of a plan must not depend on what its brokers' owner has set.
+    """
     directory = tmp_path_factory.mktemp(f"kafka-{request.param}")
-    opened = open_cluster(release(request.param), directory, brokers=3, broker_config={})
+    hostile = {"log.cleanup.policy": "compact", "log.retention.ms": "1"}
+    opened = open_cluster(release(request.param), directory, brokers=3, broker_config=hostile)
     with contextlib.closing(opened):
         yield opened
 

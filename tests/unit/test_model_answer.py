@@ -289,11 +289,12 @@ def test_sets_of_before_0_11_may_overlap_where_a_follower_was_cut(
     assert {one.verdict for one in found if one.kind in {"corrupt", "books"}} == words
 
 
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize(
     ("followed_s", "word"), [(9.0, "explained"), (5.0, "unexplained"), (None, "unexplained")]
 )
 def test_who_leads_no_more_may_answer_until_it_follows(
-    tmp_path: Path, followed_s: float | None, word: str
+    tmp_path: Path, followed_s: float | None, word: str, again: bool
 ) -> None:
     """Broker 1 sleeps for 3 s; broker 2 is elected meanwhile; 1 answers with acks=1 5 s later."""
     run = RunBuilder(tmp_path / "run", kafka="0.10.2.2", workload=Workload(acks="1"))
@@ -305,7 +306,10 @@ def test_who_leads_no_more_may_answer_until_it_follows(
         run.observe(broker, 1)
     run.tick(1_500)
     run.leader(2, 1, [2, 3])
-    run.tick(1_500)
+    run.tick(500)
+    if again:
+        run.leader(2, 2, [2])
+    run.tick(1_000)
     run.fault("pause", 1, "broker 1 is mended", phase="heal")
     run.now_ns = int(8e9)
     run.send("p0-1", 1)

@@ -1,5 +1,6 @@
 """Why an acknowledged record is gone: who acknowledged it, and who led without it, elected how."""
 
+from itertools import takewhile
 from typing import Final
 
 from checkers.model.reconcile.links import (
@@ -155,29 +156,33 @@ def _lost_at_once(observed: Observed, trace: Trace, send: Row, told: Because) ->
 
 
 def _deposed(observed: Observed, trace: Trace, start: Start, send: Row) -> Because | None:
-    """Who led before an election, if it may have answered as the leader that it no longer was."""
+    """Who led before an election, if it may have answered as the leader that it no longer was.
+
+    Whoever was elected may have been elected twice in a row: what counts is when it first was.
+    """
     earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]
-    if not earlier or earlier[-1].leader == start.broker:
+    reign = [*takewhile(lambda row: row.leader == start.broker, reversed(earlier))]
+    others = earlier[: len(earlier) - len(reign)]
+    if not others:
         return None
-    leader, acked_ns = earlier[-1].leader, send["complete_ns"]
+    deposed_ns = reign[-1].time_ns if reign else start.time_ns
+    leader, acked_ns = others[-1].leader, send["complete_ns"]
     says = f"Broker {leader} led before, and had not heard that it led no more."
     follows = trace.of_kind(leader, "truncation", "fetcher")
-    heard_ns = next((one.time_ns for one in follows if one.time_ns > start.time_ns), 0)
+    heard_ns = next((one.time_ns for one in follows if one.time_ns > deposed_ns), 0)
     for one in observed.faults:
         slept = (
-            one.fault in {"pause", "zombie"}
-            and one.broker == leader
-            and one.since_ns < start.time_ns
+            one.fault in {"pause", "zombie"} and one.broker == leader and one.since_ns < deposed_ns
         )
         if slept and -_ZOMBIE < acked_ns - one.until_ns < max(_ZOMBIE, heard_ns - one.until_ns):
             woken = f"{one.says}; woken again {one.until_ns / SECOND:.3f} s"
             return Because(
                 rule="zombie", says=says, event=woken, broker=leader, time_ns=one.until_ns
             )
-    if start.time_ns <= acked_ns < max(heard_ns, start.time_ns + _ZOMBIE):
-        event = earlier[-1].event
+    if deposed_ns <= acked_ns < max(heard_ns, deposed_ns + _ZOMBIE):
+        event = others[-1].event
         return Because(
-            rule="zombie", says=says, event=event, broker=leader, time_ns=earlier[-1].time_ns
+            rule="zombie", says=says, event=event, broker=leader, time_ns=others[-1].time_ns
         )
     return None
 

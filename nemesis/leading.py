@@ -71,7 +71,9 @@ def unclean_election(cluster: Cluster, aim: Aim) -> Iterator[str]:
     which acknowledges alone. Healing starts it, and it cuts its log to match.
     """
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
-    others = _others(cluster, state)
+    # Also who is not in sync yet: it may be the next moment.
+    running = [one.id for one in cluster.brokers.values() if one.state == "running"]
+    others = [one for one in running if one != state.leader]
     if state.leader < 0 or not others:
         yield f"{name} has nobody who could lead it uncleanly"
         return

@@ -40,7 +40,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     """
     from harness.api import SparkOptions
     from harness.nightly.plan import find_drivers, find_releases
-    from harness.soak.rows import Soak, SoakFolder
+    from harness.soak.rows import Row, Soak, SoakFolder
     from harness.soak.summary import exit_code, markdown
     from harness.soak.work import OVERALL, Bounds, perform
 
@@ -53,12 +53,15 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         seconds=options.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all
     )
     spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
+
+    def write(rows: list[Row]) -> None:
+        (folder.path / "summary.md").write_text(markdown(whole, rows), encoding="utf-8")
+
     with console.progress(plain=(OVERALL,)) as progress:
-        rows = perform(folder, whole, bounds, spark=spark, progress=progress)
-    text = markdown(whole, rows)
-    (folder.path / "summary.md").write_text(text, encoding="utf-8")
+        rows = perform(folder, whole, bounds, spark=spark, progress=progress, told=write)
+    write(rows)
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(markdown(whole, rows))
     raise typer.Exit(exit_code(rows))

@@ -51,12 +51,16 @@ def perform(
     *,
     spark: SparkOptions,
     progress: Progress = lambda *_: None,
+    told: Callable[[list[Row]], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Row]:
     """Run what was not run yet, judge it, and keep what is wrong; all rows, also earlier ones.
 
     What an earlier sitting left behind is judged first. A run in which the harness fails is a row
     like any other.
+
+    Args:
+        told: all rows so far, whenever there are more: who ends this loses nothing.
 
     Raises:
         UsageError: the folder is another soak's.
@@ -65,7 +69,7 @@ def perform(
     folder.begin(soak)
     shutil.rmtree(folder.clusters, ignore_errors=True)  # of a sitting that was killed
     with SparkStarter(spark.master, spark.driver_memory) as starter:
-        sitting = _Sitting(folder, soak, bounds, progress, deadline=clock() + bounds.seconds)
+        sitting = _Sitting(folder, soak, bounds, progress, told, deadline=clock() + bounds.seconds)
         if left := folder.unjudged():
             sitting.judge(left, starter.session())
         sitting.work(starter.session, clock)
@@ -78,6 +82,7 @@ class _Sitting:
     soak: Soak
     bounds: Bounds
     progress: Progress
+    told: Callable[[list[Row]], None]
     deadline: float
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -169,3 +174,4 @@ class _Sitting:
                 OVERALL,
                 f"{row.run}: {row.state}, {row.lost} of {row.acknowledged} lost{told}",
             )
+        self.told(self.folder.rows())

@@ -38,7 +38,7 @@ def pause(cluster: Cluster, broker: int) -> Iterator[str]:
         target.resume()
 
 
-@fault("stop", commands=("stop", "start"))
+@fault("stop", commands=("stop", "start"), awaits_sessions=True)
 def stop(cluster: Cluster, broker: int) -> Iterator[str]:
     """Shut a broker down in order, as a rolling restart does; healing starts it again."""
     target = cluster.brokers[broker]

@@ -225,9 +225,10 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
     """For each offset whether replicas hold another record, or one of another epoch, there.
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
-    records may as well bear wrong ones. So are, on a damaged replica, batches that follow none and
-    that none follows: only its neighbours in the file can vouch for the offset of a batch. And so
-    are offsets that another whole batch of the replica claims: one of the two is out of its place.
+    records may as well bear wrong ones. The batch before it is, too: its offset may be all that is
+    left of it, with a later one's body behind. So are, on a damaged replica, batches that follow
+    none and that none follows: only its neighbours in the file can vouch for the offset of a batch.
+    And so are offsets that another whole batch of the replica claims: one of the two is misplaced.
     """
     if evidence.damage:
         rows = rows.join(_unvouched(evidence), ["replica", "segment", "position"], "left_anti")
@@ -239,7 +240,10 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
     ]
     if holes:
         table = evidence.local(holes, [("replica", pa.int32()), ("hole", pa.int64())])
-        rows = rows.join(F.broadcast(table), "replica", "left").where(
+        rows = rows.join(F.broadcast(table), "replica", "left")
+        edges = rows.where(F.col("offset") == F.col("hole") - 1)
+        batch = ["replica", "segment", "position"]
+        rows = rows.join(F.broadcast(edges.select(*batch)), batch, "left_anti").where(
             F.col("hole").isNull() | (F.col("offset") < F.col("hole"))
         )
     epoch = F.coalesce("leader_epoch", F.lit(_NONE))

@@ -209,6 +209,12 @@ CASES = {
         kinds={1: ("hole",)},
         says="lacks 1 record",
     ),
+    "hole-behind-another's-offset": Case(  # the body of 4 stands behind the offset of 2
+        logs=(SIX[: 2 * SIZE + 8] + SIX[4 * SIZE + 8 :], SIX, SIX),
+        verdict="corrupt",
+        kinds={1: ("hole",)},
+        says="lacks 2 record",
+    ),
     "overlap": Case(
         logs=(((0, SIX), (4, SIX[4 * SIZE :])), SIX),
         verdict="corrupt",

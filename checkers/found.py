@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from checkers import frames
 from checkers.clients.causes import Causes, stretches, with_cause
 from checkers.lineage.evidence import Row
 from checkers.ordering import in_order
@@ -39,12 +41,19 @@ class Found:
     listed: list[Row] = field(default_factory=list)
 
 
-def write(frames: Sequence[DataFrame], folder: Path) -> None:
-    """Find every anomaly of every run and write it below ``folder``, in any order."""
-    found = frames[0]
-    for frame in frames[1:]:
-        found = found.unionByName(frame)
-    found.write.parquet(str(folder), mode="append")
+def write(finds: Sequence[DataFrame | Path], folder: Path) -> None:
+    """Find every anomaly of every run and have it below ``folder``, in any order.
+
+    Files that tasks have written already are linked there: for Spark to read and write 250,000
+    anomalies with their steps again took 3 CPU seconds.
+    """
+    if told := [one for one in finds if isinstance(one, DataFrame)]:
+        frames.save(reduce(DataFrame.unionByName, told), folder, mode="append")
+    folder.mkdir(exist_ok=True)
+    for one in finds:
+        if isinstance(one, Path):
+            for file in one.glob("*.parquet"):
+                (folder / f"{one.name}-{file.name}").hardlink_to(file)
 
 
 def collect(

@@ -85,16 +85,16 @@ def _judge(
 def _pass(tables: Tables, folder: Path) -> _Pass:
     done = _Pass(found=folder)
     tables.prefetch()
-    frames: dict[tuple[str, ...], DataFrame] = {}
+    finds: dict[tuple[str, ...], DataFrame | Path] = {}
     for find, names in finders(registered()).items():
         try:
-            frames[names] = find(tables)
+            finds[names] = find(tables)
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
             done.crashed |= dict.fromkeys(names, _words(error))
     try:
-        found.write(list(frames.values()), folder)
+        found.write(list(finds.values()), folder)
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
-        _write_each(frames, folder, done)
+        _write_each(finds, folder, done)
     try:
         ledgers = fates.ledger(tables)
     except Exception as error:  # noqa: BLE001 - the verdict says that there is no ledger
@@ -104,10 +104,10 @@ def _pass(tables: Tables, folder: Path) -> _Pass:
     return done
 
 
-def _write_each(frames: dict[tuple[str, ...], DataFrame], folder: Path, done: _Pass) -> None:
-    for names, frame in frames.items():
+def _write_each(finds: dict[tuple[str, ...], DataFrame | Path], folder: Path, done: _Pass) -> None:
+    for names, one in finds.items():
         try:
-            found.write([frame], folder)
+            found.write([one], folder)
         except Exception as error:  # noqa: BLE001 - as above
             done.crashed |= dict.fromkeys(names, _words(error))
 

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -64,7 +65,9 @@ of them that shows the anomaly, in the order that makes it one.
 ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
 """``SCHEMA`` as Spark has it."""
 
-Find = Callable[["Tables"], DataFrame]
+Find = Callable[["Tables"], DataFrame | Path]
+"""What finds anomalies, in columns of ``ANOMALY``: as a frame, or as a folder of Parquet files in
+which its tasks have written them already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,9 +197,9 @@ def stretches(found: ds.Dataset) -> Causes:
     return Causes(found.to_batches(columns=list(_COLUMNS), filter=makes))
 
 
-def caused(folder: Path, target: Path) -> None:
-    """Anomalies of a folder in another one, with their ``cause``."""
-    found = ds.dataset(folder, SCHEMA, format="parquet")
+def caused(folders: Sequence[Path], target: Path) -> None:
+    """Anomalies of some folders in another one, with their ``cause``."""
+    found = ds.dataset([ds.dataset(folder, SCHEMA, format="parquet") for folder in folders])
     causes = stretches(found)
     target.mkdir()
     with pq.ParquetWriter(target / "0.parquet", SCHEMA, compression="lz4") as writer:

@@ -4,23 +4,22 @@ First it is asked, by a few sums over all rows, what may be wrong at all; then o
 looked at again. A history in which nothing is wrong costs the sums alone.
 """
 
+from pathlib import Path
 from typing import Final
-
-from pyspark.sql import DataFrame
 
 from checkers.clients.contents import CONTENTS, contents
 from checkers.clients.sequence import WRONG_STEPS, wrong_steps
 from checkers.clients.skips import STEPS, step_findings
 from checkers.clients.vanished import VANISHED, vanished
 from checkers.clients.view import View
-from checkers.clients.witness import none, witnessed
+from checkers.clients.witness import witnessed
 
 KINDS: Final = CONTENTS | STEPS | {VANISHED}
 """All kinds but the cycles."""
 
 
-def find(view: View, kinds: frozenset[str] = KINDS) -> DataFrame:
-    """The anomalies of these kinds, in columns of ``checkers.registry.ANOMALY``."""
+def find(view: View, kinds: frozenset[str] = KINDS) -> Path:
+    """The anomalies of these kinds: a folder of files, in ``checkers.registry.SCHEMA``."""
     found = contents(view, kinds)
     asked = kinds & STEPS
     if asked or VANISHED in kinds:
@@ -29,4 +28,4 @@ def find(view: View, kinds: frozenset[str] = KINDS) -> DataFrame:
             found += step_findings(view, wrong, asked) if asked else []
         if VANISHED in kinds:
             found.append(vanished(view, wrong))
-    return witnessed(view, found) if found else none(view)
+    return witnessed(view, found)

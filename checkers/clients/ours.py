@@ -5,6 +5,7 @@ are ``checkers.fates``'s, which has a record as lost whether it was read before 
 nothing is called vanished. Write-write edges are left out of cycles: those are everyday in Kafka.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from checkers.clients import cycles
@@ -28,6 +29,9 @@ GUARANTEES: Final = {
     "nonmonotonic-send": "A producer's records stand in the log in the order of their sending.",
     "int-nonmonotonic-send": "So do those of one transaction.",
     "int-send-skip": "The records of one transaction stand side by side.",
+}
+
+ACYCLIC: Final = {
     "G1c": "No two transactions read from each other, however many are in between.",
     "G1c-process": "Nor does one that its own process did before another that it reads from.",
     "G1c-realtime": "Nor does one that had ended before another that it reads from began.",
@@ -35,7 +39,12 @@ GUARANTEES: Final = {
 
 
 @checkers(GUARANTEES)
-def clients(tables: "Tables") -> "DataFrame":
-    """What the clients of our runs saw."""
-    view = tables.view
-    return find(view, KINDS & GUARANTEES.keys()).unionByName(cycles.find(view, ww=False))
+def clients(tables: "Tables") -> Path:
+    """What the clients of our runs saw, record by record and step by step."""
+    return find(tables.view, KINDS & GUARANTEES.keys())
+
+
+@checkers(ACYCLIC)
+def operations(tables: "Tables") -> "DataFrame":
+    """What the operations of their clients were to each other."""
+    return cycles.find(tables.view, ww=False)

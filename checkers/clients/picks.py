@@ -39,6 +39,7 @@ ROWS: Final[T.StructType] = from_arrow_schema(_ROWS)
 HELD_ROWS: Final = 50_000
 """So many rows of an Arrow file are looked at together."""
 
+_ENDS: Final = 1 << 22
 _MIX: Final = np.int64(-7046029254386353131)
 
 
@@ -97,11 +98,18 @@ class Picking:
 
 
 def within(numbers: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which numbers are among some, which are in order."""
+    """Which numbers are among some, which are in order.
+
+    Most are not, and end otherwise than any of those: looking that up takes a fifth of the search.
+    """
     if not len(some):
         return np.zeros(len(numbers), np.bool_)
-    place = np.minimum(np.searchsorted(some, numbers), len(some) - 1)
-    found: NDArray[np.bool_] = some[place] == numbers
+    ends = np.zeros(_ENDS, np.bool_)
+    ends[some & (_ENDS - 1)] = True
+    maybe = np.flatnonzero(ends[numbers & (_ENDS - 1)])
+    place = np.minimum(np.searchsorted(some, numbers[maybe]), len(some) - 1)
+    found = np.zeros(len(numbers), np.bool_)
+    found[maybe] = some[place] == numbers[maybe]
     return found
 
 

@@ -12,12 +12,18 @@ if it has two; we take the row's own. A send whose place is unknown is left out,
 anew after it.
 """
 
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+from pyspark.sql import types as T  # noqa: N812
 
+from checkers import frames
 from checkers.clients.facts import (
     EVERYWHERE,
     MOVES,
@@ -34,7 +40,7 @@ from checkers.clients.facts import (
     has,
 )
 from checkers.clients.moves import unexcused
-from checkers.clients.places import before
+from checkers.clients.places import Order
 from checkers.clients.strides import READS, SENDS
 from checkers.clients.view import FEW, View, in_a_place
 
@@ -64,19 +70,30 @@ def wrong_steps(view: View) -> DataFrame:
 
 
 def _wrong(view: View) -> DataFrame:
-    found = view.keep("steps", _suspicious(view))
-    known = view.extents
-    ranked = before(before(found, "from_place", known), "place", known)
-    length = F.col("place_index") - F.col("from_place_index")
-    skips = length + 1 - F.col("from_place_known").cast("long")
-    forward = F.col("place") > F.col("from_place")
-    delta = F.when(forward, skips).otherwise(length)
-    wrong = ranked.withColumn("delta", delta).where(F.col("delta") != 1)
+    found = _suspicious(view)
+    fields = [*found.schema, T.StructField("delta", T.LongType())]
+    wrong = frames.mapped(found, _Measuring(view.order), fields)
     if not view.moved:
-        return wrong.select(*found.columns, "delta")
+        return wrong
     moves = view.strides.where(has("what", MOVES))
     named = moves.select("client", "slot", "op", "at", F.col("what").alias("fact"))
-    return unexcused(wrong.select(*found.columns, "delta"), named)
+    return unexcused(wrong, named)
+
+
+class _Measuring:
+    """A kernel: steps that are not right, with their ``delta``."""
+
+    def __init__(self, order: Path) -> None:
+        self._order = order
+
+    def __call__(self, steps: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        order = Order(self._order)
+        for batch in steps:
+            slot, begin, end = (batch[name].to_numpy() for name in ("slot", "from_place", "place"))
+            before, known = order.before(slot, begin)
+            length = order.before(slot, end)[0] - before
+            delta = np.where(end > begin, length + 1 - known, length)
+            yield batch.append_column("delta", pa.array(delta)).filter(pa.array(delta != 1))
 
 
 def kind() -> Column:
@@ -99,20 +116,26 @@ def _suspicious(view: View) -> DataFrame:
     singles = _singles(view)
     ours = _of_strides(view).unionByName(singles)
     pairs = ["client", "slot", "sent"]
-    linked = view.keep("linked", _linked(ours).where(F.col("overlaps") | _odd()))
-    plain = linked
-    if view.any("linked", ds.field("overlaps")):
-        tangled = linked.where("overlaps").select(*pairs).distinct()
-        plain = linked.join(tangled, pairs, "left_anti")
+    linked = _linked(ours).where(F.col("overlaps") | _odd())
+    steps = view.keep("steps", linked.select(*_steps(), "overlaps"))
+    if view.any("steps", ds.field("overlaps")):
+        tangled = steps.where("overlaps").select(*pairs).distinct()
         rows = _of_rows(view).unionByName(singles).join(tangled, pairs, "left_semi")
-        plain = plain.unionByName(_linked(rows).where(_odd()))
+        one_by_one = _linked(rows).where(_odd()).select(*_steps())
+        plain = steps.drop("overlaps").join(tangled, pairs, "left_anti")
+        return view.keep("single-steps", plain.unionByName(one_by_one))
+    return steps.drop("overlaps")
+
+
+def _steps() -> list[Column]:
+    """Linked strides as steps, of which ``wrong_steps`` tells."""
     began = [F.col(f"begin.last_{name}").alias(f"from_{name}") for name in ("op", "at", "place")]
-    return plain.select(
-        *("client", "slot", "sent", "inner"),
+    return [
+        *map(F.col, ("client", "slot", "sent", "inner")),
         F.col("begin.sought").alias("sought"),
         *began,
-        *("op", "at", "place"),
-    )
+        *map(F.col, ("op", "at", "place")),
+    ]
 
 
 def _linked(strides: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers import frames
+from checkers.clients import places
 from checkers.clients.facts import (
     ADRIFT,
     BLIND,
@@ -262,6 +263,12 @@ class View:
             .where(F.col("low") <= F.col("high"))
             .withColumn("base", F.sum(size).over(in_order) - size),
         )
+
+    @cached_property
+    def order(self) -> Path:
+        """Where ``extents`` are for a task to look up offsets; see ``places.Order``."""
+        assert self.extents
+        return places.kept(self.folder("extents"))
 
     @cached_property
     def proven(self) -> DataFrame:

@@ -5,6 +5,7 @@ Until then a row is only its ``end``: its number in its run, and its client.
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -12,13 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers import frames
 from checkers.clients.picks import ROW
 from checkers.clients.telling import Telling
 from checkers.clients.view import View
 from checkers.registry import ANOMALY
 
-_COPIES: Final = "array<struct<offset:bigint,value:string,note:string>>"
+COPIES: Final = "array<struct<offset:bigint,value:string,note:string>>"
 _COLUMNS: Final = {
     "kind": "string",
     "ends": "array<struct<at:bigint,client:bigint>>",
@@ -26,7 +26,7 @@ _COLUMNS: Final = {
     "value": "string",
     "named": "boolean",
     "delta": "bigint",
-    "copies": _COPIES,
+    "copies": COPIES,
 }
 _ALONE: Final = 20_000  # ends of findings that are not worth a second task
 
@@ -81,18 +81,20 @@ def copies(array: str, of: Callable[[Column], tuple[Column, Column]]) -> Column:
     return F.transform(array, copy)
 
 
-def witnessed(view: View, findings: Sequence[DataFrame]) -> DataFrame:
-    """Findings of all kinds as anomalies, in ``checkers.registry.ANOMALY``."""
+def witnessed(view: View, findings: Sequence[DataFrame]) -> Path:
+    """Findings of all kinds as anomalies: a folder of files, in ``checkers.registry.SCHEMA``."""
+    told = view.folder("witnessed")
+    told.mkdir(exist_ok=True)
+    if not findings:
+        return told
     view.keep("findings", reduce(DataFrame.unionByName, findings))
     ends = view.told("findings", "ends")["ends"].combine_chunks().flatten()
     wanted = pa.table({name: pc.struct_field(ends, name) for name in ROW})
     rows = view.held("witnesses", ROW, wanted)
-    told = view.folder("witnessed")
-    told.mkdir(exist_ok=True)
     share = view.spark.sparkContext.defaultParallelism if len(wanted) > _ALONE else 1
     telling = Telling(view.folder("findings"), rows, told, share)
     view.each(list(range(share)), telling)
-    return frames.read(view.spark, told, ANOMALY)
+    return told
 
 
 def none(view: View) -> DataFrame:

@@ -113,9 +113,9 @@ def judge(
     frame = in_order(spark.read.parquet(path)).withColumn("run", F.lit(name))
     view = View(frame, [Source(path, name)], folder)
     suit(spark, view.scan())
-    both = find(view).unionByName(cycles.find(view, ww=ww))
-    view.keep("found", both)
-    caused(view.folder("found"), view.folder("anomalies"))
+    witnessed = find(view)
+    view.keep("cyclic", cycles.find(view, ww=ww))
+    caused((witnessed, view.folder("cyclic")), view.folder("anomalies"))
     found = frames.read(spark, view.folder("anomalies"), ANOMALY)
     counted = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
     counts = {kind: counted[kind] for kind in MEANS if kind in counted}

@@ -60,8 +60,8 @@ def _judge(
     path = str(folder / "operations.parquet")
     pq.write_table(table(histories), path)
     view = View(spark.read.parquet(path), [Source(path)], folder)
-    view.keep("all", find(view).unionByName(cycles.find(view, ww=ww)))
-    caused(view.folder("all"), view.folder("with-causes"))
+    view.keep("cyclic", cycles.find(view, ww=ww))
+    caused((find(view), view.folder("cyclic")), view.folder("with-causes"))
     found = spark.read.schema(ANOMALY).parquet(str(view.folder("with-causes")))
     told: Found = defaultdict(Counter)
     for row in found.toLocalIterator():

@@ -26,7 +26,7 @@ def found(
     pq.write_table(pa.Table.from_pylist(all_rows, schema=schema), folder / "ops.parquet")
     path = str(folder / "ops.parquet")
     view = View(spark.read.parquet(path), [Source(path)], folder / "kept")
-    return by_run(row.asDict(recursive=True) for row in find(view).collect())
+    return by_run(pq.read_table(find(view)).to_pylist())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

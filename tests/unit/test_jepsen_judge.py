@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.parquet as pq
 import pytest
 
 from checkers.clients import cycles
@@ -63,15 +64,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     view = View(operations, sources, folder / "kept")
     with_ww = View(operations, sources, folder / "with-ww")
     rows = [
-        *((False, row) for row in cycles.find(view, ww=False).collect()),
-        *((True, row) for row in cycles.find(with_ww, ww=True).collect()),
-        *((None, row) for row in find(view).collect()),
+        *((False, row.asDict(recursive=True)) for row in cycles.find(view, ww=False).collect()),
+        *((True, row.asDict(recursive=True)) for row in cycles.find(with_ww, ww=True).collect()),
+        *((None, row) for row in pq.read_table(find(view)).to_pylist()),
     ]
     result: dict[str, list[str]] = {name: [] for name in names}
     for ww, row in rows:
         number = int(row["run"])
         if ww in (None, names[number].endswith("with ww-deps")):
-            anomaly = entry(row.asDict(recursive=True), histories[number])
+            anomaly = entry(row, histories[number])
             result[names[number]].append(told(anomaly))
     return result
 

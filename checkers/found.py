@@ -53,7 +53,7 @@ def write(finds: Sequence[DataFrame | Path], folder: Path) -> None:
     for one in finds:
         if isinstance(one, Path):
             for file in one.glob("*.parquet"):
-                (folder / f"{one.name}-{file.name}").hardlink_to(file)
+                (folder / f"{one.name}-{file.name}").symlink_to(file.resolve())
 
 
 def collect(

@@ -51,7 +51,9 @@ def step_findings(view: View, steps: DataFrame, kinds: frozenset[str]) -> list[D
     naming = _Naming(view.order, view.folder("left-out"))
     first = F.col("copies")[0]
     ahead = finding(
-        frames.mapped(over, naming, [*over.schema, *T.StructType.fromDDL(f"copies {COPIES}")]),
+        frames.mapped(
+            over, naming, [*over.schema, *T.StructType.fromDDL(f"copies {COPIES}").fields]
+        ),
         F.col("kind"),
         ends=ends,
         offset=first["offset"],

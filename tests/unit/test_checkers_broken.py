@@ -204,6 +204,7 @@ def _explode(_: Tables) -> DataFrame:
 
 def _explode_later(tables: Tables) -> DataFrame:
     found = next(c for c in registered() if c.name == "duplicate").find(tables)
+    assert isinstance(found, DataFrame)
     return found.withColumn("value", F.raise_error(F.lit("in the middle")).cast("string"))
 
 

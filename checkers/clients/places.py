@@ -18,6 +18,7 @@ _SKIPPED_ROWS: Final = 1_000_000
 """So many places are made at once: a single step may leave out any number."""
 
 _FILE: Final = "order.npy"
+_END: Final = np.iinfo(np.int64).max
 
 
 class Order:
@@ -79,9 +80,12 @@ def _latest(slots: Ints, starts: Ints, slot: Ints, by: Ints) -> Ints:
 
 
 def kept(extents: Path) -> Path:
-    """Leave ``View.extents``, which is in that folder, in it as an ``Order`` too."""
+    """Leave ``View.extents``, which is in that folder, in it as an ``Order`` too.
+
+    One stretch more stands last, of no slot, so that there always is one to look at.
+    """
     found = ds.dataset(extents, format="parquet").to_table(["slot", "low", "high", "base"])
     columns = [column.to_numpy() for column in found.columns]
     order = np.lexsort((columns[1], columns[0]))
-    np.save(extents / _FILE, np.stack([column[order] for column in columns]))
+    np.save(extents / _FILE, np.stack([np.append(column[order], _END) for column in columns]))
     return extents

@@ -49,11 +49,10 @@ def step_findings(view: View, steps: DataFrame, kinds: frozenset[str]) -> list[D
     rows = view.rows_of("at-skipped", PLACE, view.told("skipped", *PLACE))
     view.keep("left-out", view.placed_among(rows).select(*PLACE, "value"))
     naming = _Naming(view.order, view.folder("left-out"))
+    fields = [*over.schema, *T.StructType.fromDDL(f"copies {COPIES}").fields]
     first = F.col("copies")[0]
     ahead = finding(
-        frames.mapped(
-            over, naming, [*over.schema, *T.StructType.fromDDL(f"copies {COPIES}").fields]
-        ),
+        frames.mapped(over, naming, fields),
         F.col("kind"),
         ends=ends,
         offset=first["offset"],

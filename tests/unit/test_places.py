@@ -1,0 +1,52 @@
+"""Where offsets stand in the version order, held against counting them one by one."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from checkers.clients.places import Order, kept
+
+STRETCHES = {-7: [(2, 4), (5, 5), (9, 12)], 3: [(0, 0)], 8: [(1, 1), (3, 9)]}
+"""By slot, the stretches of offsets that are known."""
+
+
+def _order(folder: Path, stretches: dict[int, list[tuple[int, int]]]) -> Order:
+    rows = []
+    for slot, known in stretches.items():
+        base = 0
+        for low, high in known:
+            rows.append({"slot": slot, "low": low, "high": high, "base": base})
+            base += high - low + 1
+    schema = pa.schema([(name, pa.int64()) for name in ("slot", "low", "high", "base")])
+    pq.write_table(pa.Table.from_pylist(rows[::-1], schema=schema), folder / "0.parquet")
+    return Order(kept(folder))
+
+
+@pytest.mark.parametrize("slot", [-9, -7, 0, 3, 8, 11])
+def test_an_offset_stands_behind_all_known_ones_before_it(tmp_path: Path, slot: int) -> None:
+    order = _order(tmp_path, STRETCHES)
+    known = [at for low, high in STRETCHES.get(slot, []) for at in range(low, high + 1)]
+    asked = np.arange(15)
+    before, there = order.before(np.full(15, slot), asked)
+    assert before.tolist() == [sum(each < at for each in known) for at in asked]
+    assert there.tolist() == [at in known for at in asked]
+    index = np.arange(len(known))
+    assert order.offset(np.full(len(known), slot), index).tolist() == known
+
+
+def test_nothing_is_known_of_logs_in_which_nothing_stands(tmp_path: Path) -> None:
+    before, there = _order(tmp_path, {}).before(np.array([4]), np.array([0]))
+    assert (before.tolist(), there.tolist()) == ([0], [False])
+
+
+@pytest.mark.parametrize(("most", "named"), [(None, [3, 4, 5, 9]), (2, [3, 4])])
+def test_steps_leave_out_what_is_known_between_their_ends(
+    tmp_path: Path, most: int | None, named: list[int]
+) -> None:
+    steps = pa.record_batch({"slot": [-7, 8], "from_place": [2, 0], "delta": [5, 2]})
+    ((row, offset),) = _order(tmp_path, STRETCHES).left_out(steps, most)
+    assert offset.tolist() == [*named, 1]
+    assert row.tolist() == [0] * len(named) + [1]

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers import frames
 from checkers.clients.numbers import Ints
@@ -23,11 +24,13 @@ from checkers.clients.picks import PLACE, one, within
 from checkers.clients.places import Order
 from checkers.clients.sequence import kind
 from checkers.clients.view import View
-from checkers.clients.witness import COPIES, finding
+from checkers.clients.witness import finding
 
 SKIPPED_MAX: Final = 16
 """Skipped records that an anomaly names; its delta counts them all."""
 
+_RECORD: Final = pa.struct([("offset", pa.int64()), ("value", pa.string()), ("note", pa.string())])
+_COPIES: Final = from_arrow_schema(pa.schema([("copies", pa.list_(_RECORD))]))
 _SKIPPED: Final = ("client", "at", "slot", "offset")
 _TOGETHER: Final = 5  # of Spark's batches, of 10,000 steps each; records are gone through for each
 
@@ -49,10 +52,9 @@ def step_findings(view: View, steps: DataFrame, kinds: frozenset[str]) -> list[D
     rows = view.rows_of("at-skipped", PLACE, view.told("skipped", *PLACE))
     view.keep("left-out", view.placed_among(rows).select(*PLACE, "value"))
     naming = _Naming(view.order, view.folder("left-out"))
-    fields = [*over.schema, *T.StructType.fromDDL(f"copies {COPIES}").fields]
     first = F.col("copies")[0]
     ahead = finding(
-        frames.mapped(over, naming, fields),
+        frames.mapped(over, naming, [*over.schema, *_COPIES]),
         F.col("kind"),
         ends=ends,
         offset=first["offset"],

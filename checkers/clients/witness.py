@@ -18,7 +18,7 @@ from checkers.clients.telling import Telling
 from checkers.clients.view import View
 from checkers.registry import ANOMALY
 
-COPIES: Final = "array<struct<offset:bigint,value:string,note:string>>"
+_COPIES: Final = "array<struct<offset:bigint,value:string,note:string>>"
 _COLUMNS: Final = {
     "kind": "string",
     "ends": "array<struct<at:bigint,client:bigint>>",
@@ -26,7 +26,7 @@ _COLUMNS: Final = {
     "value": "string",
     "named": "boolean",
     "delta": "bigint",
-    "copies": COPIES,
+    "copies": _COPIES,
 }
 _ALONE: Final = 20_000  # ends of findings that are not worth a second task
 

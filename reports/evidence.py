@@ -5,6 +5,7 @@ A cut-short run lacks tables, or has them as unfinished streams; what could not 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -49,12 +50,16 @@ def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()
     tracks = _tracks(tables["events/replicas"])
     leaderships = _leaderships(tables["events/partitions"])
     cuts = _cuts(tables["events/log_lines"])
+    asked = set(places)
     scenes = {
-        key: Scene(
-            partition=key,
-            tracks=tracks.get(key, {}),
-            leaderships=tuple(leaderships.get(key, ())),
-            cuts=_merged(cuts.get(key, []), tracks.get(key, {})),
+        key: _silenced(
+            Scene(
+                partition=key,
+                tracks=tracks.get(key, {}),
+                leaderships=tuple(leaderships.get(key, ())),
+                cuts=_merged(cuts.get(key, []), tracks.get(key, {})),
+            ),
+            _in_sync(tables["history/ops"], key, asked),
         )
         for key in sorted({*tracks, *leaderships})
     }
@@ -69,7 +74,7 @@ def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()
         steps=steps,
         acks=acks,
         acked_at=acked_at,
-        sends=_sends(tables["history/ops"], set(places)),
+        sends=_sends(tables["history/ops"], asked),
         pace=_pace(tables["history/ops"]),
         log_lines=tables["events/log_lines"],
         end_ns=max(ends, default=0),
@@ -155,6 +160,39 @@ def _merged(logged: Sequence[Cut], tracks: Mapping[int, Track]) -> tuple[Cut, ..
             if not any(each.broker == broker and first <= each.time_ns <= last for each in logged):
                 cuts.append(Cut(time_ns=drop.time_ns, broker=broker, offset=drop.after))
     return tuple(sorted(cuts, key=lambda cut: cut.time_ns))
+
+
+def _in_sync(table: pa.Table, key: Partition, places: set[Place]) -> list[tuple[int, int, int]]:
+    """When a send of acks=all to each of the places began and was acknowledged, and the offset."""
+    offsets = pa.array(sorted(o for t, p, o in places if (t, p) == key), pa.int64())
+    here = pc.and_(
+        pc.equal(table["topic"].cast(pa.string()), key[0]), pc.equal(table["partition"], key[1])
+    )
+    sent = pc.and_(
+        pc.equal(table["kind"].cast(pa.string()), SEND),
+        pc.equal(table["outcome"].cast(pa.string()), OK),
+    )
+    everywhere = pc.equal(table["acks"].cast(pa.string()), "all")
+    chosen = pc.and_(pc.and_(here, sent), pc.and_(everywhere, pc.is_in(table["offset"], offsets)))
+    rows = table.filter(chosen).select(["invoke_ns", "complete_ns", "offset"])
+    return [(row["invoke_ns"], row["complete_ns"], row["offset"]) for row in rows.to_pylist()]
+
+
+def _silenced(scene: Scene, acknowledged: Sequence[tuple[int, int, int]]) -> Scene:
+    """The scene, in which who fell silent held what acks=all says that every member held.
+
+    A broker may take a record in and die before the observer asks it again.
+    """
+    tracks = dict(scene.tracks)
+    for began_ns, acked_ns, offset in acknowledged:
+        ruled = [scene.leadership(at_ns) for at_ns in (began_ns, acked_ns)]
+        members = set.intersection(*({*each.isr} if each else set[int]() for each in ruled))
+        for broker in members & {*tracks}:
+            since_ns = tracks[broker].told(acked_ns)
+            cut = any(c.broker == broker and since_ns <= c.time_ns <= acked_ns for c in scene.cuts)
+            if not cut:
+                tracks[broker] = tracks[broker].held(offset + 1, acked_ns)
+    return replace(scene, tracks=tracks)
 
 
 def _faults(table: pa.Table, known: Strikes) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:

@@ -1,8 +1,8 @@
 """What is known of a run besides its verdict, as values: observations, faults, cuts and sends."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ Place: TypeAlias = tuple[str, int, int]
 """Topic, partition number and offset."""
 
 Ints: TypeAlias = npt.NDArray[np.int64]
+
+SILENT_NS: Final = 2_000_000_000
+"""So soon after its last answer a broker that fell silent is seen to be."""
 
 UNKNOWN: Final = -1
 """Stands for a LEO or HW that the broker did not tell."""
@@ -62,6 +65,17 @@ class Track:
         """When the replica's state as of that time was observed; -1 when it never was."""
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         return int(self.time_ns[last]) if last >= 0 else -1
+
+    def held(self, leo: int, time_ns: int) -> Self:
+        """The same, if it had come so far by then and was not asked again before it fell silent."""
+        last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
+        after = slice(last + 1, last + 2)
+        fell = (self.leo[after] == UNKNOWN) & (self.time_ns[after] <= time_ns + SILENT_NS)
+        if last < 0 or not fell.any() or self.leo[last] >= leo:
+            return self
+        raised = self.leo.copy()
+        raised[last] = leo
+        return replace(self, leo=raised)
 
     def answered(self, until_ns: int) -> list[tuple[int, int]]:
         """From when to when the replica answered, over and over, in ns."""

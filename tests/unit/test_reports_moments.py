@@ -225,3 +225,17 @@ def test_a_leader_that_acknowledged_held_the_record_though_nobody_saw_it(tmp_pat
     shown = frames(anomaly, gather(run), read_holdings(run, ("events", 0), []))
     assert [at_offset(each)[1] for each in shown[:3]] == [("subject", "m3")] * 3
     assert next(lane.leo for lane in shown[0].lanes if lane.broker == 1) == 4
+
+
+def test_a_follower_held_what_acks_all_says_though_it_died_before_it_was_asked(
+    tmp_path: Path,
+) -> None:
+    sample = SAMPLES["loss"]()
+    sample.replicas[2] = [each for each in sample.replicas[2] if each[1] != 4]
+    run = sample.write(tmp_path)
+    anomaly = run.verdict().anomalies[0]
+    told = gather(run).scenes["events", 0].tracks[2]
+    held = gather(run, places=places([anomaly])).scenes["events", 0].tracks[2]
+    assert 4 not in told.leo
+    assert 4 in held.leo
+    assert [*held.time_ns] == [*told.time_ns]

@@ -327,6 +327,41 @@ def test_who_leads_no_more_may_answer_until_it_follows(
     assert found.verdict == word
 
 
+@pytest.mark.parametrize(
+    ("says", "word"),
+    [
+        ("broker 1 lost its power: events-0 lost 1 up to 2", "explained"),
+        ("broker 1 lost its power: all it held had been flushed", "unexplained"),
+    ],
+)
+def test_who_lost_its_power_begins_to_lead_with_what_is_left(
+    tmp_path: Path, says: str, word: str
+) -> None:
+    """To 0.10.2 no broker writes where it begins, and its last LEO was seen before the fault."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2", workload=Workload(acks="all"))
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.send("p0-1", 1)
+    for broker in (1, 2, 3):
+        run.observe(broker, 2)
+    run.tick(2_000)
+    run.leader(1, 0, [1])
+    run.tick(2_000)
+    run.fault("power-failure", 1, says)
+    run.leader(-1, 1, [1])
+    run.tick(2_000)
+    run.fault("power-failure", 1, "broker 1 is mended", phase="heal")
+    run.leader(1, 2, [1])
+    run.send("p0-2", 1)
+    run.observe(1, 2)
+    run.disk([1, 2, 3], [(1, 2, "p0-2")])
+    built = run.write()
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "p0-1"}
+    anomalies(built, row | {"acks": "all"})
+    found = as_random(built, verdict(kafka="0.10.2.2")).findings
+    assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
+
+
 @pytest.mark.parametrize(("made", "wrong"), [(True, 0), (False, 1)])
 def test_a_replica_that_is_made_anew_has_no_hw(tmp_path: Path, made: bool, wrong: int) -> None:
     """It was taken away, and comes again; to 0.10.2 a follower cuts its log to its own HW."""

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from checkers.model.rules import rules_of
 from checkers.segments.files import segments
 from checkers.segments.reader import read_segment
 from checkers.strikes import begun, strikes
+from checkers.taken import taken
 from harness.plan import Plan
 from harness.store import Run
 
@@ -44,6 +45,7 @@ def observe(run: Run) -> Observed:
     disks = _disks(run, plan)
     leaderships = _leaderships(run, kraft=rules.kraft)
     marks, lines = _marks(run), _lines(run, plan)
+    faults = _faults(run, lines[0])
     traces = {}
     for partition in range(plan.topic.partitions):
         trace = Trace(
@@ -53,14 +55,14 @@ def observe(run: Run) -> Observed:
             lines=lines[partition],
             disks={b: disk for (b, p), disk in disks.items() if p == partition},
         )
-        trace.starts.extend(_starts(trace))
+        trace.starts.extend(_starts(trace, _tails(faults, plan, partition)))
         traces[partition] = trace
     ops = _plain(run.table("history/ops"))
     return Observed(
         plan=plan,
         status=run.status(),
         rules=rules,
-        faults=_faults(run, lines[0]),
+        faults=faults,
         traces=traces,
         ops=ops,
         clients=unanswered(run),
@@ -192,7 +194,15 @@ def _disk(batches: list[pa.RecordBatch]) -> Disk:
     )
 
 
-def _starts(trace: Trace) -> list[Start]:
+_Tail: TypeAlias = tuple[Struck, range]
+"""A fault, and what it took from the end of its broker's log."""
+
+
+def _tails(faults: list[Struck], plan: Plan, partition: int) -> list[_Tail]:
+    return [(one, gone) for one in faults for gone in taken(one.says, plan.topic.name, partition)]
+
+
+def _starts(trace: Trace, tails: list[_Tail]) -> list[Start]:
     """Every beginning of a leadership: a broker's own line where it writes one, or its LEO then."""
     own = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     told = {(line.broker, line.epoch): line for line in reversed(own)}
@@ -204,7 +214,7 @@ def _starts(trace: Trace) -> list[Start]:
             outside = row.event if isr is not None and row.leader not in isr else None
             said = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
             line = told.pop((row.leader, row.epoch), None)
-            found.append(_start(trace, row, line, said or outside))
+            found.append(_start(trace, row, line, said or outside, tails))
         isr, epoch = row.isr, row.epoch
     # Who led between two looks of the observer is known by its own line alone.
     found += [
@@ -223,8 +233,11 @@ def _starts(trace: Trace) -> list[Start]:
     return sorted(found, key=lambda start: (start.epoch, start.time_ns))
 
 
-def _start(trace: Trace, row: Leadership, line: Line | None, outside: str | None) -> Start:
-    offset = line.offset if line else _leo_at(trace, row.leader, row.time_ns)
+def _start(
+    trace: Trace, row: Leadership, line: Line | None, outside: str | None, tails: list[_Tail]
+) -> Start:
+    seen, struck = _leo_at(trace, row.leader, row.time_ns, tails)
+    offset = line.offset if line else seen
     event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
     return _began(
         row.leader,
@@ -233,7 +246,7 @@ def _start(trace: Trace, row: Leadership, line: Line | None, outside: str | None
         epoch=row.epoch,
         offset=offset,
         isr=row.isr,
-        told=line is not None,
+        told=line is not None or struck,
         event=event,
     )
 
@@ -249,13 +262,22 @@ def _began(broker: int, outside: str | None, **fields: Any) -> Start:  # noqa: A
     )
 
 
-def _leo_at(trace: Trace, broker: int, time_ns: int) -> int:
-    """Where a log ended by the last word on it: as it was observed, or its own line on a cut."""
+def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tuple[int, bool]:
+    """Where a log ended by the last word on it, and whether that is what a fault had left of it.
+
+    It was observed, or the broker wrote a line on a cut.
+    """
     mark = trace.mark_at(broker, time_ns)
     cuts = [one for one in trace.of_kind(broker, "fetcher") if one.time_ns <= time_ns]
-    if cuts and (mark is None or mark.time_ns < cuts[-1].time_ns):
-        return cuts[-1].offset
-    return mark.leo if mark else -1
+    leo, since_ns = (mark.leo, mark.time_ns) if mark else (-1, 0)
+    if cuts and (mark is None or since_ns < cuts[-1].time_ns):
+        leo, since_ns = cuts[-1].offset, cuts[-1].time_ns
+    left = [
+        gone.start
+        for one, gone in tails
+        if one.broker == broker and since_ns <= one.since_ns <= time_ns and gone.stop >= leo
+    ]
+    return min(leo, *left, leo), bool(left)
 
 
 def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.disks import ORDINARY
+from checkers.disks import ORDINARY, TORN
 from checkers.replicas.evidence import Evidence, Row
 
 LISTED_MAX: Final = 10_000
@@ -226,9 +226,9 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
     records may as well bear wrong ones. The batch before it is, too: its offset may be all that is
-    left of it, with a later one's body behind. So are, on a damaged replica, batches that follow
-    none and that none follows: only its neighbours in the file can vouch for the offset of a batch.
-    And so are offsets that another whole batch of the replica claims: one of the two is misplaced.
+    left of it, with a later one's body behind. So are, on a damaged replica, batches that do not
+    lie between two neighbours: only these can vouch for the offset of a batch. And so are offsets
+    that another whole batch of the replica claims: one of the two is misplaced.
     """
     if evidence.damage:
         rows = rows.join(_unvouched(evidence), ["replica", "segment", "position"], "left_anti")
@@ -260,21 +260,29 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
 def _unvouched(evidence: Evidence) -> DataFrame:
     """``replica, segment, position`` of batches in damaged logs whose offset nobody vouches for.
 
-    A sound batch that ends where another begins vouches for it, and the other for the first.
+    The batch before must end where it begins (of the first, the segment's name says it), and the
+    one behind must begin where it ends. A torn tail is no damage, if it begins where it should.
     """
-    bad = F.coalesce(~F.col("damage").isin(*ORDINARY), F.lit(False))
-    batches = evidence.records.groupBy("replica", "segment", "position").agg(
-        F.bool_or(bad).alias("bad"),
-        F.when(~F.bool_or(bad), F.min("base_offset")).alias("begin"),
-        F.when(~F.bool_or(bad), F.max("last_offset") + 1).alias("end"),
+    damage = F.coalesce("damage", F.lit(""))
+    stretches = evidence.records.groupBy("replica", "segment", "position").agg(
+        F.bool_or((damage != "") & ~damage.isin(*ORDINARY)).alias("bad"),
+        F.bool_or(damage == TORN).alias("torn"),
+        F.min("base_offset").alias("base"),
+        (F.max("last_offset") + 1).alias("next"),
     )
-    broken = batches.where("bad").select("replica").distinct()
     order = Window.partitionBy("replica").orderBy("segment", "position")
-    before = F.coalesce(F.lag("end").over(order) == F.col("begin"), F.lit(False))
-    behind = F.coalesce(F.lead("begin").over(order) == F.col("end"), F.lit(False))
-    found = batches.join(F.broadcast(broken), "replica", "left_semi")
-    found = found.withColumn("vouched", before | behind)
-    return found.where("NOT vouched").select("replica", "segment", "position")
+    begin, end = F.when(~F.col("bad"), F.col("base")), F.when(~F.col("bad"), F.col("next"))
+    named = F.when(F.row_number().over(order) == 1, F.col("segment"))
+    placed = stretches.select(
+        "*",
+        F.coalesce(F.lag(end).over(order), named).alias("due"),
+        F.lead(begin).over(order).alias("then"),
+    )
+    elsewhere = F.col("torn") & (F.col("base") != F.col("due"))
+    broken = placed.where(F.col("bad") | elsewhere).select("replica").distinct()
+    vouched = (F.col("due") == F.col("base")) & (F.col("then") == F.col("next"))
+    found = placed.join(F.broadcast(broken), "replica", "left_semi")
+    return found.where(~F.coalesce(vouched, F.lit(False))).select("replica", "segment", "position")
 
 
 def _forks(held: DataFrame) -> list[Row]:

@@ -117,13 +117,14 @@ def _chunk(
     )
 
 
-def tail(data: memoryview, at: int, file: int | None) -> Damage:
+def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
     """What to say of the bytes from ``at`` on, which do not begin a whole batch.
 
     Args:
         data: the segment.
         at: where the walk ended.
         file: the descriptor of what ``data`` is, which may tell of holes in it.
+        floor: the least offset that may come.
     """
     left = len(data) - at
     if _blank(data, at, file):
@@ -140,6 +141,8 @@ def tail(data: memoryview, at: int, file: int | None) -> Damage:
         error = f"a batch of {size} bytes where {left} are left, which its checksum fits"
     elif _another_batch(data, at + 1, offset, magic):
         error = f"a batch of {size} bytes where {left} are left, though more batches follow"
+    elif offset < floor:
+        error = f"the last batch claims offset {offset} where {floor} or a later one has to come"
     else:
         error = f"{left} of the last batch's {size} bytes; the rest was never written"
         return Damage(kind="torn", position=at, error=error, base_offset=offset, magic=magic)

@@ -105,7 +105,7 @@ def _read(
     floor = where.base_offset
     for found in frames(data, start, stop, where.end):
         if isinstance(found, int):
-            yield _findings([tail(data, found, file)], where)
+            yield _findings([tail(data, found, file, floor)], where)
             return
         for decoded in decode(data, found, floor):
             if decoded.last is not None:

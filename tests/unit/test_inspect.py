@@ -215,6 +215,16 @@ CASES = {
         kinds={1: ("hole",)},
         says="lacks 2 record",
     ),
+    "torn-behind-another's-offset": Case(  # the body of 2 stands behind the offset of 0
+        logs=(SIX[:8] + SIX[2 * SIZE + 8 : 3 * SIZE + 40], SIX, SIX),
+        verdict="lag",
+        kinds={1: ("torn-tail",)},
+    ),
+    "doubled-behind-another's-offset": Case(  # the body of 1 stands behind the offset of 3
+        logs=(SIX[: 3 * SIZE + 8] + SIX[SIZE + 8 : 2 * SIZE + 40], SIX, SIX),
+        verdict="corrupt",
+        kinds={1: ("corrupt",)},
+    ),
     "overlap": Case(
         logs=(((0, SIX), (4, SIX[4 * SIZE :])), SIX),
         verdict="corrupt",

@@ -263,6 +263,31 @@ def test_a_record_stands_behind_a_later_one_when_its_first_attempt_was_refused(
 
 
 @pytest.mark.parametrize(
+    ("epochs", "word"), [((1, 2), "explained"), ((1, 1), "unexplained")], ids=["new", "same"]
+)
+def test_an_idempotent_producer_in_a_new_epoch_is_not_known_again(
+    tmp_path: Path, epochs: tuple[int, int], word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="3.3.2", workload=Workload(idempotence=True))
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.fault("pause", 1, "broker 1 is paused")
+    run.send("p0-0", None, outcome="info")
+    run.tick(5_000)
+    run.fault("pause", 1, "broker 1 is mended", phase="heal")
+    twice = [
+        logdirs.batch(offset, [(None, b"p0-0|")], producer=(5, epoch, 0))
+        for offset, epoch in enumerate(epochs)
+    ]
+    for broker in (1, 2, 3):
+        run.disks[broker, 0] = twice
+    built = run.write()
+    anomalies(built, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
+    found = as_random(built, verdict(kafka="3.3.2")).findings
+    assert [one.verdict for one in found if one.kind == "duplicate"] == [word]
+
+
+@pytest.mark.parametrize(
     ("magic", "cut", "words"),
     [(1, 2, {"explained"}), (1, 3, {"unexplained"}), (2, 2, {"unexplained"})],
 )

@@ -15,13 +15,23 @@ from checkers.taken import taken
 
 
 def duplicate(observed: Observed, anomaly: Row) -> Chain:
-    """Why a record stands twice: its producer heard nothing, and sent it again."""
+    """Why a record stands twice: its producer heard nothing, and sent it again.
+
+    A broker knows a record of an idempotent producer again by producer id, epoch and sequence
+    (KIP-98). A client that takes a new epoch after requests without an answer, as librdkafka does,
+    and sends their records again, is not known.
+    """
     send = observed.suspects.get(anomaly["value"])
     if send is None:
         return refuse("The history does not show that it was sent.")
+    how = "because no answer to the first attempt came"
     if observed.plan.workload.idempotence:
-        return refuse("Its producer is idempotent: the broker should have known it again.")
-    return _sent_again(observed, anomaly, send, "because no answer to the first attempt came")
+        trace = observed.traces.get(anomaly["partition"])
+        disks = trace.disks.values() if trace else ()
+        if not any(len(disk.writers(anomaly["value"])) > 1 for disk in disks):
+            return refuse("Its producer is idempotent: the broker should have known it again.")
+        how = f"{how}, in a new epoch of its producer, in which no broker knows it again"
+    return _sent_again(observed, anomaly, send, how)
 
 
 def reordered(observed: Observed, anomaly: Row) -> Chain:

@@ -171,6 +171,7 @@ def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], Disk]:
     """The frozen replicas of the topic under test."""
     found: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
     names = ["offset", "leader_epoch", "record_id", "magic", "last_offset", "damage", "crc_ok"]
+    names += ["producer_id", "producer_epoch"]
     for segment in segments(Path(run.replicas)) if run.replicas.is_dir() else ():
         if segment.topic == plan.topic.name:
             batches = found[segment.broker, segment.partition]
@@ -191,6 +192,9 @@ def _disk(batches: list[pa.RecordBatch]) -> Disk:
         offsets=table["offset"].to_numpy(),
         epochs=pc.fill_null(table["leader_epoch"], -1).to_numpy().astype(np.int64),
         ids=table["record_id"].to_pylist(),
+        producers=[
+            *zip(table["producer_id"].to_pylist(), table["producer_epoch"].to_pylist(), strict=True)
+        ],
     )
 
 

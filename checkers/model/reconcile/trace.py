@@ -128,12 +128,18 @@ class Disk:
     Attributes:
         overlapping: last offsets of message sets of before 0.11 whose checksum is right, and which
             do not fit between their neighbours. Their records are left out.
+        producers: who wrote each, by producer id and producer epoch; None for formats without.
     """
 
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     epochs: np.ndarray[Any, np.dtype[np.int64]]
     ids: list[str | None]
     overlapping: frozenset[int] = frozenset()
+    producers: list[tuple[int | None, int | None]] = field(default_factory=list)
+
+    def writers(self, record: str) -> set[tuple[int | None, int | None]]:
+        """Under which producer ids and epochs a record stands there."""
+        return {by for name, by in zip(self.ids, self.producers, strict=False) if name == record}
 
     @cached_property
     def at(self) -> dict[int, int]:

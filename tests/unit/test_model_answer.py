@@ -387,6 +387,40 @@ def test_who_lost_its_power_begins_to_lead_with_what_is_left(
     assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
 
 
+@pytest.mark.parametrize(("cut_ms", "word"), [(2_000, "explained"), (None, "unexplained")])
+def test_who_appended_it_may_lead_again_without_it_after_a_cut(
+    tmp_path: Path, cut_ms: int | None, word: str
+) -> None:
+    """Broker 1 appends, follows, is cut, and is elected by itself; to 0.10.2 it says not where."""
+    run = RunBuilder(
+        tmp_path / "run",
+        kafka="0.10.0.1",
+        workload=Workload(acks="1"),
+        topic=Topic(unclean_leader_election=True),
+    )
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.send("p0-1", 1)
+    for broker in (1, 2, 3):
+        run.observe(broker, 2)
+    run.tick(1_000)
+    run.leader(2, 1, [1, 2, 3])
+    if cut_ms:
+        run.tick(cut_ms)
+        run.log_line(1, "truncation", "Truncating log to offset 1.", offset=1)
+    run.tick(3_000)
+    run.observe(1, 1)
+    run.leader(1, 2, [1])
+    run.tick(1_000)
+    run.send("p0-2", 1)
+    run.disk([1, 2, 3], [(1, 2, "p0-2")])
+    built = run.write()
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "p0-1"}
+    anomalies(built, row)
+    found = as_random(built, verdict(kafka="0.10.0.1")).findings
+    assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
+
+
 @pytest.mark.parametrize(("made", "wrong"), [(True, 0), (False, 1)])
 def test_a_replica_that_is_made_anew_has_no_hw(tmp_path: Path, made: bool, wrong: int) -> None:
     """It was taken away, and comes again; to 0.10.2 a follower cuts its log to its own HW."""

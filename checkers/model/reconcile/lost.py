@@ -126,7 +126,8 @@ def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Be
 def _successors(trace: Trace, send: Row) -> list[Start]:
     """Who led, after the record was appended, from its offset or from before it; likeliest first.
 
-    Whoever appended it does not lack it, whatever the observer saw of its LEO.
+    Whoever appended it does not lack it, whatever the observer saw of its LEO, unless it followed
+    somebody since and cut its log for them.
     """
     offset, since_ns, until_ns = send["offset"], send["invoke_ns"], send["complete_ns"]
     before = trace.leader_at(since_ns - LOOK) or trace.leaderships[0]
@@ -135,7 +136,7 @@ def _successors(trace: Trace, send: Row) -> list[Start]:
         for start in trace.starts
         if start.epoch > before.epoch
         and 0 <= start.offset <= offset
-        and (start.told or start.broker != before.leader)
+        and (start.told or start.broker != before.leader or _gave_up(trace, start, send))
         and _took_its_place(trace, start, offset)
     ]
     return sorted(found, key=lambda start: start.time_ns < until_ns - LOOK)
@@ -201,6 +202,12 @@ def _fell(observed: Observed, leader: int | None, send: Row, start: Start) -> Be
         if one.broker == leader and overlaps:
             return struck(one)
     return None
+
+
+def _gave_up(trace: Trace, start: Start, send: Row) -> bool:
+    """Whether who began to lead had cut the offset off before that."""
+    cut = _cut(trace, start.broker, send)
+    return cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns
 
 
 def _cut(trace: Trace, broker: int, send: Row) -> Because | None:

@@ -421,6 +421,58 @@ def test_who_appended_it_may_lead_again_without_it_after_a_cut(
     assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
 
 
+@pytest.mark.parametrize(("heard_s", "word"), [(9.0, "explained"), (5.0, "unexplained")])
+def test_who_leads_no_more_takes_records_of_acks_0_until_it_hears(
+    tmp_path: Path, heard_s: float, word: str
+) -> None:
+    """Broker 2 is elected at 2 s; a record is sent at 8 s; nobody tells its producer of it."""
+    run = RunBuilder(tmp_path / "run", kafka="1.1.1", workload=Workload(acks="0"))
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    for broker in (1, 2, 3):
+        run.observe(broker, 1)
+    run.now_ns = int(2e9)
+    run.leader(2, 1, [2, 3])
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 1.", offset=1)
+    run.now_ns = int(8e9)
+    run.send("p0-1", None)
+    run.now_ns = int(heard_s * 1e9)
+    run.log_line(1, "fetcher", "Added fetcher for events-0, initOffset 1 to broker 2", offset=1)
+    run.disk([1, 2, 3], [(1, 0, "p0-2")])
+    built = run.write()
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "value": "p0-1", "acks": "0"}
+    anomalies(built, row)
+    found = as_random(built, verdict(kafka="1.1.1")).findings
+    assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
+
+
+@pytest.mark.parametrize(
+    ("died", "seen", "wrong"), [(True, False, 0), (True, True, 1), (False, False, 1)]
+)
+def test_who_was_killed_between_its_cut_and_its_first_fetch_followed_nobody(
+    tmp_path: Path, died: bool, seen: bool, wrong: int
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="0.9.0.1")
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    for broker in (1, 2, 3):
+        run.observe(broker, 1)
+    run.tick(5_000)
+    run.log_line(2, "truncation", "Truncating log events-0 to offset 1.", offset=1)
+    run.tick(3_000)
+    if seen:
+        run.observe(2, 1)
+    run.tick(2_000)
+    if died:
+        run.log_line(2, "start", "[Kafka Server 2], started")
+    run.log_line(2, "truncation", "Truncating log events-0 to offset 1.", offset=1)
+    run.log_line(2, "fetcher", "Added fetcher for partitions [events,0], initOffset 1", offset=1)
+    built = run.write()
+    anomalies(built)
+    found = as_random(built, verdict(kafka="0.9.0.1")).findings
+    assert [one.kind for one in found].count("trace") == wrong
+
+
 @pytest.mark.parametrize(("made", "wrong"), [(True, 0), (False, 1)])
 def test_a_replica_that_is_made_anew_has_no_hw(tmp_path: Path, made: bool, wrong: int) -> None:
     """It was taken away, and comes again; to 0.10.2 a follower cuts its log to its own HW."""

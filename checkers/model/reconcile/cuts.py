@@ -47,16 +47,24 @@ def _to_the_own_hw(trace: Trace, _: Rules, broker: int, told: list[Line]) -> Ite
         if index and told[index - 1].kind == "range" and told[index - 1].offset == line.offset:
             continue
         life = [one.kind for one in told[:index] if one.kind in {"start", "stop"}]
-        stopping = life[-1:] == ["stop"]
-        following = (one for one in told[index + 1 :] if one.kind in {"fetcher", "truncation"})
-        cause = next(following, None)
+        ending = life[-1:] == ["stop"]
+        kinds = {"fetcher", "start", "truncation"}
+        cause = next((one for one in told[index + 1 :] if one.kind in kinds), None)
         fetches = cause is not None and cause.kind == "fetcher"
-        if not fetches and not stopping:
+        if not (fetches or ending or _died(trace, broker, line, cause)):
             yield _wrong(line, "epochs", "it did not begin to follow anybody")
         elif fetches and cause is not None and cause.offset > line.offset:
             yield _wrong(line, "epochs", f"it then fetched from {cause.offset}")
         elif why := _not_its_hw(trace, broker, line):
             yield _wrong(line, "epochs", why)
+
+
+def _died(trace: Trace, broker: int, line: Line, then: Line | None) -> bool:
+    """Whether the broker's next life began, and nobody saw it between its cut and that."""
+    if then is None or then.kind != "start":
+        return False
+    seen = (mark.time_ns for mark in trace.marks.get(broker, ()))
+    return not any(line.time_ns + LOOK < at < then.time_ns for at in seen)
 
 
 def _not_its_hw(trace: Trace, broker: int, line: Line) -> str:

@@ -61,9 +61,17 @@ def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because)
     # A broker that refuses one record of acks=0 hangs up, and what was under way with it is gone.
     link = disturbed(observed, trace, since_ns, until_ns)
     link = link or unanswered(observed, send, until_ns + SECOND) or _left(observed, send, until_ns)
+    link = link or _not_to_the_leader(observed, trace, send)
     if link is None:
         return refuse("Its leader ran undisturbed when it was sent.", told)
     return Chain(links=(told, link))
+
+
+def _not_to_the_leader(observed: Observed, trace: Trace, send: Row) -> Because | None:
+    """Nobody tells a producer of acks=0 that it sends to one who leads no more."""
+    now = trace.leader_at(send["invoke_ns"])
+    starts = (start for start in trace.starts if now is not None and start.epoch == now.epoch)
+    return next(filter(None, (_deposed(observed, trace, one, send) for one in starts)), None)
 
 
 def _left(observed: Observed, send: Row, until_ns: int) -> Because | None:

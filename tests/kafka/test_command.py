@@ -119,7 +119,7 @@ def test_a_killed_run_is_judged_unknown_with_what_it_left(tmp_path: Path) -> Non
 
 def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_path: Path) -> None:
     words = ("run", "--kafka", "4.3.1", "--acks", "1", "--nemesis", "kill,pause", "--seed", "7")
-    code, out, _ = finish(start(*words, "--for", "15s", "--json", store=tmp_path))
+    code, out, _ = finish(start(*words, "--for", "10s", "--json", store=tmp_path))
     judged = json.loads(out)
     assert judged["sent"] == judged["acknowledged"] + judged["failed"] + judged["unknown"]
     assert judged["acknowledged"] == judged["read"] + judged["lost"] + judged["unseen"]

@@ -60,7 +60,7 @@ def test_every_story_is_played() -> None:
     assert {cell.story for cell in (*TELLING, *also)} == set(STORIES)
 
 
-@pytest.mark.parametrize("kafka", SAMPLE)
+@pytest.mark.parametrize("kafka", [one for one in SAMPLE if one != "2.1.1"])
 def test_stories_go_as_the_release_predicts(kafka: str, tmp_path: Path) -> None:
     with Fleet(tmp_path / "fleet") as fleet:
         runs = [

@@ -146,6 +146,7 @@ def test_a_group_that_transforms_takes_each_record_once(
     assert any(row["kind"] == "seek" and row["offset"] for row in rows), "no abort went back"
 
 
+@pytest.mark.parametrize("cluster", ["0.11.0.3"], indirect=True)
 def test_members_come_and_go_and_read_everything(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "group", Settings(rate=300.0, consumers=0, subscribe=3, churn_s=4.0))
     began = time.monotonic()
@@ -180,6 +181,7 @@ def goes_on_where_it_was_sent(rows: list[Row], members: set[str]) -> None:
             position[place] = int(str(row["offset"])) + 1
 
 
+@pytest.mark.parametrize("cluster", ["4.3.1"], indirect=True)
 def test_who_takes_the_place_of_a_crashed_producer_ends_its_transaction(
     cluster: RealCluster, tmp_path: Path
 ) -> None:

@@ -9,9 +9,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
+import scipy  # of which Python imports the parts when they are used: they take a while
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -117,7 +116,7 @@ class _Graph(NamedTuple):
     target: Ints
     weight: NDArray[np.float64]
 
-    def matrix(self, chosen: Bools | None = None) -> sparse.csr_array:
+    def matrix(self, chosen: Bools | None = None) -> "scipy.sparse.csr_array":
         some = slice(None) if chosen is None else chosen
         # A pair that is linked more than once is linked by the cheapest of its edges.
         order = np.lexsort((self.weight[some], self.target[some], self.source[some]))
@@ -125,13 +124,13 @@ class _Graph(NamedTuple):
         first = np.ones(len(order), bool)
         first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
         weight = self.weight[some][order][first]
-        return sparse.csr_array(
+        return scipy.sparse.csr_array(
             (weight, (source[first], target[first])), shape=(self.size, self.size)
         )
 
     def components(self) -> Ints:
         """Of each vertex its strongly connected component; -1 where that is itself alone."""
-        found = csgraph.connected_components(self.matrix(), connection="strong")[1]
+        found = scipy.sparse.csgraph.connected_components(self.matrix(), connection="strong")[1]
         labels: Ints = np.asarray(found, np.int64)
         return np.where(np.bincount(labels)[labels] > 1, labels, -1)
 
@@ -280,7 +279,7 @@ def _shortest(
 
 
 def _closing(
-    matrix: sparse.csr_array, dependencies: Dependencies, edges: Ints, count: int
+    matrix: "scipy.sparse.csr_array", dependencies: Dependencies, edges: Ints, count: int
 ) -> list[tuple[int, float, list[int]]]:
     """For edges of different components, the shortest way back from each one's end to its source.
 
@@ -288,7 +287,7 @@ def _closing(
         Of each edge: its place, the length of the way, the operations from its source on.
     """
     starts, goals = dependencies.target[edges], dependencies.source[edges]
-    distance, before, _ = csgraph.dijkstra(
+    distance, before, _ = scipy.sparse.csgraph.dijkstra(
         matrix, indices=starts, return_predecessors=True, min_only=True
     )
     found = []

@@ -1,6 +1,6 @@
 """The Spark data source ``kafka-log``: every record on every replica's disk, of one run or of many.
 
-    spark.dataSource.register(KafkaLog)
+    register(spark)
     spark.read.format("kafka-log").load("store/latest")
 
 Arrow batches go to Spark as they are decoded; no row is ever a Python object. A scan's cost is its
@@ -8,6 +8,9 @@ columns: Spark's JVM copies every value of a batch into a row, which takes longe
 segment. So a caller names the columns that it needs, by ``read_log`` or as a schema:
 
     spark.read.schema("topic string, offset long").format("kafka-log").load("store/latest")
+
+The judge calls ``read_log``: for a source written in Python, Spark starts three processes more, to
+look it up, to make it and to plan its read, which take 3 CPU seconds of a first judgement.
 """
 
 import json
@@ -16,13 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from checkers import frames
 from checkers.segments.files import FILE_BYTES_MAX, Segment, segments
 from checkers.segments.reader import SCHEMA, read_segment
 from harness.errors import UsageError
@@ -47,7 +50,6 @@ class KafkaLog(DataSource):
 
     Options:
         path: a run, or its folder ``replicas``; ``load`` takes a list of them as well.
-        segments: instead, a file that lists segments wherever they lie; see ``read_segments``.
     """
 
     @classmethod
@@ -70,8 +72,6 @@ class KafkaLog(DataSource):
         paths = json.loads(self.options.get("paths", "[]"))
         if "path" in self.options:
             paths.append(self.options["path"])
-        if "segments" in self.options:
-            return Reader([], schema.names, Path(self.options["segments"]))
         if not paths:
             raise UsageError(
                 "kafka-log was told no path", hint='Say .load("store/latest"), or a list of runs.'
@@ -88,28 +88,27 @@ class Task(InputPartition):
 
 
 class Reader(DataSourceReader):
-    """Splits the segments of some runs, or of a list, into tasks of about equal size."""
+    """Splits the segments of some runs into tasks of about equal size."""
 
-    def __init__(
-        self, paths: Sequence[Path], columns: Sequence[str], listed: Path | None = None
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], columns: Sequence[str]) -> None:
         self.paths = paths
         self.columns = list(columns)
-        self.listed = listed
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task a core, unless they would be very small or very large; at least one."""
         found = [segment for path in self.paths for segment in segments(replicas_of(path))]
-        if self.listed is not None:
-            found = msgspec.json.decode(self.listed.read_bytes(), type=list[Segment])
         return [Task(stretches) for stretches in plan(found, cores=os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task."""
         assert isinstance(partition, Task)
-        for segment, start, stop in partition.stretches:
-            for batch in read_segment(segment, start=start, stop=stop):
-                yield batch.select(self.columns)
+        return _records(partition.stretches, self.columns)
+
+
+def _records(stretches: Iterable[Stretch], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    for segment, start, stop in stretches:
+        for batch in read_segment(segment, start=start, stop=stop):
+            yield batch.select(columns)
 
 
 def replicas_of(path: Path) -> Path:
@@ -191,8 +190,6 @@ def read_log(
 ) -> DataFrame:
     """The records of some runs, each named by its folder or by ``replicas`` in it; none: no rows.
 
-    The session must know the source, see ``register``.
-
     Args:
         spark: the session.
         paths: the runs.
@@ -202,30 +199,38 @@ def read_log(
         UsageError: a path is no folder, or there is no such column.
     """
     schema = schema_of(columns)
-    names = []
+    found: list[Segment] = []
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"{path} is not a folder", hint="Name a run, or its folder replicas.")
-        names.append(str(path.absolute()))
-    if not names:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).format(NAME).load(names)
+        found += segments(replicas_of(path.absolute()))
+    return _read(spark, found, schema)
 
 
 def read_segments(
-    spark: SparkSession, found: Sequence[Segment], listed: Path, columns: Iterable[str]
+    spark: SparkSession, found: Sequence[Segment], columns: Iterable[str]
 ) -> DataFrame:
     """The records of segments that lie anywhere; ``run`` and ``broker`` are as each one says.
 
     Args:
-        spark: the session, which must know the source, see ``register``.
+        spark: the session.
         found: the segments; their paths must be good wherever Spark's tasks run.
-        listed: a file to list them in; it must outlive the use of the frame.
         columns: what is read of each record.
 
     Raises:
         UsageError: there is no such column.
     """
-    listed.write_bytes(msgspec.json.encode(list(found)))
-    source = spark.read.schema(schema_of(columns)).format(NAME)
-    return source.option("segments", str(listed)).load()
+    return _read(spark, found, schema_of(columns))
+
+
+def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> DataFrame:
+    """The same rows as the data source's; a task for each number of a range."""
+    tasks = plan(found, cores=os.cpu_count() or 1)
+    names = schema.names
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _records(tasks[number], names)
+
+    return frames.mapped(spark.range(len(tasks), numPartitions=len(tasks)), read, schema.fields)

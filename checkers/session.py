@@ -24,8 +24,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from checkers.java import find_java
-from checkers.kafka_log import register
+from checkers.sharing import flags as sharing_flags
 from checkers.warmup import warm_up
+from harness.archive import COLLECTOR, Flags
 from harness.errors import HarnessError
 from harness.waiting import await_condition
 
@@ -63,7 +64,7 @@ _FEW_ROWS: Final = {
 """Code that Spark generates for each query takes longer to make than few rows take without it (a
 million operations of which 500 records are lost: 10.2 s with it and 6.6 s without)."""
 
-_JVM_OPTIONS: Final = "-XX:+UseSerialGC -Duser.timezone=UTC"
+_JVM_OPTIONS: Final = f"{COLLECTOR} -Duser.timezone=UTC"
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """The quick compiler alone, which would have the JVM reserve 48 MB for code instead of 240: classes
 that Spark generates fill that within a minute of judging, and a JVM that finds no room for a method
@@ -81,6 +82,7 @@ _SETTINGS: Final = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.parquet.compression.codec": "lz4_raw",  # of what is read again within seconds
     "spark.python.worker.reuse": "true",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
 
 
@@ -151,7 +153,7 @@ class SparkStarter:
         try:
             with _lock:
                 running = _running()
-                session = running or _start(master, driver_memory, heavy=heavy)
+                session = running or start(master, driver_memory, heavy=heavy)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
             self.future.set_exception(error)
             return
@@ -166,14 +168,29 @@ def _running() -> SparkSession | None:
     return None if stopped else session
 
 
-def _start(master: str | None, driver_memory: str, *, heavy: bool) -> SparkSession:
-    os.environ["JAVA_HOME"] = str(find_java())
+def start(
+    master: str | None, driver_memory: str, *, heavy: bool = False, sharing: Flags | None = None
+) -> SparkSession:
+    """Start the session, of which a process has one; ``spark`` says what of what.
+
+    Args:
+        master: as for ``spark``.
+        driver_memory: likewise.
+        heavy: likewise.
+        sharing: the JVM's flags of class data sharing; None: the archive's, made if need be.
+
+    Raises:
+        HarnessError: as from ``spark``.
+    """
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java)
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    shared = sharing_flags(java) if sharing is None else sharing
     temporary = _temporary_folder()
     conf = _configuration(
         master or f"local[{min(os.cpu_count() or 2, _CORES_MAX)}]", driver_memory, temporary
     )
-    conf.set("spark.driver.extraJavaOptions", _java_options(temporary, heavy=heavy))
+    conf.set("spark.driver.extraJavaOptions", _java_options(temporary, shared, heavy=heavy))
     log = temporary / "spark.log"
     try:
         with log.open("wb") as file, warnings.catch_warnings():
@@ -188,7 +205,6 @@ def _start(master: str | None, driver_memory: str, *, heavy: bool) -> SparkSessi
         raise HarnessError(
             f"Spark did not start: {error}", hint=f"It said: {words}" if words else ""
         ) from error
-    register(session)
     return session
 
 
@@ -223,10 +239,11 @@ def _await_executor(session: SparkSession) -> None:
     )
 
 
-def _java_options(temporary: Path, *, heavy: bool) -> str:
+def _java_options(temporary: Path, sharing: Flags, *, heavy: bool) -> str:
     """The serial collector, as a judgement is many short jobs; and a compiler for their size."""
     quick = () if heavy else (_QUICK,)
-    return " ".join((_JVM_OPTIONS, *quick, f"-Djava.io.tmpdir={temporary}"))
+    paths = (*sharing, f"-Djava.io.tmpdir={temporary}")
+    return " ".join((_JVM_OPTIONS, *quick, *(f'"{one}"' for one in paths)))
 
 
 def _nearby(master: str) -> bool:
@@ -244,6 +261,14 @@ def _temporary_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def end_in_order(session: SparkSession) -> None:
+    """Stop the session and await the end of its JVM, which does then what it does at its end."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nothing public
+    session.stop()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 def _end(gateway: Any) -> None:  # noqa: ANN401 - py4j has no types

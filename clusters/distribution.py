@@ -7,7 +7,6 @@ whenever it is new to the cache or changed since the last check.
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusters.versions import Release
+from harness.archive import exclusive
 from harness.errors import HarnessError
 from harness.places import cache_directory
 
@@ -170,14 +170,6 @@ class _Checked:
 def _stamps(folder: Path, jars: list[Jar]) -> list[list[str | int]]:
     stats = [((folder / jar.file_name).stat(), jar) for jar in jars]
     return [[jar.sha256, stat.st_size, stat.st_mtime_ns] for stat, jar in stats]
-
-
-@contextlib.contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """One thread or process at a time; the lock goes with its holder."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @contextlib.contextmanager

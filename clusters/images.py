@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from clusters import jvm
-from clusters.archive import NOT_SHARED, Archive
 from clusters.base_image import base_image, find, owned_by_root, source
 from clusters.claims import LABEL
-from clusters.distribution import classpath, exclusive, lock_file
+from clusters.distribution import classpath, lock_file
 from clusters.engine import Client, connected, errors
-from clusters.jvm import COLLECTOR, Runtime
+from clusters.jvm import Runtime
 from clusters.versions import Release
+from harness.archive import COLLECTOR, NOT_SHARED, Archive, exclusive
 from harness.errors import HarnessError
 from harness.places import cache_directory
 

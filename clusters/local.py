@@ -3,16 +3,18 @@
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from clusters import archive, jvm
+from clusters import jvm
 from clusters.addresses import Address, Addresses, AddressGroup, Inside, require_free
-from clusters.distribution import classpath
+from clusters.distribution import classpath, lock_file
 from clusters.process import Process
 from clusters.real import RealCluster, opened, rehearse
 from clusters.site import NodePlan
 from clusters.versions import Release
 from clusters.wiring import LISTENER_NAMES
+from harness import archive
 from harness.errors import HarnessError
 
 
@@ -32,7 +34,7 @@ def open_cluster(
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
-    site = LocalSite(release, brokers, archive.flags(release, _rehearse), wired=wired)
+    site = LocalSite(release, brokers, _sharing(release), wired=wired)
     return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
 
 
@@ -57,8 +59,7 @@ class LocalSite:
     def runtime(self, release: Release) -> jvm.Runtime:
         """The machine's own Java; the jars of another release are fetched when first asked for."""
         if release.name not in self._runtimes:
-            sharing = archive.flags(release, _rehearse)
-            self._runtimes[release.name] = _runtime(release, sharing)
+            self._runtimes[release.name] = _runtime(release, _sharing(release))
         return self._runtimes[release.name]
 
     def wire_host(self, broker: int) -> str:
@@ -90,6 +91,13 @@ class LocalSite:
 def _runtime(release: Release, sharing: Sequence[str]) -> jvm.Runtime:
     jars = tuple(str(path) for path in classpath(release))
     return jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
+
+
+def _sharing(release: Release) -> archive.Flags:
+    """Flags of class data sharing; the archive is made at a release's first use."""
+    jars = lock_file(release).read_bytes()
+    program = archive.Program(name=f"kafka-{release.name}", java=jvm.java(), jars=jars)
+    return archive.flags(program, partial(_rehearse, release))
 
 
 def _rehearse(release: Release, sharing: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ class Evidence:
         """Every record and every damaged stretch, in ``COLUMNS``; kept as Parquet."""
         found = [segment for one in self.replicas for segment in one.segments]
         suit(self.spark, about(found))
-        log = read_segments(self.spark, found, self.staging / "segments.json", SOURCE)
+        log = read_segments(self.spark, found, SOURCE)
         parts = self.local(
             [{"replica": one, "part": part} for one, part in self.part_of.items()],
             [("replica", pa.int32()), ("part", pa.int32())],

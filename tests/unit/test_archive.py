@@ -1,14 +1,16 @@
-"""The class archive, with a rehearsal that writes a file instead of running a broker."""
+"""The class archive, with a rehearsal that writes a file instead of running a JVM."""
 
+import os
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from clusters import archive
-from clusters.archive import NOT_SHARED
-from clusters.versions import Release, release
+from clusters.jvm import java
+from harness import archive
+from harness.archive import NOT_SHARED, Flags, Program
 from harness.errors import HarnessError
 
 
@@ -19,7 +21,7 @@ class Rehearsal:
         self.times = 0
         self.fails = False
 
-    def __call__(self, _release: Release, flags: Sequence[str]) -> None:
+    def __call__(self, flags: Flags) -> None:
         self.times += 1
         if self.fails:
             raise HarnessError("the stage is on fire")
@@ -28,8 +30,8 @@ class Rehearsal:
 
 
 @pytest.fixture
-def entry() -> Release:
-    return release("0.10.2.2")
+def entry() -> Program:
+    return Program(name="kafka-0.10.2.2", java=java(), jars=b"core, clients")
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def top(folder: Path) -> Path:
     return found
 
 
-def test_it_is_made_once_and_then_used(entry: Release, folder: Path, rehearsal: Rehearsal) -> None:
+def test_it_is_made_once_and_then_used(entry: Program, folder: Path, rehearsal: Rehearsal) -> None:
     first = archive.flags(entry, rehearsal)
     assert archive.flags(entry, rehearsal) == first
     assert rehearsal.times == 1
@@ -64,7 +66,7 @@ def test_it_is_made_once_and_then_used(entry: Release, folder: Path, rehearsal: 
 
 
 def test_one_that_was_cut_short_is_made_again(
-    entry: Release, folder: Path, rehearsal: Rehearsal
+    entry: Program, folder: Path, rehearsal: Rehearsal
 ) -> None:
     archive.flags(entry, rehearsal)
     top(folder).write_bytes(b"arch")
@@ -73,7 +75,7 @@ def test_one_that_was_cut_short_is_made_again(
     assert top(folder).read_bytes() == b"archive"
 
 
-def test_a_missing_base_is_made_again(entry: Release, folder: Path, rehearsal: Rehearsal) -> None:
+def test_a_missing_base_is_made_again(entry: Program, folder: Path, rehearsal: Rehearsal) -> None:
     archive.flags(entry, rehearsal)
     [base] = folder.glob("java-*.jsa")
     base.unlink()
@@ -82,7 +84,7 @@ def test_a_missing_base_is_made_again(entry: Release, folder: Path, rehearsal: R
 
 
 def test_a_failed_rehearsal_is_no_failure(
-    entry: Release, rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
+    entry: Program, rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rehearsal.fails = True
     assert archive.flags(entry, rehearsal) == NOT_SHARED
@@ -94,8 +96,20 @@ def test_a_failed_rehearsal_is_no_failure(
 
 
 def test_a_cache_that_cannot_be_written_is_no_failure(
-    entry: Release, tmp_path: Path, rehearsal: Rehearsal
+    entry: Program, tmp_path: Path, rehearsal: Rehearsal
 ) -> None:
     (tmp_path / "highwater").write_text("a file in the way of a folder")
     assert archive.flags(entry, rehearsal) == NOT_SHARED
     assert rehearsal.times == 0
+
+
+def test_of_the_archives_of_other_jars_the_latest_stay(
+    entry: Program, folder: Path, rehearsal: Rehearsal
+) -> None:
+    for number in range(5):
+        archive.flags(replace(entry, jars=bytes([number])), rehearsal)
+        [new] = [one for one in folder.glob("kafka-*.jsa") if one.stat().st_mtime > number + 1]
+        os.utime(new, (number + 1, number + 1))
+    assert {one.stat().st_mtime for one in folder.glob("kafka-*.jsa")} == {3.0, 4.0, 5.0}
+    archive.flags(replace(entry, name="kafka-0.10.2"), rehearsal)
+    assert len([*folder.glob("kafka-*.jsa")]) == 4

@@ -1,5 +1,6 @@
 """Whatever ends the process that judges, its JVM ends too, and nothing is said on the terminal."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.sql import SparkSession
+
+from harness.waiting import await_condition
 
 pytestmark = pytest.mark.spark
 
@@ -65,3 +68,32 @@ def test_the_jvm_has_room_for_the_code_of_a_long_session(spark: SparkSession) ->
     pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
     rooms = [pool.getUsage().getMax() for pool in pools if pool.getName().startswith("Code")]
     assert sum(rooms) >= 200 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_jvm_starts_from_an_archive_of_its_classes(spark: SparkSession) -> None:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    maps = Path(f"/proc/{gateway.proc.pid}/maps").read_text(encoding="ascii")
+    assert re.search(r"/archives/spark-\w+-\w+\.jsa$", maps, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_a_rehearsal_ends_with_who_asked_for_it() -> None:
+    rehearsal = subprocess.Popen(
+        [sys.executable, "-m", "checkers.rehearsal"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    asked = psutil.Process(rehearsal.pid)
+    [jvm] = await_condition(
+        lambda: [one for one in asked.children(recursive=True) if one.name() == "java"],
+        lambda found: len(found) == 1,
+        what="the rehearsal's JVM",
+        limit_s=60,
+    )
+    rehearsal.communicate(timeout=60)
+    assert rehearsal.returncode == 1
+    gone, alive = psutil.wait_procs([jvm], timeout=60)
+    assert (len(gone), alive) == (1, [])

@@ -49,6 +49,7 @@ def test_many_runs_are_read_at_once_and_told_apart(spark: SparkSession, tmp_path
 
 @pytest.mark.spark
 def test_the_replicas_folder_itself_will_do(spark: SparkSession) -> None:
+    kafka_log.register(spark)
     log = spark.read.format("kafka-log").load(str(FIXTURES / "replicas"))
     assert log.schema == SPARK_SCHEMA
     markers = [row["control_type"] for row in log.where("control").collect()]

@@ -1,0 +1,29 @@
+"""What Spark's class archive records: ``python -m checkers.rehearsal FLAG ...``; see ``sharing``.
+
+In a process of its own, because a process has one JVM of Spark's.
+"""
+
+import os
+import sys
+import threading
+
+from checkers import session
+from checkers.warmup import warm_up
+
+
+def main(sharing: list[str]) -> None:
+    """Judge once in a JVM with these flags, and let it end in order: it writes the archive then."""
+    threading.Thread(target=_end_with_who_asked, name="asked", daemon=True).start()
+    started = session.start(None, "1g", sharing=tuple(sharing))
+    warm_up(started)
+    session.end_in_order(started)
+
+
+def _end_with_who_asked() -> None:
+    """Standard input ends when whoever started this process does."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -7,11 +7,12 @@ HIGHWATER_EVERY_FAULT is set. ``test_nemesis`` has what is done to a process or 
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from checkers.segments.checkpoints import HIGH_WATERMARK
 from clusters.cluster import Cluster, Probe, UnreachableError
@@ -41,14 +42,24 @@ class Ring(NamedTuple):
     def send(self, count: int = 5) -> None:
         """Send records that all replicas acknowledge."""
         failed: list[object] = []
+
+        def send(value: bytes) -> bool:
+            try:
+                self.producer.produce(
+                    TOPIC.name,
+                    value,
+                    partition=0,
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_TOPIC:
+                    raise
+                self.producer.poll(0.1)  # who has just started may not know the topic yet
+                return False
+            return self.producer.flush(60) == 0
+
         for number in range(count):
-            self.producer.produce(
-                TOPIC.name,
-                f"m{number}".encode() * 20,
-                partition=0,
-                on_delivery=lambda error, _: failed.append(error) if error else None,
-            )
-            assert self.producer.flush(60) == 0
+            self.await_(partial(send, f"m{number}".encode() * 20), "a record to be sent")
         assert not failed
 
     def segments(self) -> list[Path]:

@@ -100,11 +100,11 @@ def require_whole(theirs: Landlord) -> None:
     )
 
 
+@pytest.mark.parametrize("theirs", ["4.3.1"], indirect=True)
 def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     theirs: Landlord, tmp_path: Path
 ) -> None:
-    kraft = theirs.cluster.release.coordination == "kraft"
-    faults = "kill,pause,move-leader,set-segment" if kraft else "kill,pause"
+    faults = "kill,pause,move-leader,set-segment"
     where = ("--inventory", theirs.inventory(), "--confirm", theirs.cluster_id)
     work = ("--store", tmp_path, "--partitions", "2", "--producers", "1", "--rate", "100")
     process = start("run", *where, *work, "--nemesis", faults, "--for", "12s", "--json")

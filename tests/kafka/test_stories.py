@@ -42,12 +42,11 @@ ALSO = {
         Cell("held-fetch"),
         Cell("loss", "0"),
         Cell("leader-kill", "1"),
+        Cell("unclean", unclean=True),
     ),
     "4.3.1": (
         Cell("cut-off"),
         Cell("held-fetch"),
-        Cell("leader-kill"),
-        Cell("unclean", unclean=True),
         Cell("power-failure"),
         Cell("power-failure", min_isr=2),
     ),

@@ -28,7 +28,7 @@ from tests.property.inject_cycles import BY_READS, BY_THE_LOG
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(14_400)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "60"))
+COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "40"))
 FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 TOGETHER: Final = 1000
 """Histories whose every mutation is judged in one pass of Spark."""

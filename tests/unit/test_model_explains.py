@@ -18,6 +18,15 @@ from tests.judged import anomalies, verdict
 M0123 = [(0, 0, "m0"), (1, 0, "m1"), (2, 0, "m2"), (3, 0, "m3")]
 
 
+def in_sync(run: RunBuilder) -> RunBuilder:
+    """Broker 1 leads, and every replica was seen to hold one record."""
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    for broker in (1, 2, 3):
+        run.observe(broker, 1)
+    return run
+
+
 @pytest.mark.parametrize(
     ("last", "said"), [(2, ("explained", "elr")), (3, ("unexplained", "none"))], ids=["it", "not"]
 )
@@ -330,11 +339,7 @@ def test_who_leads_no_more_takes_records_of_acks_0_until_it_hears(
     tmp_path: Path, heard_s: float, word: str
 ) -> None:
     """Broker 2 is elected at 2 s; a record is sent at 8 s; nobody tells its producer of it."""
-    run = RunBuilder(tmp_path / "run", kafka="1.1.1", workload=Workload(acks="0"))
-    run.leader(1, 0, [1, 2, 3])
-    run.everywhere([(0, 0, "p0-0")])
-    for broker in (1, 2, 3):
-        run.observe(broker, 1)
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="1.1.1", workload=Workload(acks="0")))
     run.now_ns = int(2e9)
     run.leader(2, 1, [2, 3])
     run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 1.", offset=1)
@@ -356,11 +361,7 @@ def test_who_leads_no_more_takes_records_of_acks_0_until_it_hears(
 def test_who_was_killed_between_its_cut_and_its_first_fetch_followed_nobody(
     tmp_path: Path, died: bool, seen: bool, wrong: int
 ) -> None:
-    run = RunBuilder(tmp_path / "run", kafka="0.9.0.1")
-    run.leader(1, 0, [1, 2, 3])
-    run.everywhere([(0, 0, "p0-0")])
-    for broker in (1, 2, 3):
-        run.observe(broker, 1)
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="0.9.0.1"))
     run.tick(5_000)
     run.log_line(2, "truncation", "Truncating log events-0 to offset 1.", offset=1)
     run.tick(3_000)
@@ -380,11 +381,7 @@ def test_who_was_killed_between_its_cut_and_its_first_fetch_followed_nobody(
 @pytest.mark.parametrize(("made", "wrong"), [(True, 0), (False, 1)])
 def test_a_replica_that_is_made_anew_has_no_hw(tmp_path: Path, made: bool, wrong: int) -> None:
     """It was taken away, and comes again; to 0.10.2 a follower cuts its log to its own HW."""
-    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2")
-    run.leader(1, 0, [1, 2, 3])
-    run.everywhere([(0, 0, "p0-0")])
-    for broker in (1, 2, 3):
-        run.observe(broker, 1)
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="0.10.2.2"))
     run.tick(5_000)
     if made:
         run.log_line(2, "created", "Created log for partition [events,0] in /data/events-0 with")

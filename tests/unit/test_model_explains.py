@@ -391,3 +391,26 @@ def test_a_replica_that_is_made_anew_has_no_hw(tmp_path: Path, made: bool, wrong
     anomalies(built)
     found = as_random(built, verdict(kafka="0.10.2.2")).findings
     assert [one.kind for one in found].count("trace") == wrong
+
+
+@pytest.mark.parametrize(("seen", "wrong"), [((3,), 0), ((3, 4), 1)])
+def test_who_starts_again_may_hold_more_than_was_seen_before(
+    tmp_path: Path, seen: tuple[int, ...], wrong: int
+) -> None:
+    """Broker 1 wrote two more before it ended; it asks its leader while its log does not grow."""
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="1.1.1"))
+    run.tick(1_000)
+    run.leader(2, 1, [2, 3])
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 1.", offset=1)
+    run.tick(5_000)
+    run.log_line(1, "start", "[KafkaServer id=1] started")
+    run.log_line(1, "fetcher", "Added fetcher for events-0, initOffset 1 to broker 2", offset=1)
+    for leo in seen:
+        run.tick(500)
+        run.observe(1, leo)
+    run.tick(500)
+    run.log_line(1, "truncation", "Truncating to offset 1", offset=1)
+    built = run.write()
+    anomalies(built)
+    found = as_random(built, verdict(kafka="1.1.1")).findings
+    assert [one.kind for one in found].count("trace") == wrong

@@ -176,11 +176,16 @@ def _why_not(trace: Trace, rules: Rules, line: Line, now: _Following) -> str:
 
 
 def _had_fetched(trace: Trace, line: Line, cause: Line) -> bool:
-    """Whether its log was seen to have grown under this leader: all questions come before that."""
-    marks = trace.marks.get(line.broker, ())
+    """Whether its log was seen to have grown under this leader: all questions come before that.
+
+    What was seen before its last start does not count: it may have written more before it ended.
+    """
+    starts = trace.of_kind(line.broker, "start")
+    alive_ns = max((one.time_ns for one in starts if one.time_ns <= cause.time_ns), default=0)
+    marks = [m for m in trace.marks.get(line.broker, ()) if m.time_ns >= alive_ns]
     begun = [m.leo for m in marks if m.time_ns <= cause.time_ns + LOOK]
     since = [m.leo for m in marks if cause.time_ns + LOOK < m.time_ns <= line.time_ns]
-    return bool(begun and since) and max(since) > max(begun[-3:])
+    return bool(since) and max(since) > max(begun[-3:] or since[:1])
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from harness.clients.pace import POLL_S, Ending, Pace
+from harness.clients.producer import Producer
 from harness.clients.settings import Settings
 from harness.clients.tapes import Tape
 from harness.history import record_value

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from harness.clients.outcomes import PURGED, REFUSED_LOCALLY, delivered
+from harness.clients.producer import Producer
 from harness.clients.settings import Settings
 from harness.errors import WaitTimeoutError
 from harness.history import INFO, OK, SEND, record_id, record_value

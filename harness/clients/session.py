@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from harness.clients.outcomes import not_committed
 from harness.clients.pace import POLL_S
+from harness.clients.producer import Producer
 from harness.clients.settings import Settings
 from harness.history import FAIL, INFO, OK
 

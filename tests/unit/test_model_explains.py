@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.model.reconcile.answer import as_random
+from checkers.model.reconciliation import Finding
 from harness.history import LOG_LINES
 from harness.plan import Topic, Workload
 from tests import logdirs
@@ -25,6 +26,13 @@ def in_sync(run: RunBuilder) -> RunBuilder:
     for broker in (1, 2, 3):
         run.observe(broker, 1)
     return run
+
+
+def findings(run: RunBuilder, *rows: dict[str, object]) -> tuple[Finding, ...]:
+    """What the model says of the run when these anomalies were found in it."""
+    built = run.write()
+    anomalies(built, *rows)
+    return as_random(built, verdict(kafka=run.plan.kafka)).findings
 
 
 @pytest.mark.parametrize(
@@ -140,9 +148,7 @@ def test_a_record_stands_twice_after_a_change_of_leader_also_at_a_run_s_begin(
     run.everywhere([(0, 0, "p0-0")])
     run.disk([1, 2, 3], [(1, 0, "p0-0")])
     run.read("p0-0", 1)
-    built = run.write()
-    anomalies(built, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
-    found = as_random(built, verdict(kafka="2.8.2")).findings
+    found = findings(run, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
     assert [one.verdict for one in found if one.kind == "duplicate"] == [word]
 
 
@@ -168,10 +174,8 @@ def test_a_record_stands_behind_a_later_one_when_its_first_attempt_was_refused(
         for at, value in ((run.now_ns, "p0-0"), (run.now_ns + 10, "p0-1"))
     ]
     run.everywhere([(0, 1, "p0-1"), (1, 1, "p0-0")])
-    built = run.write()
     row = {"kind": "nonmonotonic-send", "topic": "events", "partition": 0, "value": "p0-1"}
-    anomalies(built, row | {"steps": steps})
-    found = as_random(built, verdict(kafka="3.9.2")).findings
+    found = findings(run, row | {"steps": steps})
     assert [one.verdict for one in found if one.kind == "nonmonotonic-send"] == [word]
 
 
@@ -194,9 +198,7 @@ def test_an_idempotent_producer_in_a_new_epoch_is_not_known_again(
     ]
     for broker in (1, 2, 3):
         run.disks[broker, 0] = twice
-    built = run.write()
-    anomalies(built, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
-    found = as_random(built, verdict(kafka="3.3.2")).findings
+    found = findings(run, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
     assert [one.verdict for one in found if one.kind == "duplicate"] == [word]
 
 
@@ -293,10 +295,8 @@ def test_who_lost_its_power_begins_to_lead_with_what_is_left(
     run.send("p0-2", 1)
     run.observe(1, 2)
     run.disk([1, 2, 3], [(1, 2, "p0-2")])
-    built = run.write()
     row = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "p0-1"}
-    anomalies(built, row | {"acks": "all"})
-    found = as_random(built, verdict(kafka="0.10.2.2")).findings
+    found = findings(run, row | {"acks": "all"})
     assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
 
 
@@ -327,10 +327,8 @@ def test_who_appended_it_may_lead_again_without_it_after_a_cut(
     run.tick(1_000)
     run.send("p0-2", 1)
     run.disk([1, 2, 3], [(1, 2, "p0-2")])
-    built = run.write()
     row = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "p0-1"}
-    anomalies(built, row)
-    found = as_random(built, verdict(kafka="0.10.0.1")).findings
+    found = findings(run, row)
     assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
 
 
@@ -348,10 +346,8 @@ def test_who_leads_no_more_takes_records_of_acks_0_until_it_hears(
     run.now_ns = int(heard_s * 1e9)
     run.log_line(1, "fetcher", "Added fetcher for events-0, initOffset 1 to broker 2", offset=1)
     run.disk([1, 2, 3], [(1, 0, "p0-2")])
-    built = run.write()
     row = {"kind": "lost-write", "topic": "events", "partition": 0, "value": "p0-1", "acks": "0"}
-    anomalies(built, row)
-    found = as_random(built, verdict(kafka="1.1.1")).findings
+    found = findings(run, row)
     assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
 
 
@@ -372,9 +368,7 @@ def test_who_was_killed_between_its_cut_and_its_first_fetch_followed_nobody(
         run.log_line(2, "start", "[Kafka Server 2], started")
     run.log_line(2, "truncation", "Truncating log events-0 to offset 1.", offset=1)
     run.log_line(2, "fetcher", "Added fetcher for partitions [events,0], initOffset 1", offset=1)
-    built = run.write()
-    anomalies(built)
-    found = as_random(built, verdict(kafka="0.9.0.1")).findings
+    found = findings(run)
     assert [one.kind for one in found].count("trace") == wrong
 
 
@@ -387,9 +381,7 @@ def test_a_replica_that_is_made_anew_has_no_hw(tmp_path: Path, made: bool, wrong
         run.log_line(2, "created", "Created log for partition [events,0] in /data/events-0 with")
     run.log_line(2, "truncation", "Truncating log events-0 to offset 0.", offset=0)
     run.log_line(2, "fetcher", "Added fetcher for partitions [events,0], initOffset 0", offset=0)
-    built = run.write()
-    anomalies(built)
-    found = as_random(built, verdict(kafka="0.10.2.2")).findings
+    found = findings(run)
     assert [one.kind for one in found].count("trace") == wrong
 
 
@@ -410,7 +402,5 @@ def test_who_starts_again_may_hold_more_than_was_seen_before(
         run.observe(1, leo)
     run.tick(500)
     run.log_line(1, "truncation", "Truncating to offset 1", offset=1)
-    built = run.write()
-    anomalies(built)
-    found = as_random(built, verdict(kafka="1.1.1")).findings
+    found = findings(run)
     assert [one.kind for one in found].count("trace") == wrong

@@ -27,6 +27,17 @@ def duration(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
+def lasting(text: str) -> float:
+    """A duration that is not zero.
+
+    Raises:
+        UsageError: it is, or is no duration.
+    """
+    if not (seconds := duration(text)):
+        raise UsageError(f"{text!r} is no time at all", hint="Write 60s, 500ms, 2m or 1h.")
+    return seconds
+
+
 def rate(text: str) -> float:
     """Records per second; ``max`` (flat out) is 0.
 

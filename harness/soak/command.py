@@ -17,6 +17,10 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     seed: Annotated[int, typer.Option(help="What every run follows from, with its number.")] = 0,
     kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
     cluster: Annotated[str, typer.Option("--cluster", help="Cluster driver.")] = "local",
+    each: Annotated[
+        str | None,
+        typer.Option(help="How long faults strike in a run.  [default: 12 to 45 s, by the seed]"),
+    ] = None,
     first: Annotated[int, typer.Option(min=0, help="Number of the first run.")] = 0,
     runs: Annotated[
         int | None, typer.Option(min=1, help="So many, at most.", show_default="no limit")
@@ -47,7 +51,12 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     [driver] = find_drivers([cluster])
     found = find_releases(options.names(kafka))
     kafkas = tuple(one.name for one in found if driver in one.drivers)
-    whole = Soak(seed=seed, kafkas=kafkas, driver=driver)
+    whole = Soak(
+        seed=seed,
+        kafkas=kafkas,
+        driver=driver,
+        each_s=None if each is None else options.lasting(each),
+    )
     folder = SoakFolder(store / (name or f"soak-{seed}"))
     bounds = Bounds(
         seconds=options.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all

@@ -32,15 +32,28 @@ TOLD_MOST: Final = 5
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
-    """What every run of a soak follows from, beside its number."""
+    """What every run of a soak follows from, beside its number.
+
+    Attributes:
+        each_s: how long faults are injected in every run; None: as the seed has it.
+    """
 
     seed: int
     kafkas: tuple[str, ...]
     driver: str = "local"
+    each_s: float | None = None
+
+    def words(self) -> str:
+        """What it was asked for."""
+        each = "" if self.each_s is None else f", runs of {self.each_s:g} s"
+        return f"seed {self.seed}, {', '.join(self.kafkas)}{each}"
 
     def plan(self, number: int) -> Plan:
         """The plan of a run."""
-        return draw(self.seed, number, kafkas=self.kafkas, driver=self.driver)
+        plan = draw(self.seed, number, kafkas=self.kafkas, driver=self.driver)
+        return (
+            plan if self.each_s is None else msgspec.structs.replace(plan, duration_s=self.each_s)
+        )
 
     def name(self, number: int) -> str:
         """Of the directory of a run."""
@@ -50,9 +63,10 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         """What does a run again, in a soak of its own."""
         kafkas = "all" if self.kafkas == tuple(CATALOGUE) else ",".join(self.kafkas)
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
+        each = "" if self.each_s is None else f" --each {self.each_s:g}"
         return (
-            f"highwater soak --seed {self.seed} --kafka {kafkas}{driver} --first {number} --runs 1"
-            f" --keep-all --name again-{number}"
+            f"highwater soak --seed {self.seed} --kafka {kafkas}{driver}{each} --first {number}"
+            f" --runs 1 --keep-all --name again-{number}"
         )
 
 
@@ -142,7 +156,7 @@ class SoakFolder:
             raise StoreError(f"{saved} is broken: {error}") from error
         if found != soak:
             raise UsageError(
-                f"{self.path} is another soak: seed {found.seed}, {', '.join(found.kafkas)}",
+                f"{self.path} is another soak: {found.words()}",
                 hint="Give the options that it was begun with, or another --name.",
             )
 

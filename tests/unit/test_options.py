@@ -21,6 +21,12 @@ def test_no_durations(text: str) -> None:
     assert "60s" in refused.value.hint
 
 
+def test_what_lasts_takes_some_time() -> None:
+    assert options.lasting("3m") == 180
+    with pytest.raises(UsageError, match="no time at all"):
+        options.lasting("0s")
+
+
 @pytest.mark.parametrize(("text", "records"), [("max", 0), ("500", 500), ("0.5", 0.5)])
 def test_rates(text: str, records: float) -> None:
     assert options.rate(text) == records

@@ -57,6 +57,14 @@ def test_a_run_follows_from_seed_and_number_alone() -> None:
     assert len({draw(seed, 23, kafkas=ALL).seed for seed in range(20)}) == 20
 
 
+def test_a_soak_of_longer_runs_has_the_same_runs_but_longer() -> None:
+    short, long = Soak(seed=3, kafkas=ALL), Soak(seed=3, kafkas=ALL, each_s=180.0)
+    for number in range(20):
+        assert long.plan(number) == msgspec.structs.replace(short.plan(number), duration_s=180.0)
+    assert "--each 180 --first 4" in long.command(4)
+    assert "--each" not in short.command(4)
+
+
 def test_runs_in_a_row_share_a_release() -> None:
     for first in range(0, 100, SHARED):
         portion = [draw(3, number, kafkas=ALL) for number in range(first, first + SHARED)]

@@ -1,8 +1,9 @@
 """``divergence``: replicas of one partition hold different records at one offset.
 
 Followers append batches byte for byte (ReplicaFetcherThread), so what must agree is the record:
-key, value, whether it is a control record, and the leader epoch it was written in. What may differ
-is left alone: where a log begins (DeleteRecords), where it ends (lag), how compaction left the
+key, value, whether it is a control record, and the leader epoch it was written in, if its format
+has one: a leader answers a follower of an older protocol in an older format. What may differ is
+left alone: where a log begins (DeleteRecords), where it ends (lag), how compaction left the
 batches, timestamps and segments.
 """
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _PLACE = ("run", "topic", "partition", "offset")
 _REPLICA = ("run", "broker", "topic", "partition")
-_NO_EPOCH = -1  # message formats before v2 have none
+_NO_EPOCH = -1  # message formats before v2 have none, nor has a record that was converted to one
 _EVERYTHING = (1 << 63) - 1
 
 _REPLICAS = pa.schema(
@@ -73,7 +74,8 @@ def divergence(tables: "Tables") -> "DataFrame":
         compared.groupBy("slot", "offset")
         .agg(
             _differs(F.col("fingerprint")).alias("other_record"),
-            _differs(F.coalesce("leader_epoch", F.lit(_NO_EPOCH))).alias("other_epoch"),
+            # One that has none was converted for a broker that still spoke an old protocol.
+            _differs(F.nullif("leader_epoch", F.lit(_NO_EPOCH))).alias("other_epoch"),
             F.sum("whole").alias("held"),
         )
         .join(F.broadcast(tables.local(_partition_table(tables, partitions))), "slot")

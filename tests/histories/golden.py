@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from harness.history import record_value
 from harness.plan import Topic, Workload
 from harness.store import Run
 from tests.builder import RunBuilder
@@ -164,6 +165,17 @@ def _other_epoch(path: Path) -> Run:
     run.disk([1, 2], [(3, 0, "x")])
     run.disk([3], [(3, 1, "x")])
     run.fence(4)
+    return run.write()
+
+
+def _older_format(path: Path) -> Run:
+    """A leader converted records for a follower that still spoke an old protocol: no epochs."""
+    run = RunBuilder(path)
+    run.everywhere(M012)
+    for offset, _, value in M012:
+        old = numbered(offset, [(None, record_value(value, 32))], magic=1)
+        run.disks[3, 0][offset] = old
+    run.fence(3)
     return run.write()
 
 
@@ -348,6 +360,7 @@ GOLDEN: Final = (
         anomalies=(("divergence", 0, 3, "x"),),
         breaking=_BREAKS_FORK,
     ),
+    Golden(name="older-format-on-one-replica", build=_older_format, verdict="valid"),
     Golden(
         name="restless-above-hw",
         build=lambda path: _restless(path, checkpointed=2),

@@ -9,7 +9,7 @@ later report raise, and what was written before stays readable.
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -67,8 +67,8 @@ class Recorder:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._words: dict[str, dict[str, int]] = {}
         tables = {**TABLES, STEPS_TABLE: STEPS} | ({WIRE_TABLE: WIRE} if wired else {})
-        self._rows: dict[str, list[dict[str, object]]] = {table: [] for table in tables}
-        self._rows_lock = threading.Lock()
+        # Without a lock: a callback of a client that has failed for good would never give it back.
+        self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
         self._closing = threading.Event()
         pa.array([0])  # imports pandas, a second's work, while nobody waits for us
@@ -181,8 +181,7 @@ class Recorder:
 
     def _add(self, table: str, row: dict[str, object]) -> None:
         self.check()
-        with self._rows_lock:
-            self._rows[table].append(row)
+        self._rows[table].append(row)
 
     def _write(self) -> None:
         try:
@@ -200,9 +199,11 @@ class Recorder:
         self._write_rows()
 
     def _write_rows(self) -> None:
-        with self._rows_lock:
-            taken = {table: rows for table, rows in self._rows.items() if rows}
-            self._rows.update({table: [] for table in taken})
+        taken = {
+            table: [rows.popleft() for _ in range(len(rows))]
+            for table, rows in self._rows.items()
+            if rows
+        }
         operations = taken.pop(_OPS, [])
         if operations:
             names = TABLES[_OPS].names

@@ -1,11 +1,17 @@
-"""The producer that our clients send with: a fatal error is no exception of its ``poll``."""
+"""The producer that our clients send with: it can fail for good without an exception."""
+
+import math
+import time
+from typing import Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+_SERVED_S: Final = 0.05
 
-class Serving:
-    """What serves a client's callbacks, where one that has failed for good raises nothing.
+
+class Producer(confluent_kafka.Producer):
+    """A producer whose fatal error is told by what it refuses, and by its records' reports.
 
     Python's client raises a fatal error (of an idempotent or transactional producer) once, out of
     whatever serves its callbacks at that moment, in place of those that had yet to come. What is
@@ -16,21 +22,20 @@ class Serving:
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks; how many."""
         try:
-            return int(super().poll(timeout))  # type: ignore[misc]
+            return int(super().poll(timeout))
         except KafkaException as error:
             if not error.args[0].fatal():
                 raise
             return 1
 
     def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until nothing waits; how many messages still do."""
-        try:
-            return int(super().flush(timeout))  # type: ignore[misc]
-        except KafkaException as error:
-            if not error.args[0].fatal():
-                raise
-            return int(super().flush(timeout))  # type: ignore[misc]
+        """Serve callbacks until nothing waits; how many messages still do.
 
-
-class Producer(Serving, confluent_kafka.Producer):
-    """A producer whose fatal error is told by what it refuses, and by its records' reports."""
+        Never by the client's own ``flush``: having raised a fatal error, that serves on before it
+        returns, and what a callback calls fails while an error is pending. One that takes a lock
+        then never gives it back.
+        """
+        deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
+        while len(self) and (left := deadline - time.monotonic()) > 0:
+            self.poll(min(left, _SERVED_S))
+        return len(self)

@@ -1,54 +1,78 @@
-"""A producer that fails for good: neither ``poll`` nor ``flush`` raises it."""
+"""A producer that fails for good: nothing that serves its callbacks raises it, and none is lost."""
 
+import ctypes
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, Message
 
-from harness.clients.producer import Producer, Serving
+from harness.clients.producer import Producer
 
-
-class Client:
-    """Raises its error once out of whatever serves callbacks, as confluent-kafka does."""
-
-    def __init__(self, *, fatal: bool) -> None:
-        self.errors = [KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "lost step", fatal)]
-        self.served: list[str] = []
-
-    def _serve(self, name: str) -> int:
-        if self.errors:
-            raise KafkaException(self.errors.pop())
-        self.served.append(name)
-        return 0
-
-    def poll(self, _: float) -> int:
-        return self._serve("poll")
-
-    def flush(self, _: float) -> int:
-        return self._serve("flush")
+Answered = Callable[[KafkaError | None, Message], None]
 
 
-class Served(Serving, Client):
-    pass
+def fail(producer: Producer) -> None:
+    """Have librdkafka fail for good, as its own tests do (``rd_kafka_test_fatal_error``)."""
+    libraries = Path(confluent_kafka.__file__).parent.with_name("confluent_kafka.libs")
+    library = ctypes.CDLL(str(next(libraries.glob("librdkafka-*"))))
+    handle = ctypes.c_void_p.from_address(id(producer) + object.__basicsize__)
+    error = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert library.rd_kafka_test_fatal_error(handle, error, b"made up") == 0
 
 
-def test_a_fatal_error_is_no_exception() -> None:
-    client = Served(fatal=True)
-    assert (client.poll(0.1), client.poll(0.1), client.served) == (1, 0, ["poll"])
+@pytest.fixture
+def told() -> list[tuple[str, bytes]]:
+    return []
 
 
-def test_after_a_fatal_error_what_waits_is_still_served() -> None:
-    client = Served(fatal=True)
-    assert (client.flush(0.1), client.served) == (0, ["flush"])
+@pytest.fixture
+def failed(told: list[tuple[str, bytes]]) -> Producer:
+    """A producer that has failed, with five records to tell of under a lock, as ours are."""
+    producer = Producer(
+        {"bootstrap.servers": "127.0.0.1:1", "enable.idempotence": True, "log_level": 0}
+    )
+    lock = threading.Lock()
+
+    def answered(error: KafkaError | None, message: Message) -> None:
+        with lock:
+            told.append((error.name() if error else "", message.value() or b""))
+
+    for number in range(5):
+        producer.produce("events", b"%d" % number, on_delivery=answered)
+    fail(producer)
+    producer.purge()
+    return producer
 
 
-@pytest.mark.parametrize("serve", ["poll", "flush"])
-def test_any_other_error_is_raised(serve: str) -> None:
-    with pytest.raises(KafkaException, match="lost step"):
-        getattr(Served(fatal=False), serve)(0.1)
+PURGED = [("_PURGE_QUEUE", b"%d" % number) for number in range(5)]
 
 
-def test_our_producer_is_such_a_client() -> None:
-    producer = Producer({"bootstrap.servers": "127.0.0.1:1"})
-    assert isinstance(producer, Serving)
-    # How much it serves depends on how often it was told by now that nobody listens there.
-    assert producer.poll(0.0) >= 0
-    assert producer.flush(0.0) >= 0
+@pytest.mark.timeout(30)  # a lock that is never given back would be waited for for ever
+def test_after_a_fatal_error_every_record_is_told_of(
+    failed: Producer, told: list[tuple[str, bytes]]
+) -> None:
+    assert failed.flush(10) == 0
+    assert told == PURGED
+
+
+@pytest.mark.timeout(30)
+def test_polls_tell_of_them_too(failed: Producer, told: list[tuple[str, bytes]]) -> None:
+    while len(failed):
+        failed.poll(0.1)
+    assert told == PURGED
+
+
+def test_what_it_refuses_says_why(failed: Producer) -> None:
+    with pytest.raises(confluent_kafka.KafkaException, match="Fatal") as refused:
+        failed.produce("events", b"6")
+    assert refused.value.args[0].code() == KafkaError._FATAL
+
+
+def test_a_flush_ends_with_its_time() -> None:
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    producer.produce("events", b"0")
+    assert producer.flush(0.1) > 0
+    producer.purge()

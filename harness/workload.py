@@ -6,6 +6,7 @@ through every fault: an error is written down, never fatal. With churn a client 
 and is then replaced by another of a new name, half of the time as after a crash.
 """
 
+import contextlib
 import itertools
 import threading
 import time
@@ -94,7 +95,7 @@ class Workload:
                 self._plan, self._recorder, self._common,
                 name=name, isolation=isolation, group=joins,
             )  # fmt: skip
-            self._spawn(name, partial(reader.run, self._stop))
+            self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
         for index in range(workload.producers):
             name = f"producer-{index}"
             if workload.transactions:
@@ -232,9 +233,14 @@ class Workload:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None:
-            self._answer_limit_s = 0.0
-        self.close()
+        if error is None:
+            self.close()
+            return
+        self._answer_limit_s = 0.0
+        with contextlib.suppress(
+            HarnessError
+        ):  # a client that hangs, too, since the cluster is ill
+            self.close()
 
     def _common(self, client_id: str) -> clients.Settings:
         return clients.common(self._bootstrap, client_id, self._log, quirks=self._access)

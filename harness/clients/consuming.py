@@ -52,15 +52,19 @@ class ConsumerLoop:
         self._positions = dict.fromkeys(range(plan.topic.partitions), 0)
         self._random = draws(plan, name)
 
-    def run(self, stop: threading.Event) -> None:
-        """Read until ``stop`` is set."""
+    def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
+        """Read until ``stop`` is set; then leave, if answers are waited for at all.
+
+        A member leaves its group by asking the coordinator, and librdkafka waits for that answer
+        for as long as it takes.
+        """
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
-            self._live(life)
+            self._live(life, lambda: answer_limit_s() > 0)
             if self._group is not None:
                 stop.wait(self._random.random() * mean_s * _AWAY)
 
-    def _live(self, life: Life) -> None:
+    def _live(self, life: Life, leaves: Callable[[], bool]) -> None:
         process, topic = life.named(self._name), self._plan.topic
         tape = ReadTape(
             self._recorder,
@@ -82,10 +86,10 @@ class ConsumerLoop:
             if self._group is None:
                 self._positions = reader.positions()
         finally:
-            if life.crashed:
-                reader.drop()
-            else:
+            if leaves() and not life.crashed:
                 reader.close()
+            else:
+                reader.drop()
 
     def _read(self, reader: Reader, tape: ReadTape, ending: Ending) -> None:
         while not ending.is_set():

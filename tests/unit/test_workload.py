@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from harness import workload
+from harness.clients.consuming import ConsumerLoop
 from harness.clients.pace import Life, Pace, draws, lives
 from harness.clients.session import Patience
 from harness.clients.tapes import TAPE_ROWS, ReadTape, SendTape
@@ -16,6 +18,7 @@ from harness.clients.transaction_tape import TransactionTape
 from harness.errors import HarnessError
 from harness.history import read_stream
 from harness.plan import Plan, Topic
+from harness.plan import Workload as Options
 from harness.recorder import Clock, Recorder
 from harness.store import Run
 
@@ -331,6 +334,7 @@ from harness.recorder import Clock, Recorder
 from harness.store import Run
 from harness.clients.tapes import SendTape
 from harness.plan import Plan, Topic
+from harness.plan import Workload as Options
 limit = 1 << 20
 recorder = Recorder(Run(Path(sys.argv[1])), Clock())
 tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")
@@ -362,6 +366,7 @@ from harness.recorder import Clock, Recorder
 from harness.store import Run
 from harness.clients.tapes import SendTape
 from harness.plan import Plan, Topic
+from harness.plan import Workload as Options
 peaks = []
 with Recorder(Run(Path(sys.argv[1])), Clock()) as recorder:
     tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")
@@ -407,3 +412,26 @@ def test_a_recorder_that_cannot_open_its_files_says_so(tmp_path: Path) -> None:
     (tmp_path / "history").write_text("a file where a folder should be")
     with pytest.raises(HarnessError, match="cannot be recorded"):
         Recorder(Run(tmp_path), Clock())
+
+
+def test_a_client_that_hangs_does_not_hide_why_the_run_was_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(workload, "_GRACE_S", 0.01)
+    monkeypatch.setattr(ConsumerLoop, "run", lambda *_: ended.wait(60))
+    run, plan = (
+        Run(tmp_path),
+        Plan(kafka="4.3.1", workload=Options(producers=0, consumers=1, delivery_timeout_s=0.1)),
+    )
+    run.logs.mkdir()
+    try:
+        with Recorder(run, Clock()) as recorder, pytest.raises(HarnessError, match="no disk"):  # noqa: SIM117 - the order is what is tested
+            with workload.Workload(plan, "127.0.0.1:1", recorder, run):
+                raise HarnessError("no disk")
+        with Recorder(Run(tmp_path / "second"), Clock()) as recorder:  # noqa: SIM117 - likewise
+            with pytest.raises(HarnessError, match="consumer-0 did not end"):
+                with workload.Workload(plan, "127.0.0.1:1", recorder, run):
+                    pass
+    finally:
+        ended.set()

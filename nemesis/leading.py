@@ -50,7 +50,9 @@ def reassign(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Take a follower's replica away; healing assigns it anew, and it copies all there is."""
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
     others = _others(cluster, state)
-    if len(state.isr) < aim.topic.replication_factor or not others:
+    # Kafka waits with it for who is struck and not yet out of the ISR.
+    runs = all(cluster.brokers[one].state == "running" for one in state.isr)
+    if len(state.isr) < aim.topic.replication_factor or not others or not runs:
         yield f"{name} is not whole, and no replica of it is taken away"
         return
     gone = others[int(aim.choice * len(others))]

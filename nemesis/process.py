@@ -9,6 +9,7 @@ from typing import Final
 
 from clusters.cluster import Cluster, UnreachableError
 from clusters.sessions import await_sessions
+from harness.errors import WaitTimeoutError
 from harness.waiting import await_condition
 from nemesis.fault import Aim, aimed, fault
 
@@ -84,7 +85,16 @@ def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
         raise UnreachableError("no broker is left that could tell whether its session has ended")
     target.pause()
     try:
-        with contextlib.closing(cluster.probe()) as probe:
+        _await_end(cluster, broker)
+        yield f"broker {broker} is paused, and its session has ended"
+    finally:
+        target.resume()
+
+
+def _await_end(cluster: Cluster, broker: int) -> None:
+    """Wait until a paused broker's session has ended."""
+    with contextlib.closing(cluster.probe()) as probe:
+        try:
             await_condition(
                 probe.live_brokers,
                 lambda live: broker not in live,
@@ -92,9 +102,10 @@ def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
                 limit_s=_SESSION_LIMIT_S,
                 passing=(UnreachableError,),
             )
-        yield f"broker {broker} is paused, and its session has ended"
-    finally:
-        target.resume()
+        except WaitTimeoutError as error:
+            if cluster.release.coordination == "kraft":  # known from brokers, that may be cut off
+                raise UnreachableError("no broker that is awake hears of the controller") from error
+            raise
 
 
 @aimed("rolling-restart", at="cluster", commands=("stop", "start"), awaits_sessions=True)

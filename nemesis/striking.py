@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from clusters.cluster import UnreachableError
-from harness.errors import HarnessError, WaitTimeoutError
+from harness.errors import HarnessError
 from harness.waiting import await_condition
 from nemesis.fault import find_fault
 from nemesis.injecting import StruckError
@@ -103,11 +103,13 @@ class Striker:
             return None
         taken = Struck(next(self._numbers), step.fault, broker)
         log.step("strike", step=taken.number, **_row(step, broker))
+        ended = broker is not None and self._scene.cluster.brokers[broker].state == "down"
         try:
             nemesis.inject(step.fault, broker, partition=step.partition, choice=step.choice)
-        except (StruckError, UnreachableError, WaitTimeoutError) as error:
+        except HarnessError as error:
             self._end(taken)
-            self.leave_out(step, broker, why_not_now(step.fault, error), number=taken.number)
+            why = why_not_now(step.fault, error, ended=ended)
+            self.leave_out(step, broker, why, number=taken.number)
             return None
         log.step("struck", step=taken.number)
         return taken
@@ -165,17 +167,22 @@ class Striker:
             self._hurt[broker] += 1
 
 
-def why_not_now(name: str, error: HarnessError) -> str:
+def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
     """Why a fault could not be injected, where the run goes on without it.
 
     A request to the cluster may find nobody to answer, when another fault is open: that is no
     failure of the harness. A broker that does not come back is one.
+
+    Args:
+        ended: whether the broker was down before, though no fault had struck it.
 
     Raises:
         HarnessError: the error itself.
     """
     if isinstance(error, StruckError):
         return _OVERLAPS
+    if ended:
+        return f"its broker had ended by itself: {error.message}"
     if isinstance(error, UnreachableError) or find_fault(name).scope == "topic":
         return error.message
     raise error

@@ -27,3 +27,10 @@ def test_what_overlaps_is_left_out() -> None:
 def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
     with pytest.raises(WaitTimeoutError, match="broker 1 to start"):
         why_not_now("restart", WaitTimeoutError("waited 60 s for broker 1 to start"))
+
+
+def test_what_strikes_a_broker_that_ended_by_itself_is_left_out() -> None:
+    error = HarnessError("broker 2 is down and cannot be paused")
+    assert "had ended by itself" in why_not_now("zombie", error, ended=True)
+    with pytest.raises(HarnessError, match="cannot be paused"):
+        why_not_now("zombie", error)

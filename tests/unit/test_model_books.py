@@ -121,3 +121,20 @@ def test_who_followed_somebody_that_was_gone_may_cut_by_the_epoch_before(
     [trace] = observe(run.write()).traces.values()
     found = [one.says for one in wrong_cuts(trace, rules_of("2.8.2"))]
     assert len(found) == wrong, found
+
+
+@pytest.mark.parametrize(("anew", "wrong"), [(0, 0), (None, 3)])
+def test_who_leads_alone_may_begin_its_epoch_anew(
+    tmp_path: Path, anew: int | None, wrong: int
+) -> None:
+    """A soak of 0.11.0.2: the only one in sync lost its segment, and led on in the same epoch."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2")
+    run.leader(1, 6, [1])
+    begins = "events-0 starts at Leader Epoch 6 from offset {}."
+    run.log_line(1, "leader", begins.format(164), offset=164)
+    run.tick(5_000)
+    if anew is not None:
+        run.log_line(1, "leader", begins.format(anew), offset=anew)
+    run.everywhere([(0, 6, "p0-0")])
+    said = [one.says for _, one in contradictions(observe(run.write()))]
+    assert len([one for one in said if "before its leader began" in one]) == wrong

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,6 +106,42 @@ def test_with_acks_0_what_is_under_way_may_go_with_its_client(
     lost = {"kind": "lost-write", "topic": "events", "acks": "0", "partition": 0, "value": "gone"}
     anomalies(built, lost)
     found = [one for one in as_random(built, verdict()).findings if one.kind == "lost-write"]
+    assert [one.verdict for one in found] == [word]
+
+
+@pytest.mark.parametrize(
+    ("leo", "then", "begins", "word"),
+    [
+        (3, 3, 2, "explained"),
+        (3, 3, 3, "explained"),
+        (3, 4, 3, "explained"),
+        (3, 5, 4, "explained"),
+        (3, 4, 4, "unexplained"),
+        (3, 4, -1, "unexplained"),
+    ],
+)
+def test_with_acks_0_what_a_leader_wrote_goes_when_a_shorter_log_leads_later(
+    tmp_path: Path, leo: int, then: int, begins: int, word: str
+) -> None:
+    """A soak of 3.7.2: the election was unclean, and 12 s later."""
+    topic = Topic(unclean_leader_election=True)
+    run = RunBuilder(tmp_path / "run", topic=topic, workload=Workload(acks="0"))
+    run.leader(1, 0, [1, 2, 3])
+    run.observe(1, leo)
+    run.tick(8_000)
+    run.send("gone", None)
+    run.tick(100)
+    run.observe(1, then)
+    run.tick(12_000)
+    if begins >= 0:
+        said = f"Leader events-0 starts at leader epoch 1 from offset {begins}"
+        run.log_line(2, "leader", said, offset=begins)
+        run.leader(2, 1, [2])
+        run.tick(8_000)
+    run.send("later", None)
+    run.disk((1, 2, 3), M0123[:begins] if begins >= 0 else M0123[:leo])
+    lost = {"kind": "lost-write", "topic": "events", "acks": "0", "partition": 0, "value": "gone"}
+    found = [one for one in findings(run, lost) if one.kind == "lost-write"]
     assert [one.verdict for one in found] == [word]
 
 
@@ -264,7 +301,7 @@ def test_who_leads_no_more_may_answer_until_it_follows(
         for one in as_random(built, verdict(kafka="0.10.2.2")).findings
         if one.kind == "lost-write"
     ]
-    assert found.verdict == word
+    assert found.verdict == word, found
 
 
 @pytest.mark.parametrize(
@@ -404,3 +441,173 @@ def test_who_starts_again_may_hold_more_than_was_seen_before(
     run.log_line(1, "truncation", "Truncating to offset 1", offset=1)
     found = findings(run)
     assert [one.kind for one in found].count("trace") == wrong
+
+
+@pytest.mark.parametrize(
+    ("own", "word"), [("twice", "explained"), ("other", "unknown")], ids=["twice", "once"]
+)
+def test_a_replica_may_keep_the_first_of_two_that_its_producer_knows_one_of(
+    tmp_path: Path, own: str, word: str
+) -> None:
+    """A soak of 0.11.0.2: the retry had the answer, and the fork has both."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.send("twice", 3)
+    run.send("other", 4)
+    run.tick(5_000)
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 0.", offset=0)
+    run.leader(2, 1, [2])
+    run.log_line(3, "fetcher", "Added fetcher for [events-0, initOffset 4", offset=4)
+    now = [(offset, 1, f"p0-{offset}") for offset in range(4)]
+    for offset, _, value in now:
+        run.send(value, offset)
+    run.disk((1, 2), now)
+    run.disk((3,), [now[0], (1, 0, "twice"), now[2], (3, 0, own)])
+    differs = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 1,
+               "copies": [{"broker": 3, "value": "twice"}]}  # fmt: skip
+    [found] = [one for one in findings(run, differs) if one.kind == "divergence"]
+    assert found.verdict == "explained" if word == "explained" else found.because[-1].rule == word
+
+
+@pytest.mark.parametrize(("joined", "word"), [(True, "explained"), (False, "unexplained")])
+def test_whoever_joined_the_isr_while_nobody_looked_was_elected_from_it(
+    tmp_path: Path, *, joined: bool, word: str
+) -> None:
+    """A soak of 2.4.1: ZooKeeper was away, and the observer blind."""
+    run = RunBuilder(tmp_path / "run", kafka="2.4.1", workload=Workload(acks="1"))
+    run.leader(1, 0, [1])
+    run.tick(5_000)
+    if joined:
+        run.log_line(1, "isr", "ISR updated to [1,2] and zkVersion updated to [9]")
+    run.tick(1_000)
+    run.send("gone", 1)
+    run.tick(100)
+    says = "events-0 starts at leader epoch 1 from offset 1"
+    run.log_line(2, "leader", says, offset=1)
+    run.leader(2, 1, [2])
+    run.everywhere([(0, 0, "p0-0")])
+    gone = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "value": "gone",
+            "offset": 1}  # fmt: skip
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == word, found
+
+
+@pytest.mark.parametrize(
+    ("was", "after_ms", "acks", "word"),
+    [
+        (1, 3_000, "0", "explained"),
+        (2, 3_000, "0", "unexplained"),
+        (1, 30_000, "0", "unexplained"),
+    ],
+    ids=["its leader's", "another's", "long before"],
+)
+def test_a_broker_hangs_up_on_acks_0_when_it_leads_another_partition_no_more(
+    tmp_path: Path, was: int, after_ms: int, acks: Literal["0"], word: str
+) -> None:
+    """A soak of 0.10.2.2 that moved the leader of the partition beside it."""
+    run = RunBuilder(tmp_path / "run", topic=Topic(partitions=2), workload=Workload(acks=acks))
+    run.leader(1, 0, [1, 2, 3])
+    run.leader(was, 0, [1, 2, 3], partition=1)
+    run.tick(20_000)
+    run.leader(3, 1, [1, 2, 3], partition=1)
+    run.tick(after_ms)
+    run.send("gone", None)
+    run.tick(20_000)
+    run.send("kept", None)
+    run.disk((1, 2, 3), [(0, 0, "kept")])
+    gone = {"kind": "lost-write", "topic": "events", "acks": "0", "partition": 0, "value": "gone"}
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == word, found
+
+
+def _back(path: Path, *, unclean: bool = True) -> RunBuilder:
+    """Broker 2 led in epoch 1; then broker 1 led again, with an older fork that is longer."""
+    run = RunBuilder(
+        path / "run",
+        kafka="0.11.0.2",
+        topic=Topic(unclean_leader_election=unclean),
+        workload=Workload(acks="1"),
+    )
+    run.leader(1, 0, [1])
+    old = [(offset, 0, f"p0-{offset}") for offset in range(4)]
+    for offset, _, value in old:
+        run.send(value, offset)
+    run.tick(8_000)
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 1.", offset=1)
+    run.leader(2, 1, [2])
+    run.tick(1_000)
+    for offset in (1, 2):
+        run.send(f"p1-{offset - 1}", offset)
+    run.tick(8_000)
+    run.log_line(1, "leader", "events-0 starts at Leader Epoch 2 from offset 4.", offset=4)
+    run.leader(1, 2, [1])
+    run.tick(8_000)
+    run.disk((1, 2), old[:1])
+    run.disk((1,), old[1:])
+    return run
+
+
+@pytest.mark.parametrize(("unclean", "word"), [(True, "explained"), (False, "unexplained")])
+def test_who_is_elected_uncleanly_may_have_an_older_fork_that_is_longer(
+    tmp_path: Path, *, unclean: bool, word: str
+) -> None:
+    """A soak of 0.11.0.2: the leader changed to and fro, each time uncleanly."""
+    run = _back(tmp_path, unclean=unclean)
+    gone = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "value": "p1-1",
+            "offset": 2}  # fmt: skip
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == word, found
+
+
+@pytest.mark.parametrize(("cut", "rule"), [(4, "exact_epochs"), (2, "unknown")])
+def test_a_follower_may_keep_a_newer_fork_than_its_leader_has(
+    tmp_path: Path, cut: int, rule: str
+) -> None:
+    """Up to 1.1 its leader answers with the end of what came before (KIP-279)."""
+    run = _back(tmp_path)
+    run.log_line(2, "fetcher", "Added fetcher for [events-0, initOffset 4", offset=4)
+    run.log_line(2, "truncation", f"Truncating log events-0 to offset {cut}.", offset=cut)
+    run.disk((2,), [(1, 1, "p1-0"), (2, 1, "p1-1"), (3, 1, "p1-2")])
+    run.send("p1-2", None, outcome="info")
+    differs = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 2,
+               "copies": [{"broker": 2, "value": "p1-1"}]}  # fmt: skip
+    [found] = [one for one in findings(run, differs) if one.kind == "divergence"]
+    assert found.because[-1].rule == rule
+
+
+@pytest.mark.parametrize(("cut", "word"), [(3, "explained"), (4, "unexplained")])
+def test_a_cut_in_the_midst_of_a_batch_leaves_a_gap(tmp_path: Path, cut: int, word: str) -> None:
+    """A soak of 0.11.0.2: all of the batch goes, and the log's end is where it was to be cut."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2")
+    run.leader(1, 0, [1, 2, 3])
+    run.log_line(2, "truncation", f"Truncating log events-0 to offset {cut}.", offset=cut)
+    run.everywhere(M0123[:2])
+    for offset, _, value in M0123[2:]:
+        run.send(value, offset)
+    run.disk((1, 3), M0123[2:])
+    run.disk((2,), M0123[3:])
+    differs = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 2}
+    told = findings(run, differs)
+    assert [one.verdict for one in told if one.kind == "divergence"] == [word]
+    gaps = [one for one in told if one.kind == "books" and "gap" in one.because[-1].says]
+    assert bool(gaps) is (word == "unexplained")
+
+
+def test_the_last_answers_of_who_leads_no_more_come_when_it_has_heard(tmp_path: Path) -> None:
+    """A soak of 0.11.0.2 whose broker heard nobody for 4 s: acknowledged 12 ms after it knew."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2", workload=Workload(acks="1"))
+    run.leader(3, 14, [1, 2, 3])
+    run.tick(8_000)
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 15 from offset 1.", offset=1)
+    run.leader(2, 15, [1, 2])
+    run.tick(4_000)
+    run.log_line(3, "fetcher", "Added fetcher for [events-0, initOffset 3", offset=3)
+    run.tick(2)
+    run.send("gone", 2)
+    run.tick(20_000)
+    run.disk((1, 2, 3), [(0, 14, "p0-0"), (1, 15, "p0-1"), (2, 15, "p0-2")])
+    gone = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "value": "gone",
+            "offset": 2}  # fmt: skip
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == "explained"

@@ -48,19 +48,9 @@ def _elected(
         return  # an eligible leader, kept while the ISR is too small, seen by nobody (KIP-966)
     if now.epoch > before.epoch + 1:
         return
-    if _may_have_joined(trace, before, now) or _decided_unheard(trace, now):
+    if trace.joined(now.leader, before, now) or _decided_unheard(trace, now):
         return
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
-
-
-def _may_have_joined(trace: Trace, before: Leadership, now: Leadership) -> bool:
-    """Whether a leader says that it took this one into the ISR between the two looks."""
-    return any(
-        before.time_ns - LOOK <= line.time_ns <= now.time_ns + LOOK
-        and str(now.leader) in line.text.rpartition(" to ")[2]
-        for broker in trace.lines
-        for line in trace.of_kind(broker, "isr")
-    )
 
 
 def _decided_unheard(trace: Trace, now: Leadership) -> bool:

@@ -1,6 +1,14 @@
 """Why replicas differ: one came back with what a new leader never had, and could keep it."""
 
-from checkers.model.reconcile.links import Chain, Row, acknowledged, led_without, refuse, unknown
+from checkers.model.reconcile.links import (
+    Chain,
+    Row,
+    acknowledged,
+    cut_link,
+    led_without,
+    refuse,
+    unknown,
+)
 from checkers.model.reconcile.trace import LOOK, NEVER, Line, Observed, Start, Trace
 from checkers.model.reconciliation import Because
 
@@ -18,6 +26,8 @@ def fork(observed: Observed, anomaly: Row) -> Chain:
     current = None if final is None else final.record(offset)
     others = {b: value for b, value in held.items() if value != current}
     if current is None or not others:
+        if holes := [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]:
+            return Chain(links=tuple(holes))
         return refuse("The replicas hold the same record there, or one of them none.")
     links: list[Because] = []
     for broker, value in others.items():
@@ -26,6 +36,13 @@ def fork(observed: Observed, anomaly: Row) -> Chain:
             return chain
         links += [link for link in chain.links if link not in links]
     return Chain(links=tuple(links))
+
+
+def _hole(trace: Trace, broker: int, offset: int) -> Because | None:
+    """The cut that took a whole batch with it, of which only the rest was fetched again."""
+    disk = trace.disks[broker]
+    cut = None if offset in disk.at else trace.cut_within(broker, disk.after(offset))
+    return None if cut is None else cut_link(cut, "cut")
 
 
 def _strayed(
@@ -39,12 +56,19 @@ def _strayed(
     starts = [
         start
         for start in trace.starts
-        if 0 <= start.offset <= offset and before is not None and start.epoch > before.epoch
+        if before is not None
+        and start.epoch > before.epoch
+        and (
+            0 <= start.offset <= offset
+            # An unclean election has let it lead with an older fork of its own.
+            or trace.older(start.broker, offset, trace.disks[broker].epoch(offset))
+        )
     ]
     for start in starts:
         kept = _kept(trace, broker, start, offset)
         ended_ns = send["complete_ns"] or NEVER
-        again = send["invoke_ns"] <= start.time_ns <= ended_ns
+        twice = trace.disks[broker].record(send["offset"]) == value  # a retry had the answer
+        again = twice or send["invoke_ns"] <= start.time_ns <= ended_ns
         if kept is None or (send["offset"] not in {None, offset} and not again):
             continue
         appended = acknowledged(observed, trace, send)

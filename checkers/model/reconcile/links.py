@@ -1,6 +1,7 @@
 """The links that a chain is made of: an observed event each, in a sentence that names the rule."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from checkers.model.reconcile.trace import SECOND, Line, Observed, Start, Struck, Trace
@@ -51,11 +52,14 @@ def acknowledged(observed: Observed, trace: Trace, send: Row) -> Because:
 def disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> Because | None:
     """What kept a leader from answering, around a time: its fault, or a change of leader.
 
-    With acks=all it waits for everybody in the ISR, so that their faults keep it as well.
+    With acks=all it waits for everybody in the ISR, so that their faults keep it as well; and for
+    whom it would take in, before the controller has agreed (KIP-497, the maximal ISR).
     """
     rows = _around(trace, since_ns, until_ns)
     waited = observed.plan.workload.acks == "all"
     leaders = {row.leader for row in rows} | {b for row in rows if waited for b in row.isr}
+    if waited and observed.rules.async_isr:
+        leaders |= {b for row in trace.leaderships for b in row.isr}
     for one in observed.faults:
         ends = one.until_ns + _CLIENT
         if one.broker in leaders and one.since_ns - _CLIENT <= until_ns and since_ns <= ends:
@@ -74,6 +78,33 @@ def disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) ->
                 broker=row.leader if row.leader >= 0 else None,
                 time_ns=row.time_ns,
             )
+    return None
+
+
+def hung_up(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> Because | None:
+    """The change of leader of another partition upon which a broker hung up on acks=0.
+
+    It has no other way to say that it leads a partition no more (``KafkaApis.handleProduceRequest``
+    closes the connection). What is under way on that connection, for whatever partition, is gone.
+    """
+    then = trace.leader_at(since_ns)
+    if then is None or observed.plan.workload.acks != "0":
+        return None
+    for other in observed.traces.values():
+        for before, now in pairwise(other.leaderships):
+            gone = before.leader == then.leader != now.leader
+            if gone and since_ns - _CLIENT <= now.time_ns <= until_ns + SECOND:
+                says = (
+                    f"Broker {then.leader} led partition {other.partition} no more, and hung up on"
+                    " who sent it something for that with acks=0."
+                )
+                return Because(
+                    rule="acks=0",
+                    says=says,
+                    event=now.event,
+                    broker=then.leader,
+                    time_ns=now.time_ns,
+                )
     return None
 
 
@@ -99,10 +130,11 @@ def led_without(start: Start, send: Row) -> Because:
     how = " from outside the ISR" if start.unclean else ""
     if start.last_leader:
         how = ", as the last that had led,"
+    at = "" if send["offset"] is None else f" at {send['offset']}"
     return Because(
         rule="unclean" if start.unclean else "elr" if start.last_leader else "elections",
         says=f"Broker {start.broker} was elected{how} in epoch {start.epoch} and led from offset"
-        f" {start.offset}, without {send['value']} at {send['offset']}.",
+        f" {start.offset}, without {send['value']}{at}.",
         event=start.unclean or start.last_leader or start.event,
         broker=start.broker,
         time_ns=start.time_ns,

@@ -9,6 +9,7 @@ from checkers.model.reconcile.links import (
     acknowledged,
     cut_link,
     disturbed,
+    hung_up,
     led_without,
     refuse,
     struck,
@@ -49,7 +50,7 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
     disk = trace.disks.get(last.leader)
     if disk is None:
         return "The disk of the last leader is missing."
-    if anomaly["value"] in disk.ids:
+    if anomaly["value"] in disk.held:
         return f"The disk of broker {last.leader}, the last leader, holds it."
     return ""
 
@@ -61,7 +62,8 @@ def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because)
     # A broker that refuses one record of acks=0 hangs up, and what was under way with it is gone.
     link = disturbed(observed, trace, since_ns, until_ns)
     link = link or unanswered(observed, send, until_ns + SECOND) or _left(observed, send, until_ns)
-    link = link or _not_to_the_leader(observed, trace, send)
+    link = link or _not_to_the_leader(observed, trace, send) or _went_with_its_log(trace, send)
+    link = link or hung_up(observed, trace, since_ns, until_ns)
     if link is None:
         return refuse("Its leader ran undisturbed when it was sent.", told)
     return Chain(links=(told, link))
@@ -72,6 +74,23 @@ def _not_to_the_leader(observed: Observed, trace: Trace, send: Row) -> Because |
     now = trace.leader_at(send["invoke_ns"])
     starts = (start for start in trace.starts if now is not None and start.epoch == now.epoch)
     return next(filter(None, (_deposed(observed, trace, one, send) for one in starts)), None)
+
+
+def _went_with_its_log(trace: Trace, send: Row) -> Because | None:
+    """It can have stood in its leader's log beyond the end of one who began to lead later on.
+
+    It was written at the LEO that its leader last told, or behind it, and a look later there was
+    something behind it.
+    """
+    invoked_ns = send["invoke_ns"]
+    if (then := trace.leader_at(invoked_ns)) is None:
+        return None
+    before = trace.mark_at(then.leader, invoked_ns)
+    after = trace.mark_at(then.leader, (send["complete_ns"] or invoked_ns) + LOOK)
+    at_most = max((before.leo if before else -1), (after.leo - 1 if after else -1))
+    later = (start for start in trace.starts if start.epoch > then.epoch)
+    shorter = (start for start in later if 0 <= start.offset <= at_most)
+    return next((led_without(start, send) for start in shorter), None)
 
 
 def _left(observed: Observed, send: Row, until_ns: int) -> Because | None:
@@ -134,18 +153,25 @@ def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Be
 def _successors(trace: Trace, send: Row) -> list[Start]:
     """Who led, after the record was appended, from its offset or from before it; likeliest first.
 
-    Whoever appended it does not lack it, whatever the observer saw of its LEO, unless it followed
-    somebody since and cut its log for them.
+    Or with what is older there: who is elected uncleanly may have a fork of its own. Whoever
+    appended it does not lack it, whatever the observer saw of its LEO, unless it followed somebody
+    since and cut its log for them.
     """
     offset, since_ns, until_ns = send["offset"], send["invoke_ns"], send["complete_ns"]
     before = trace.leader_at(since_ns - LOOK) or trace.leaderships[0]
+    wrote = trace.leader_at(until_ns) or before
     found = [
         start
         for start in trace.starts
         if start.epoch > before.epoch
-        and 0 <= start.offset <= offset
-        and (start.told or start.broker != before.leader or _gave_up(trace, start, send))
-        and _took_its_place(trace, start, offset)
+        and (
+            trace.older(start.broker, offset, min(wrote.epoch, start.epoch))
+            or (
+                0 <= start.offset <= offset
+                and (start.told or start.broker != before.leader or _gave_up(trace, start, send))
+                and _took_its_place(trace, start, offset)
+            )
+        )
     ]
     return sorted(found, key=lambda start: start.time_ns < until_ns - LOOK)
 
@@ -157,9 +183,10 @@ def _lost_at_once(observed: Observed, trace: Trace, send: Row, told: Because) ->
     now = trace.leader_at(send["invoke_ns"] - LOOK) or trace.leaderships[0]
     found = []
     for start in trace.starts:
-        deposed = _deposed(observed, trace, start, send)
         lacks = start.epoch == now.epoch and 0 <= start.offset <= send["offset"]
-        if lacks and deposed and _took_its_place(trace, start, send["offset"]):
+        if not (lacks and _took_its_place(trace, start, send["offset"])):
+            continue
+        if deposed := _deposed(observed, trace, start, send):
             found.append(Chain(links=(led_without(start, send), deposed, told)))
     return found
 
@@ -188,7 +215,7 @@ def _deposed(observed: Observed, trace: Trace, start: Start, send: Row) -> Becau
             return Because(
                 rule="zombie", says=says, event=woken, broker=leader, time_ns=one.until_ns
             )
-    if deposed_ns <= acked_ns < max(heard_ns, deposed_ns + _ZOMBIE):
+    if deposed_ns <= acked_ns < max(heard_ns + LOOK, deposed_ns + _ZOMBIE):  # its last answers
         event = others[-1].event
         return Because(
             rule="zombie", says=says, event=event, broker=leader, time_ns=others[-1].time_ns

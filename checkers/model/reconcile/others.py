@@ -5,6 +5,7 @@ from checkers.model.reconcile.links import (
     Row,
     cut_link,
     disturbed,
+    hung_up,
     refuse,
     struck,
     unanswered,
@@ -59,8 +60,11 @@ def _sent_again(observed: Observed, anomaly: Row, send: Row, how: str) -> Chain:
         f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
         time_ns=send["complete_ns"],
     )
-    heard = unanswered(observed, send, until_ns)
+    # With acks=0 it is told that all is well when its request has left.
+    later_ns = SECOND if observed.plan.workload.acks == "0" else 0
+    heard = unanswered(observed, send, until_ns + later_ns)
     link = heard or disturbed(observed, trace, send["invoke_ns"], until_ns)
+    link = link or hung_up(observed, trace, send["invoke_ns"], until_ns)
     if link is None:
         return refuse("Every request of its producer had its answer.", again)
     return Chain(links=(link, again))

@@ -211,15 +211,16 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[Start]:
     own = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     told = {(line.broker, line.epoch): line for line in reversed(own)}
     found: list[Start] = []
-    isr: tuple[int, ...] | None = None
-    epoch = None
+    before: Leadership | None = None
     for row in trace.leaderships:
-        if row.leader >= 0 and row.epoch != epoch:
-            outside = row.event if isr is not None and row.leader not in isr else None
+        if row.leader >= 0 and (before is None or row.epoch != before.epoch):
+            away = before is not None and row.leader not in before.isr
+            joined = before is not None and trace.joined(row.leader, before, row)
+            outside = row.event if away and not joined else None
             said = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
             line = told.pop((row.leader, row.epoch), None)
             found.append(_start(trace, row, line, said or outside, tails))
-        isr, epoch = row.isr, row.epoch
+        before = row
     # Who led between two looks of the observer is known by its own line alone.
     found += [
         _began(

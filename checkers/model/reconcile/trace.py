@@ -28,6 +28,7 @@ LOOK: Final = 250 * MS
 
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
 _DECISION: Final = re.compile(r"partition epoch (\d+)|[vV]ersion updated to \[?(\d+)")
+_ISR: Final = re.compile(r"ISR (?:updated|from \[?[\d, ]*\]?) to \[?([\d, ]+)")
 _LEADER: Final = re.compile(
     r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
 )
@@ -78,6 +79,12 @@ class Line:
         """The number of the decision about the partition that it tells, -1 for none."""
         found = _DECISION.search(self.text)
         return int(found[1] or found[2]) if found else -1
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The ISR that it tells, as it is to be."""
+        found = _ISR.search(self.text)
+        return frozenset(map(int, re.findall(r"\d+", found[1]))) if found else frozenset()
 
     @property
     def leader(self) -> int:
@@ -142,6 +149,11 @@ class Disk:
         return {by for name, by in zip(self.ids, self.producers, strict=False) if name == record}
 
     @cached_property
+    def held(self) -> frozenset[str | None]:
+        """The records that stand there, wherever."""
+        return frozenset(self.ids)
+
+    @cached_property
     def at(self) -> dict[int, int]:
         """Offset to index."""
         return {int(offset): index for index, offset in enumerate(self.offsets)}
@@ -155,6 +167,11 @@ class Disk:
         """The leader epoch at an offset, -1 for none."""
         index = self.at.get(offset)
         return -1 if index is None else int(self.epochs[index])
+
+    def after(self, offset: int) -> int:
+        """The offset that follows on another."""
+        index = int(np.searchsorted(self.offsets, offset, side="right"))
+        return int(self.offsets[index]) if index < len(self.offsets) else self.end
 
     @property
     def end(self) -> int:
@@ -198,6 +215,28 @@ class Trace:
         end = int(before[-1]) + 1 if len(before) else 0
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == end)
         return next(cuts, None)
+
+    def cut_within(self, broker: int, offset: int) -> Line | None:
+        """The cut of a replica to an offset, which may have been in the midst of a batch.
+
+        All of that batch goes, and what is fetched next stands where the log was to be cut: a gap
+        (``LogSegment.truncateTo`` cuts the file before the batch, ``Log.truncateTo`` sets the LEO).
+        """
+        cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == offset)
+        return next(cuts, None)
+
+    def older(self, broker: int, offset: int, epoch: int) -> bool:
+        """Whether a replica holds at an offset what was written before a leader epoch."""
+        disk = self.disks.get(broker)
+        return disk is not None and 0 <= disk.epoch(offset) < epoch
+
+    def joined(self, broker: int, before: Leadership, now: Leadership) -> bool:
+        """Whether a leader says that it took a broker into the ISR between two looks."""
+        return any(
+            before.time_ns - LOOK <= line.time_ns <= now.time_ns + LOOK and broker in line.isr
+            for leader in self.lines
+            for line in self.of_kind(leader, "isr")
+        )
 
     def of_kind(self, broker: int, *kinds: str) -> list[Line]:
         """A broker's lines of some kinds."""

@@ -188,8 +188,18 @@ class Coordinator(Protocol):
     def state(self) -> BrokerState:
         """What was last done to it, or ``down`` if it died by itself."""
 
+    def install(self, level: Level) -> None:
+        """Give a KRaft controller that is down other jars. ZooKeeper stays what it is.
+
+        Raises:
+            HarnessError: it is not down, or there are no such jars.
+        """
+
     def start(self) -> None:
         """Start it on the data it left, and wait until it answers."""
+
+    def stop(self) -> None:
+        """Shut it down in order (SIGTERM), and wait for its end."""
 
     def kill(self) -> None:
         """SIGKILL, paused or not."""
@@ -234,6 +244,13 @@ class Cluster(Protocol):
 
     def probe(self) -> Probe:
         """A new probe with connections of its own, for one thread. Whoever asks closes it."""
+
+    def finalize(self, level: Level) -> None:
+        """Have a KRaft cluster whose brokers all run use every feature of a level's protocol.
+
+        Raises:
+            HarnessError: the controller refuses, or a broker does not hear of it in time.
+        """
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clusters.addresses import BROKER_PORT, Address
+from clusters.level import METADATA
 from clusters.versions import Release
 
 CONTROLLER_ID = 100
@@ -52,7 +53,7 @@ def broker(
     else:
         settings |= {"process.roles": "broker", "node.id": str(identity)}
         settings |= _quorum(coordination) | _KRAFT_SESSION
-    return settings | dict(release.config) | dict(overrides)
+    return settings | dict(release.config) | _own(overrides)
 
 
 def controller(
@@ -79,7 +80,7 @@ def controller(
     }
     if release.number >= _CONTROLLER_ADVERTISES and advertised != address:
         settings["advertised.listeners"] = f"CONTROLLER://{advertised}"
-    return settings | dict(overrides)
+    return settings | _own(overrides)
 
 
 def zookeeper(address: Address, *, directory: Path) -> Settings:
@@ -95,6 +96,11 @@ def zookeeper(address: Address, *, directory: Path) -> Settings:
         "forceSync": "no",  # no fault here takes the page cache away, and fsync is slow in CI
         "admin.enableServer": "false",
     }
+
+
+def _own(overrides: Mapping[str, str]) -> Settings:
+    """Without what is no setting of a node's: a KRaft cluster is formatted with its features."""
+    return {name: value for name, value in overrides.items() if name != METADATA}
 
 
 def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 
 from clusters.cluster import BrokerState, UnreachableError
+from clusters.level import Level
 from clusters.node import START_LIMIT_S, Node
+from clusters.site import NodePlan
+from harness.errors import HarnessError
 from harness.waiting import await_condition
 
 
@@ -13,16 +16,27 @@ class RealCoordinator:
     Args:
         node: its JVM.
         ask: asks it for something that it alone knows; raises UnreachableError until it answers.
+        plan: what the KRaft controller is at some level, its settings written.
     """
 
-    def __init__(self, node: Node, ask: Callable[[], object]) -> None:
+    def __init__(
+        self, node: Node, ask: Callable[[], object], plan: Callable[[Level], NodePlan]
+    ) -> None:
         self._node = node
         self._ask = ask
+        self._plan = plan
 
     @property
     def state(self) -> BrokerState:
         """Of its JVM."""
         return self._node.state
+
+    def install(self, level: Level) -> None:
+        """Give a KRaft controller that is down other jars; ZooKeeper stays what it is."""
+        if level.release.coordination == "kraft":
+            if self._node.state != "down":
+                raise HarnessError("the controller runs", hint="Stop it first.")
+            self._node.become(self._plan(level))
 
     def start(self) -> None:
         """Start it on the data it left, and wait until it answers; never after ``close``."""
@@ -42,6 +56,10 @@ class RealCoordinator:
             limit_s=START_LIMIT_S,
             passing=(UnreachableError,),
         )
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the process to end."""
+        self._node.stop()
 
     def kill(self) -> None:
         """SIGKILL, paused or not."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from clusters import config, jvm, storage
+from clusters import config, features, jvm, storage
 from clusters.addresses import Address
 from clusters.node import Node
 from clusters.site import NodePlan, Site
@@ -15,13 +15,13 @@ from clusters.wiring import Wiring
 from harness.errors import HarnessError
 
 _KAFKA = "kafka.Kafka"
-_FORMAT = "kafka.tools.StorageTool"
 _ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _ZOOKEEPER_PROPERTIES = {
     "zookeeper.jmx.log4j.disable": "true",
     "zookeeper.preAllocSize": "1024",  # KiB; 64 MiB of zeros a cluster by default
 }
 _SMALL_HEAP_MB = 128
+_CONTROLLER = "controller"
 
 
 class Layout:
@@ -65,7 +65,7 @@ class Layout:
         folder = self.replicas / str(identity)
         folder.mkdir()
         if self._release.coordination == "kraft":
-            storage.format_broker(folder, identity, self._cluster_id)
+            storage.format_node(folder, identity, self._cluster_id)
         return Node(self.broker_plan(identity, self._release), self._site)
 
     def broker_plan(
@@ -101,56 +101,44 @@ class Layout:
             self._site.inside.coordination, directory=self.coordination / "zookeeper"
         )
         file = self._write("zookeeper.properties", settings)
-        return self._node(
-            "zookeeper", _ZOOKEEPER, [file], self._coordinates, properties=_ZOOKEEPER_PROPERTIES
+        plan = self._plan(
+            "zookeeper",
+            _ZOOKEEPER,
+            [file],
+            self._coordinates,
+            release=self._release,
+            properties=_ZOOKEEPER_PROPERTIES,
         )
+        return Node(plan, self._site)
 
-    def controller(self) -> tuple[Node | None, Node]:
-        """The node that formats the KRaft controller's directory, if one must, and the controller.
+    def controller(self, metadata: Release) -> Node:
+        """The KRaft controller, its log directory formatted.
 
-        Kafka's own tool does it the first time, because it decides which features a new cluster of
-        its release starts with.
+        Args:
+            metadata: whose features the cluster begins with.
         """
+        folder = self.coordination / _CONTROLLER
+        folder.mkdir()
+        storage.format_node(folder, config.CONTROLLER_ID, self._cluster_id)
+        (folder / features.CHECKPOINT).write_bytes(features.checkpoint(metadata))
+        return Node(self.controller_plan(self._release), self._site)
+
+    def controller_plan(self, release: Release) -> NodePlan:
+        """What the KRaft controller is under some release, its settings written."""
         address = self._site.inside.coordination
         settings = config.controller(
-            self._release,
+            release,
             address,
             advertised=self._wiring.controller if self._wiring else address,
-            log_directory=self._metadata,
+            log_directory=self.coordination / _CONTROLLER,
             overrides=self._overrides,
         )
         file = self._write("controller.properties", settings)
-        controller = self._node("controller", _KAFKA, [file], self._coordinates)
-        if storage.format_controller(self._release, self._metadata, self._cluster_id):
-            return None, controller
-        arguments = ["format", "-t", self._cluster_id, "-c", file]
-        return self._node("format", _FORMAT, arguments, self._coordinates), controller
-
-    def keep_features(self) -> None:
-        """Keep what Kafka's own tool wrote, for later clusters of the release."""
-        storage.keep_features(self._release, self._metadata)
-
-    @property
-    def _metadata(self) -> Path:
-        return self.coordination / "controller"
+        return self._plan(_CONTROLLER, _KAFKA, [file], self._coordinates, release=release)
 
     @property
     def _coordinates(self) -> tuple[Address, Address]:
         return self._site.public.coordination, self._site.inside.coordination
-
-    def _node(
-        self,
-        name: str,
-        main: str,
-        arguments: Sequence[str],
-        addresses: tuple[Address, Address],
-        *,
-        properties: Mapping[str, str] = MappingProxyType({}),
-    ) -> Node:
-        plan = self._plan(
-            name, main, arguments, addresses, release=self._release, properties=properties
-        )
-        return Node(plan, self._site)
 
     def _plan(
         self,

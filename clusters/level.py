@@ -3,10 +3,13 @@
 An upgrade raises them one after the other, each broker by broker: first the jars, then
 ``inter.broker.protocol.version``, then ``log.message.format.version`` (Kafka's upgrade notes). What
 a release does depends on all three: one that speaks an old protocol cuts its log as of old.
+
+On KRaft the protocol is ``metadata.version``, which the cluster has and not each broker: it is
+raised for all at once, with the other features that a new cluster of that release has (KIP-584).
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -15,6 +18,8 @@ from harness.errors import UsageError
 
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"
+METADATA: Final = "metadata.version"
+"""Feature of a KRaft cluster; among a cluster's settings it says with which one to begin."""
 
 _EPOCHS: Final = (0, 11)
 _EXACT_EPOCHS: Final = (2,)
@@ -30,7 +35,8 @@ class Level:
 
     Attributes:
         release: whose jars.
-        protocol: ``inter.broker.protocol.version``, such as ``0.10.2`` or ``2.8``.
+        protocol: ``inter.broker.protocol.version``, such as ``0.10.2`` or ``2.8``; on KRaft the
+            release that has this ``metadata.version``.
         format: ``log.message.format.version``, in the same words; Kafka ignores it where the
             protocol is 3.0 or later (KIP-724).
     """
@@ -53,6 +59,16 @@ class Level:
         spoken = _older(release.protocol, protocol)
         return cls(release=release, protocol=spoken, format=_older(spoken, format))
 
+    @classmethod
+    def told(cls, release: Release, settings: Mapping[str, str]) -> Self:
+        """The level of a cluster that is started with these settings.
+
+        Raises:
+            UsageError: as ``of`` does.
+        """
+        spoken = METADATA if release.coordination == "kraft" else PROTOCOL
+        return cls.of(release, protocol=settings.get(spoken, ""), format=settings.get(FORMAT, ""))
+
     @property
     def truncation(self) -> Truncation:
         """How a replica that becomes a follower decides where to cut its log.
@@ -72,12 +88,16 @@ class Level:
 
     @property
     def settings(self) -> dict[str, str]:
-        """It as a broker's settings; 0.9 has but one message format and no setting for it."""
+        """It as a cluster's settings; 0.9 has but one message format and no setting for it."""
+        if self.release.coordination == "kraft":
+            return {METADATA: self.protocol}
         formats = {FORMAT: self.format} if self.release.number >= _FORMATS else {}
         return {PROTOCOL: self.protocol, **formats}
 
     def __str__(self) -> str:
         """It in words, for a sentence."""
+        if self.release.coordination == "kraft":
+            return f"Kafka {self.release.name}, {METADATA} {self.protocol}"
         return f"Kafka {self.release.name}, protocol {self.protocol}, format {self.format}"
 
 

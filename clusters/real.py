@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from clusters import elections, freeze, leadership, settings, topics
+from clusters import elections, features, freeze, leadership, settings, topics
 from clusters.addresses import Address
 from clusters.cluster import Broker, BrokerState, Coordinator, Probe, UnreachableError
 from clusters.coordination import KraftView, View, ZooKeeperView
 from clusters.coordinator import RealCoordinator
 from clusters.layout import Layout, disk_errors
-from clusters.level import FORMAT, PROTOCOL, Level
+from clusters.level import Level
 from clusters.node import START_LIMIT_S, Node
 from clusters.probe import ClusterProbe
 from clusters.site import NodePlan, Site
-from clusters.versions import Release
+from clusters.versions import Release, metadata_release
 from clusters.wiring import Network, Wiring
 from harness.errors import HarnessError
 from harness.waiting import await_condition
@@ -76,6 +76,10 @@ class RealBroker:
         if self._node.state != "down":
             raise HarnessError(f"broker {self._id} runs", hint="Stop it first.")
         self._node.become(self._cluster.plan(self._id, level))
+        self._level = level
+
+    def finalized(self, level: Level) -> None:
+        """Take note of what its cluster has begun to use."""
         self._level = level
 
     @property
@@ -155,13 +159,9 @@ class RealCluster:
         self._layout = Layout(
             release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
         )
-        self._level = Level.of(
-            release,
-            protocol=broker_config.get(PROTOCOL, ""),
-            format=broker_config.get(FORMAT, ""),
-        )
+        self._level = Level.told(release, broker_config)
         self._nodes: list[Node] = []
-        self._brokers: dict[int, Broker] = {}
+        self._brokers: dict[int, RealBroker] = {}
 
     @property
     def release(self) -> Release:
@@ -184,8 +184,15 @@ class RealCluster:
         """ZooKeeper, or the KRaft controller."""
         here = self._site.public.coordination
         return RealCoordinator(
-            next(node for node in self._nodes if node.address == here), self._ask_coordinator
+            next(node for node in self._nodes if node.address == here),
+            self._ask_coordinator,
+            self._controller_plan,
         )
+
+    def _controller_plan(self, level: Level) -> NodePlan:
+        """What the KRaft controller is at some level, its settings written."""
+        with disk_errors(self._layout.directory):
+            return self._layout.controller_plan(level.release)
 
     def _ask_coordinator(self) -> object:
         """Something that nobody but ZooKeeper or the controller itself can answer."""
@@ -230,11 +237,7 @@ class RealCluster:
                     hint="Give every cluster a directory of its own.",
                 )
             self._layout.prepare()
-            brokers = self._prepare_brokers()
-            if self._release.coordination == "zookeeper":
-                self._launch(self._layout.zookeeper(), *brokers)
-            else:
-                self._launch_with_kraft(brokers)
+            self._launch(self._prepare_coordinator(), *self._prepare_brokers())
         self._await_registration()
 
     def probe(self) -> Probe:
@@ -249,6 +252,12 @@ class RealCluster:
         """What a broker is at some level, its settings written."""
         with disk_errors(self._layout.directory):
             return self._layout.broker_plan(identity, level.release, level.settings)
+
+    def finalize(self, level: Level) -> None:
+        """Ask the controller for the features that a new cluster of that version has."""
+        features.finalize(self._running(), metadata_release(level.protocol))
+        for broker in self._brokers.values():
+            broker.finalized(level)
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
@@ -408,19 +417,10 @@ class RealCluster:
             for wait in waits:
                 wait.result()
 
-    def _launch_with_kraft(self, brokers: Sequence[Node]) -> None:
-        """All at once, if the controller's directory can be formatted here; else it follows."""
-        formatting, controller = self._layout.controller()
-        if formatting is None:
-            self._launch(controller, *brokers)
-            return
-        self._launch(formatting, *brokers)
-        if not formatting.gone(START_LIMIT_S) or formatting.status != 0:
-            formatting.require_alive()
-        self._layout.keep_features()
-        self._nodes.remove(formatting)
-        formatting.release()
-        self._launch(controller)
+    def _prepare_coordinator(self) -> Node:
+        if self._release.coordination == "zookeeper":
+            return self._layout.zookeeper()
+        return self._layout.controller(metadata_release(self._level.protocol))
 
     def _prepare_brokers(self) -> list[Node]:
         nodes = []

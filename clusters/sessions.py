@@ -5,7 +5,7 @@ from collections.abc import Callable
 from clusters.cluster import Cluster, Probe, UnreachableError
 from harness.waiting import await_condition
 
-Note = Callable[[str, int], None]
+Note = Callable[[str, int | None], None]
 """Told what was done, and with which broker."""
 
 

@@ -326,6 +326,21 @@ SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", "4.3.1")
 tests on real brokers that cannot run them all."""
 
 
+def metadata_release(version: str) -> Release:
+    """The newest release on KRaft that has this metadata.version, such as ``3.9``.
+
+    Raises:
+        UsageError: there is none; the hint lists what there is.
+    """
+    found = {one.protocol: one for one in _ENTRIES if one.coordination == "kraft"}
+    if version in found:
+        return found[version]
+    raise UsageError(
+        f"no release of the catalogue has the metadata.version {version!r}",
+        hint=f"There are {', '.join(found)}.",
+    )
+
+
 def release(name: str) -> Release:
     """Look up a release by its number.
 

@@ -24,6 +24,8 @@ from kafka.protocol.admin import (
     ElectLeadersResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -57,6 +59,7 @@ _ANSWERED_BY = {
     ListOffsetsRequest: ListOffsetsResponse,
     MetadataRequest: MetadataResponse,
     ProduceRequest: ProduceResponse,
+    UpdateFeaturesRequest: UpdateFeaturesResponse,
 }
 _SIZE = struct.Struct(">i")
 _CLIENT = "highwater-probe"

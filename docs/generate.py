@@ -39,8 +39,11 @@ _FAULTS_INTRO: Final = (
     " release first its jars, then its protocol, then its message format where records are written"
     " otherwise, each on one broker after the other. A story is played when all of that is done;"
     " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
-    " ZooKeeper stays as the first release brought it. Faults that have leaders elected from"
-    " outside the ISR need `--unclean`, since such a run promises less.\n\n"
+    " ZooKeeper stays as the first release brought it. On KRaft (`--kafka 3.9.2 --to 4.3.1`) the"
+    " controller gets the jars before the brokers do, and then the cluster metadata.version and the"
+    " other features of the release, without a restart; `--protocol 3.9` keeps those of 3.9."
+    " Faults that have leaders elected from outside the ISR need `--unclean`, since such a run"
+    " promises less.\n\n"
     "[schedules.md](schedules.md) tells how a schedule is limited, repeated, written by hand and"
     " made small.\n"
 )

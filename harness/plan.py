@@ -113,7 +113,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         wire: whether the wire is between the nodes though no fault or story needs it.
         to: releases that the cluster is upgraded to, one after the other: before a story, and as
             far as it comes under a nemesis that upgrades.
-        protocol: the newest ``inter.broker.protocol.version`` that brokers speak; empty: their own.
+        protocol: the newest ``inter.broker.protocol.version`` that brokers speak, or on KRaft the
+            newest ``metadata.version``, as the release that has it; empty: their own.
         format: the newest ``log.message.format.version`` that they write; empty: their own.
         external: the cluster, where the driver is ``external``.
     """

@@ -73,7 +73,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         str, typer.Option(help="Releases to upgrade to: before a story, or by the fault upgrade.")
     ] = "none",
     protocol: Annotated[
-        str, typer.Option(help="Newest inter.broker.protocol.version to speak: 0.10.2.")
+        str,
+        typer.Option(
+            help="Newest inter.broker.protocol.version (KRaft: metadata.version) to speak: 0.10.2."
+        ),
     ] = "",
     message_format: Annotated[
         str, typer.Option("--format", help="Newest log.message.format.version to write.")

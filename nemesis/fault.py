@@ -39,7 +39,7 @@ class Aim:
     partition: int = 0
     choice: float = 0.0
     levels: tuple[Level, ...] = ()
-    note: Callable[[str, int], None] = lambda _says, _broker: None
+    note: Callable[[str, int | None], None] = lambda _says, _broker: None
 
     @property
     def victim(self) -> int:

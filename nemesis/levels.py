@@ -5,7 +5,7 @@ from typing import Final
 
 from clusters.level import Level, climb, numbers
 from clusters.release import Release
-from clusters.versions import release
+from clusters.versions import metadata_release, release
 from harness.errors import UsageError
 from harness.plan import Plan
 
@@ -13,6 +13,7 @@ UPGRADE: Final = "upgrade"
 """The fault that goes from one level to the next."""
 
 _IGNORED: Final = (3,)
+_PLACES: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
 
 
 def levels(plan: Plan) -> tuple[Level, ...]:
@@ -37,6 +38,8 @@ def check_levels(plan: Plan) -> None:
         return
     path = [release(name) for name in (plan.kafka, *plan.to)]
     _check_path(plan, path)
+    if path[0].coordination == "kraft":
+        _check_metadata(plan)
     newest = path[-1]
     for what, most in (("protocol", plan.protocol), ("message format", plan.format)):
         if most and numbers(most) > numbers(newest.protocol):
@@ -48,20 +51,33 @@ def check_levels(plan: Plan) -> None:
             f"with protocol {plan.protocol} no message format {plan.format} can be written",
             hint="Kafka raises the protocol first.",
         )
-    if plan.format and numbers(levels(plan)[-1].protocol) >= _IGNORED:
+    old = path[0].coordination == "zookeeper"
+    if old and plan.format and numbers(levels(plan)[-1].protocol) >= _IGNORED:
         raise UsageError(
             "log.message.format.version is ignored since protocol 3.0 (KIP-724)",
             hint="Add --protocol 2.8.",
         )
 
 
+def _check_metadata(plan: Plan) -> None:
+    """On KRaft the protocol is the metadata.version of a release, and nothing else is written."""
+    if plan.format:
+        raise UsageError(
+            "on KRaft there is no log.message.format.version",
+            hint="Leave --format out; --protocol 3.9 keeps the metadata.version of 3.9.",
+        )
+    if plan.protocol:
+        metadata_release(plan.protocol)
+
+
 def _check_path(plan: Plan, path: list[Release]) -> None:
-    """Only ZooKeeper's brokers have these settings, and somebody has to raise them, never lower."""
+    """Somebody has to raise brokers, never lower, and ZooKeeper is not left on the way."""
     for one in path:
-        if one.coordination != "zookeeper":
+        if one.coordination != path[0].coordination:
             raise UsageError(
-                f"Kafka {one.name} is on KRaft, where metadata.version tells what brokers speak",
-                hint="--to, --protocol and --format are for releases on ZooKeeper.",
+                f"Kafka {path[0].name} is on {_PLACES[path[0].coordination]}, and {one.name} on"
+                f" {_PLACES[one.coordination]}",
+                hint="No cluster is migrated from one to the other (KIP-866) here.",
             )
         if plan.driver not in one.drivers:
             raise UsageError(f"{plan.driver} cannot run Kafka {one.name}", hint="Leave it out.")

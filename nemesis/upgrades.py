@@ -1,7 +1,9 @@
 """Upgrades and downgrades under load: brokers are rolled, one by one, from one level to the next.
 
 A level is jars, protocol and message format (``clusters.level``); ``--to`` says where it goes. That
-is the procedure of Kafka's own upgrade notes; ZooKeeper stays what the first release brought.
+is the procedure of Kafka's own upgrade notes. ZooKeeper stays what the first release brought; on
+KRaft the controller is rolled before the brokers, and then all of them are raised to the new
+``metadata.version`` at once.
 """
 
 import contextlib
@@ -9,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from clusters.cluster import Broker, Cluster, Probe, UnreachableError
+from clusters.cluster import Broker, Cluster, Coordinator, Probe, UnreachableError
 from clusters.level import Level
-from clusters.release import Release
 from clusters.sessions import Note, await_sessions
 from harness.plan import Topic
 from harness.waiting import await_condition
@@ -21,18 +22,13 @@ _SESSION_LIMIT_S: Final = 60.0
 _ISR_LIMIT_S: Final = 60.0
 
 
-def _why_not(kafka: Release, _: str) -> str:
-    if kafka.coordination == "zookeeper":
-        return ""
-    return "KRaft clusters are upgraded by metadata.version, with their controllers"
-
-
-@aimed("upgrade", at="cluster", why_not=_why_not, needs="--to", awaits_sessions=True)
+@aimed("upgrade", at="cluster", needs="--to", awaits_sessions=True)
 def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Roll every broker, in order, to the next step of --to: jars, protocol or message format.
 
-    The next broker is stopped when every replica is in sync again. Nothing is healed: the cluster
-    stays where it is, and the next strike goes on from there.
+    On KRaft the controller goes first, and metadata.version is raised without a restart. The next
+    broker is stopped when every replica is in sync again. Nothing is healed: the cluster stays
+    where it is, and the next strike goes on from there.
     """
     at = _height(cluster, aim.levels)
     if at + 1 >= len(aim.levels):
@@ -42,11 +38,12 @@ def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     yield f"every broker runs {aim.levels[at + 1]}"
 
 
-@aimed("downgrade", at="cluster", why_not=_why_not, needs="--to", awaits_sessions=True)
+@aimed("downgrade", at="cluster", needs="--to", awaits_sessions=True)
 def downgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """Roll every broker back to the jars before, in order, as long as the protocol is theirs.
 
     Once the newer protocol was spoken Kafka's upgrade notes promise no way back, and none is tried.
+    On KRaft the controller goes first here, too.
     """
     at = _height(cluster, aim.levels)
     now, before = aim.levels[at], aim.levels[max(at - 1, 0)]
@@ -70,6 +67,8 @@ def climb_all(cluster: Cluster, levels: Sequence[Level]) -> None:
 def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None) -> None:
     """Stop each broker in order, and start it at a level; the next, when all is whole again.
 
+    A KRaft cluster whose brokers have the jars already only begins to use their features.
+
     Args:
         note: told of each broker that runs again.
         topic: whose replicas have to be in sync before the next broker; None: there is none yet.
@@ -78,19 +77,27 @@ def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None)
         HarnessError: a broker does not start, or the replicas are not in sync in time.
     """
     with contextlib.closing(cluster.probe()) as probe:
+        whole = _in_sync(probe, topic)
+        if level.release.coordination == "kraft":
+            if all(one.level.release == level.release for one in cluster.brokers.values()):
+                cluster.finalize(level)
+                note(f"the cluster has {level}", None)
+                return
+            _restart(cluster.coordinator, level)
+            note(f"the controller runs {level}", None)
         for broker in cluster.brokers.values():
             if broker.level != level:
                 _restart(broker, level)
                 note(f"broker {broker.id} runs {level}", broker.id)
-                _await_whole(cluster, probe, note, topic)
+                _await_whole(cluster, probe, note, topic, whole)
 
 
-def _restart(broker: Broker, level: Level) -> None:
-    broker.stop()
+def _restart(node: Broker | Coordinator, level: Level) -> None:
+    node.stop()
     try:
-        broker.install(level)
+        node.install(level)
     finally:
-        broker.start()
+        node.start()
 
 
 def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
@@ -98,8 +105,31 @@ def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
     return min(levels.index(broker.level) for broker in cluster.brokers.values())
 
 
-def _await_whole(cluster: Cluster, probe: Probe, note: Note, topic: Topic | None) -> None:
-    """Wait for sessions and replicas."""
+def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
+    """The ISR of every partition: all replicas, unless one was taken away by another fault."""
+    return [
+        frozenset(
+            await_condition(
+                partial(probe.partition, topic.name, partition),
+                lambda state: bool(state.isr),
+                what=f"somebody to tell who is in sync of {topic.name}-{partition}",
+                limit_s=_ISR_LIMIT_S,
+                passing=(UnreachableError,),
+            ).isr
+        )
+        for partition in range(topic.partitions if topic else 0)
+        if topic
+    ]
+
+
+def _await_whole(
+    cluster: Cluster,
+    probe: Probe,
+    note: Note,
+    topic: Topic | None,
+    whole: Sequence[frozenset[int]],
+) -> None:
+    """Wait for sessions, and for the replicas that were in sync before."""
     await_sessions(
         cluster,
         probe,
@@ -109,10 +139,10 @@ def _await_whole(cluster: Cluster, probe: Probe, note: Note, topic: Topic | None
     )
     if topic is None:
         return
-    for partition in range(topic.partitions):
+    for partition, before in enumerate(whole):
         await_condition(
             partial(probe.partition, topic.name, partition),
-            lambda state: len(state.isr) == topic.replication_factor,
+            lambda state, before=before: before <= {*state.isr},  # type: ignore[misc]
             what=f"every replica of {topic.name}-{partition} to be in sync before the next broker",
             limit_s=_ISR_LIMIT_S,
             passing=(UnreachableError,),

@@ -148,7 +148,8 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
     Args:
         name: such as ``2.8.2``, or ``3.9.2-zk`` for the same jars on ZooKeeper.
         protocol: the newest ``inter.broker.protocol.version``, if not the release's own. What
-            followers ask, and leaders of the controller, follows it (``ReplicaFetcherThread``).
+            followers ask, and leaders of the controller, follows it (``ReplicaFetcherThread``). On
+            KRaft the newest ``metadata.version``, with the features of that release (KIP-584).
         written: the newest ``log.message.format.version``, likewise. A log of an older format has
             no epochs; since 2.1 a follower then asks nobody, and cuts to its HW
             (``AbstractFetcherThread.fetchTruncatingPartitions``).
@@ -185,7 +186,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
         async_isr=spoken >= (2, 7),
         strict_min_isr=version >= (3, 7),
         caught_up_stays=version >= (2, 1),
-        elr=kraft and version >= (4, 1),
+        elr=kraft and spoken >= (4, 1),
         unclean_start_leaves=kraft and version >= (4, 0),
         last_leader_alive=version >= (4, 1),
         removal_bumps_epoch=not kraft,

@@ -22,6 +22,7 @@ from clusters.external.identity import identify, resolved
 from clusters.external.inventory import Inventory
 from clusters.external.journal import Entry, Journal, folder_of, left_by
 from clusters.external.view import Met, MetadataView
+from clusters.level import Level
 from clusters.probe import ClusterProbe
 from clusters.versions import Release, release
 from harness.errors import HarnessError
@@ -163,6 +164,10 @@ class ExternalCluster:
     def probe(self) -> Probe:
         """A new probe, for one thread."""
         return ClusterProbe(lambda _: self._release.wire, self._addresses, self._view())
+
+    def finalize(self, level: Level) -> NoReturn:
+        """Its owner upgrades it."""
+        _refuse(f"it is not upgraded to {level}")
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]

@@ -49,7 +49,7 @@ def test_a_fault_strikes_and_heals(cluster: Cluster, probe: Probe, name: str) ->
 
 
 def test_who_ended_by_itself_is_started_again(cluster: Cluster, probe: Probe) -> None:
-    started: list[int] = []
+    started: list[int | None] = []
     cluster.brokers[3].kill()  # no nemesis knows of it
     what = "every broker to have a session"
     await_sessions(

@@ -47,6 +47,44 @@ def test_upgrades_lose_nothing_under_load_and_bring_safety_with_the_protocol(
     assert set(between.run.environment().levels.values()) == {str(levels(BETWEEN)[-1])}
 
 
+KRAFT = Plan(
+    kafka="3.9.2",
+    to=("4.3.1",),
+    nemesis=("upgrade",),
+    duration_s=45.0,
+    topic=Topic(partitions=2, min_insync_replicas=2),
+    seed=6,
+)
+POWER = find_story("power-failure").plan("3.9.2")
+LEFT_BEHIND = msgspec.structs.replace(
+    POWER,
+    to=("4.3.1",),
+    protocol="3.9",
+    topic=msgspec.structs.replace(POWER.topic, min_insync_replicas=2),
+)
+"""Brokers and controller run 4.3.1, and the cluster still has the features of 3.9: no ELR."""
+
+
+def test_on_kraft_the_features_are_raised_last_and_bring_the_safety(tmp_path: Path) -> None:
+    runs = [execute(plan, Store(tmp_path), stop=threading.Event()) for plan in (KRAFT, LEFT_BEHIND)]
+    rolled, behind = judge_all(runs, spark())
+    assert rolled.verdict.verdict == "valid", rolled.verdict.reasons
+    assert rolled.verdict.ledger.acknowledged > 100
+    faults = load(rolled.run.path).table("faults")
+    says = [*faults[faults.phase == "note"].says]
+    told = [one for one in says if " metadata.version " in one]
+    old, new = (str(one) for one in levels(KRAFT)[1:])
+    assert told == [
+        f"the controller runs {old}",
+        *[f"broker {one} runs {old}" for one in (1, 2, 3)],
+        f"the cluster has {new}",
+    ]
+    # KIP-966: with min.insync.replicas=2 nothing acknowledged is lost, once the ELR is there.
+    assert (behind.verdict.verdict, behind.verdict.ledger.lost) == ("invalid", 1), behind.verdict
+    assert behind.model is not None
+    assert behind.model.status == "as-predicted", behind.model
+
+
 def _assert_rolled(path: Path) -> None:
     """Broker by broker in order, each level on all of them before the next one."""
     run = load(path)

@@ -58,6 +58,26 @@ def test_an_upgrade_raises_jars_then_protocol_then_format() -> None:
     ]
 
 
+def test_on_kraft_an_upgrade_raises_jars_then_the_metadata_version() -> None:
+    assert steps("3.7.2", "3.9.2", "4.3.1") == [
+        ("3.9.2", "3.7", "3.7"),
+        ("3.9.2", "3.9", "3.9"),
+        ("4.3.1", "3.9", "3.9"),
+        ("4.3.1", "4.3", "4.3"),
+    ]
+    assert steps("3.9.2", "4.3.1", protocol="3.9") == [("4.3.1", "3.9", "3.9")]
+    old = level("4.3.1", "3.9")
+    assert (old.settings, old.truncation) == ({"metadata.version": "3.9"}, FETCH)
+    assert Level.told(old.release, old.settings) == old
+    assert str(old) == "Kafka 4.3.1, metadata.version 3.9"
+
+
+def test_a_cluster_is_started_at_the_level_that_its_settings_ask_for() -> None:
+    old = level("2.8.2", "1.1", "0.10.2")
+    assert Level.told(old.release, old.settings) == old
+    assert Level.told(old.release, {}) == level("2.8.2")
+
+
 def test_limits_stop_it_on_the_way() -> None:
     between = [("0.11.0.3", "0.10.2", "0.10.2")]
     assert steps("0.10.2.2", "0.11.0.3", protocol="0.10.2") == between

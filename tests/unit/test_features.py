@@ -1,0 +1,47 @@
+"""Which features a KRaft cluster begins with: what Kafka's own tool wrote, read back."""
+
+from pathlib import Path
+
+import pytest
+
+from clusters import config, features
+from clusters.addresses import Address
+from clusters.versions import metadata_release, release
+from harness.errors import UsageError
+
+CHECKPOINT = Path(__file__).parent / "data" / "bootstrap-4.3.1.checkpoint"
+"""Written by ``StorageTool format`` of 4.3.1; nothing in it is one cluster's own."""
+
+NOWHERE = Address(host="127.0.0.1", port=1)
+
+
+def test_the_features_of_a_release_are_read_from_what_its_tool_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(features, "checkpoint", lambda _: CHECKPOINT.read_bytes())
+    assert features.features(release("4.3.1")) == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "transaction.version": 2,
+    }
+
+
+def test_a_metadata_version_is_that_of_the_newest_release_that_has_it() -> None:
+    assert metadata_release("4.0").name == "4.0.2"
+    with pytest.raises(UsageError, match=r"has the metadata\.version '3\.8'"):
+        metadata_release("3.8")
+
+
+def test_no_node_is_told_the_metadata_version(tmp_path: Path) -> None:
+    told = config.controller(
+        release("4.3.1"),
+        NOWHERE,
+        advertised=NOWHERE,
+        log_directory=tmp_path,
+        overrides={"metadata.version": "3.9", "broker.session.timeout.ms": "3000"},
+    )
+    assert "metadata.version" not in told
+    assert told["broker.session.timeout.ms"] == "3000"

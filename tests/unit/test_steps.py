@@ -109,7 +109,7 @@ class Brokers:
     """Three brokers that are always well, as a cluster and as a probe."""
 
     def __init__(self) -> None:
-        self.brokers = {1: None, 2: None, 3: None}
+        self.brokers = {id_: SimpleNamespace(state="running") for id_ in (1, 2, 3)}
         self.broken: list[int] = []
 
     def live_brokers(self) -> frozenset[int]:

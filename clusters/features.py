@@ -106,17 +106,8 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
             )
 
 
-def finalized(brokers: Mapping[int, Address]) -> dict[str, int]:
-    """The features that a cluster uses, as the first broker that answers knows them.
-
-    Raises:
-        UnreachableError: none does.
-    """
-    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
-        return _finalized(wire, *brokers)
-
-
 def _finalized(wire: Wire, *brokers: int) -> dict[str, int]:
+    """The features that a cluster uses, as the first broker that answers knows them."""
     request: Any = ApiVersionsRequest(
         version=3, client_software_name="highwater", client_software_version="1"
     )

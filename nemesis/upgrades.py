@@ -107,6 +107,8 @@ def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
 
 def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
     """The ISR of every partition: all replicas, unless one was taken away by another fault."""
+    if topic is None:
+        return []
     return [
         frozenset(
             await_condition(
@@ -117,8 +119,7 @@ def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
                 passing=(UnreachableError,),
             ).isr
         )
-        for partition in range(topic.partitions if topic else 0)
-        if topic
+        for partition in range(topic.partitions)
     ]
 
 

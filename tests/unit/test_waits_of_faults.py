@@ -1,0 +1,82 @@
+"""Faults that would wait for what another fault holds up do not begin, or wait for less."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
+from harness.errors import WaitTimeoutError
+from harness.plan import Topic
+from nemesis import leading, process, upgrades
+from nemesis.fault import Aim
+
+
+class Made:
+    """Three brokers as a cluster and as a probe; who is in sync and who is awake is told."""
+
+    def __init__(self, isr: tuple[int, ...], *, kafka: str = "kraft", asleep: int = 0) -> None:
+        states = {one: "paused" if one == asleep else "running" for one in (1, 2, 3)}
+        self.brokers = {one: SimpleNamespace(id=one, state=states[one]) for one in states}
+        self.release = SimpleNamespace(coordination=kafka)
+        self.isr = isr
+        self.assigned: list[tuple[int, ...]] = []
+
+    def probe(self) -> "Made":
+        return self
+
+    def close(self) -> None:
+        pass
+
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(self.brokers)
+
+    def partition(self, *_: object) -> PartitionState:
+        return PartitionState(leader=1, leader_epoch=0, isr=self.isr)
+
+    def reassign(self, *move: Any) -> None:  # noqa: ANN401 - a topic, a partition, its replicas
+        self.assigned.append(tuple(move[-1]))
+
+
+@pytest.mark.parametrize(("asleep", "moves"), [(0, 2), (3, 0)])
+def test_no_replica_is_taken_away_while_one_in_sync_is_paused(asleep: int, moves: int) -> None:
+    """Kafka would wait for it, and whoever is to wake it for Kafka."""
+    made = Made((1, 2, 3), asleep=asleep)
+    aim = Aim(broker=None, topic=Topic(), partition=0, choice=0.0)
+    said = list(leading.reassign(cast("Cluster", made), aim))
+    assert len(said) == 1
+    assert len(made.assigned) == moves
+
+
+@pytest.mark.parametrize(
+    ("kafka", "error"), [("kraft", UnreachableError), ("zookeeper", WaitTimeoutError)]
+)
+def test_a_session_s_end_may_be_heard_of_by_nobody_on_kraft(
+    monkeypatch: pytest.MonkeyPatch, kafka: str, error: type[Exception]
+) -> None:
+    """There it is brokers that tell, and those that are awake may be cut off."""
+    monkeypatch.setattr(process, "_SESSION_LIMIT_S", 0.05)
+    with pytest.raises(error):
+        process._await_end(cast("Cluster", Made((1, 2, 3), kafka=kafka)), 2)
+
+
+@pytest.mark.parametrize(("now", "waits"), [((1, 3), False), ((1, 2, 3), False), ((1,), True)])
+def test_an_upgrade_waits_for_those_that_were_in_sync_before(
+    monkeypatch: pytest.MonkeyPatch, now: tuple[int, ...], *, waits: bool
+) -> None:
+    """Not for a replica that another fault has taken away."""
+    monkeypatch.setattr(upgrades, "_ISR_LIMIT_S", 0.05)
+    made = Made((1, 3))
+    whole = upgrades._in_sync(cast("Probe", made), Topic())
+    made.isr = now
+
+    def go_on() -> None:
+        upgrades._await_whole(
+            cast("Cluster", made), cast("Probe", made), lambda *_: None, Topic(), whole
+        )
+
+    if waits:
+        with pytest.raises(WaitTimeoutError, match="in sync before the next broker"):
+            go_on()
+    else:
+        go_on()

@@ -24,7 +24,9 @@ from clusters import config, jvm, storage
 from clusters.addresses import Address
 from clusters.cluster import UnreachableError
 from clusters.distribution import classpath, lock_file
+from clusters.level import Level
 from clusters.release import Release
+from clusters.versions import metadata_release
 from clusters.wire import Wire
 from harness.errors import HarnessError
 from harness.places import cache_directory
@@ -77,6 +79,16 @@ def _feature(record: bytes) -> tuple[str, int]:
     end = 3 + record[3]
     (level,) = _LEVEL.unpack_from(record, end)
     return record[4:end].decode("ascii"), level
+
+
+def source(level: Level) -> Release:
+    """The release whose features a level has: its own, unless it is held back.
+
+    Raises:
+        UsageError: it is held back to what no release of the catalogue has.
+    """
+    own = level.release
+    return own if own.protocol == level.protocol else metadata_release(level.protocol)
 
 
 def finalize(brokers: Mapping[int, Address], release: Release) -> None:

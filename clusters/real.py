@@ -21,7 +21,7 @@ from clusters.level import Level
 from clusters.node import START_LIMIT_S, Node
 from clusters.probe import ClusterProbe
 from clusters.site import NodePlan, Site
-from clusters.versions import Release, metadata_release
+from clusters.versions import Release
 from clusters.wiring import Network, Wiring
 from harness.errors import HarnessError
 from harness.waiting import await_condition
@@ -255,7 +255,7 @@ class RealCluster:
 
     def finalize(self, level: Level) -> None:
         """Ask the controller for the features that a new cluster of that version has."""
-        features.finalize(self._running(), metadata_release(level.protocol))
+        features.finalize(self._running(), features.source(level))
         for broker in self._brokers.values():
             broker.finalized(level)
 
@@ -420,7 +420,7 @@ class RealCluster:
     def _prepare_coordinator(self) -> Node:
         if self._release.coordination == "zookeeper":
             return self._layout.zookeeper()
-        return self._layout.controller(metadata_release(self._level.protocol))
+        return self._layout.controller(features.source(self._level))
 
     def _prepare_brokers(self) -> list[Node]:
         nodes = []

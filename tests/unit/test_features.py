@@ -6,6 +6,7 @@ import pytest
 
 from clusters import config, features
 from clusters.addresses import Address
+from clusters.level import Level
 from clusters.versions import metadata_release, release
 from harness.errors import UsageError
 
@@ -33,6 +34,16 @@ def test_a_metadata_version_is_that_of_the_newest_release_that_has_it() -> None:
     assert metadata_release("4.0").name == "4.0.2"
     with pytest.raises(UsageError, match=r"has the metadata\.version '3\.8'"):
         metadata_release("3.8")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "protocol", "whose"),
+    [("3.9.0", "", "3.9.0"), ("4.0.1", "4.0", "4.0.1"), ("4.3.1", "3.9", "3.9.2")],
+)
+def test_a_release_has_its_own_features_unless_it_is_held_back(
+    kafka: str, protocol: str, whose: str
+) -> None:
+    assert features.source(Level.of(release(kafka), protocol=protocol)).name == whose
 
 
 def test_no_node_is_told_the_metadata_version(tmp_path: Path) -> None:

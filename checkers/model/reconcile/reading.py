@@ -214,9 +214,10 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[Start]:
     before: Leadership | None = None
     for row in trace.leaderships:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
-            away = before is not None and row.leader not in before.isr
-            joined = before is not None and trace.joined(row.leader, before, row)
-            outside = row.event if away and not joined else None
+            away = before is not None and not (
+                row.leader in before.isr or trace.joined(row.leader, before, row)
+            )
+            outside = row.event if away else None
             said = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
             line = told.pop((row.leader, row.epoch), None)
             found.append(_start(trace, row, line, said or outside, tails))

@@ -61,6 +61,11 @@ class Diary:
             both = (*self._status.problems, *problems)
             self._write(msgspec.structs.replace(self._status, problems=both))
 
+    def explain(self, causes: Sequence[str]) -> None:
+        """Add what may be behind the problems, if there are any; alone it is none."""
+        if self._status.problems:
+            self.add(causes)
+
     @contextlib.contextmanager
     def problems(self, *kinds: type[HighwaterError]) -> Iterator[None]:
         """Turn errors of these kinds into problems."""

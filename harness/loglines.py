@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -77,6 +77,12 @@ _FETCHER: Final = tuple(
 
 _STAMP: Final = re.compile(r"^\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})([+-]\d{2}:?\d{2}|Z)?")
 
+_FATAL: Final = re.compile(
+    r"\bFATAL (?P<old>.+)"
+    r"|\bERROR (?P<new>.*(?:[Ff]atal (?:fault|error|exception)|Exiting|Halting).*)"
+)
+"""How a broker says that it ends itself; up to 1.1 there is a level of its own for it."""
+
 CONTROLLER: Final = -1
 """Who says what a KRaft controller says."""
 
@@ -102,6 +108,25 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
         for row in _ours(path, topic):
             if row["kind"] == "unclean":
                 yield {**row, "broker": CONTROLLER, "time_ns": row["time_ns"] - started_at_ns}
+
+
+def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
+    """What brokers said of ending themselves in the run: of each its first such line.
+
+    A broker may hang in its own end, with its session: one of 0.10.2 does when its fetcher finds
+    the leader behind (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the
+    shutdown needs). So nothing else may tell that it has ended.
+
+    Args:
+        rows: as ``log_lines`` gives them.
+    """
+    said: dict[object, str] = {}
+    for row in rows:
+        found = _FATAL.search(str(row["line"])) if row["kind"] == "error" else None
+        if found and int(str(row["time_ns"])) >= 0:
+            words = (found["old"] or found["new"]).strip()
+            said.setdefault(row["broker"], f"broker {row['broker']} said that it ends: {words}")
+    return [*said.values()]
 
 
 def _ours(path: Path, topic: str) -> Iterator[dict[str, Any]]:

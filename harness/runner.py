@@ -19,7 +19,7 @@ from harness.environment import describe
 from harness.errors import HarnessError, WaitTimeoutError
 from harness.feasible import check_plan
 from harness.footsteps import footsteps
-from harness.loglines import log_lines
+from harness.loglines import endings, log_lines
 from harness.observer import Observer, wire_watched
 from harness.plan import Plan
 from harness.recorder import Clock, Recorder
@@ -148,14 +148,15 @@ def conduct(
             scene.check()
             _read(workload, diary)
         keep()
-        _seal(plan, run, recorder, clock)
+        _seal(plan, run, recorder, clock, diary)
         diary.phase("frozen")
 
 
-def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock) -> None:
+def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: Diary) -> None:
     """Add what the brokers logged, and make of all that was recorded what a judge reads."""
-    lines = log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)
-    recorder.log_lines(list(lines))
+    lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
+    recorder.log_lines(lines)
+    diary.explain(endings(lines))
     recorder.close()
     run.seal()
     run.write_struct("steps.json", footsteps(run))

@@ -13,6 +13,7 @@ store/latest -> the last run
 """
 
 import secrets
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -210,6 +211,8 @@ class Store:
     def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
         """Make a new run directory with its plan in it, and point ``latest`` there.
 
+        It appears whole: whoever looks, or goes on after a ``kill -9``, never meets half of one.
+
         Args:
             name: of the directory; one is made from the plan and the time if none is given.
 
@@ -221,18 +224,20 @@ class Store:
             what = plan.story or replay or "-".join(plan.nemesis)[:_WHAT_MOST] or "calm"
             stamp = now.strftime("%Y%m%dT%H%M%S")
             name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
-        run = Run(self.root / name)
+        new = Run(self.root / f".new-{secrets.token_hex(4)}")
         try:
-            run.path.mkdir(parents=True)
-            run.write("plan.json", plan.to_json())
-            run.write_struct("status.json", Status(phase="booting"))
+            new.path.mkdir(parents=True)
+            new.write("plan.json", plan.to_json())
+            new.write_struct("status.json", Status(phase="booting"))
+            new.path.rename(self.root / name)
             self._point_latest(name)
         except OSError as error:
+            shutil.rmtree(new.path, ignore_errors=True)
             raise StoreError(
                 f"the store {self.root} cannot be written: {error.strerror}",
                 hint="Choose another folder with --store.",
             ) from error
-        return run
+        return Run(self.root / name)
 
     def open(self, name: str | Path) -> Run:
         """The run at a path, or of that name in this store.
@@ -250,8 +255,10 @@ class Store:
 
     def names(self) -> list[str]:
         """The names of the store's runs, oldest first."""
-        found = self.root.glob("*/plan.json")
-        return sorted(path.parent.name for path in found if not path.parent.is_symlink())
+        found = (path.parent for path in self.root.glob("*/plan.json"))
+        return sorted(
+            path.name for path in found if not path.is_symlink() and not path.name.startswith(".")
+        )
 
     def _point_latest(self, name: str) -> None:
         link = self.root / f".latest-{secrets.token_hex(4)}"

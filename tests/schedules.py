@@ -55,6 +55,12 @@ def two_moves(*, cuts: bool = True) -> Schedule:
             Step(
                 action="send",
                 record="m3",
+                says="C appends m3, before A, which is ahead of it otherwise and would end itself",
+                held=held,
+                expect=Expect(leo={C: leo + 1}),
+            ),
+            Step(
+                action="fetch",
                 says="A and B follow C, and m3 is committed",
                 expect=Expect(
                     acked=frozenset({"m1", "m2", "m3"}),

@@ -58,7 +58,7 @@ def test_what_does_not_come_true_is_named_and_never_judged(
     monkeypatch.setattr(player, "STEP_LIMIT_S", 3.0)
     [one] = judged("0.11.0.3", tmp_path, two_moves())
     [problem] = one.run.status().problems
-    assert problem.startswith("step 4 of 7: C hears of B, and cannot fetch: waited 3 s")
+    assert problem.startswith("step 4 of 8: C hears of B, and cannot fetch: waited 3 s")
     assert "'LEO of 2': '2 instead of 1'" in problem
     assert one.verdict.verdict == "unknown"
     assert Schedule.load(one.run.path / "schedule.json") == two_moves()

@@ -75,7 +75,7 @@ def _assert_as_predicted(judged: Judged) -> None:
     verdict = judged.verdict
     plan = judged.run.plan()
     assert judged.run.status().problems == ()
-    assert as_predicted(judged.run, verdict), verdict.headline
+    assert as_predicted(judged.run, verdict), verdict.reasons
     assert judged.model is not None
     assert judged.model.status == "as-predicted", (
         f"{plan}: {sentence(judged.model)} {judged.model.findings}"

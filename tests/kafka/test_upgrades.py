@@ -40,7 +40,7 @@ def test_upgrades_lose_nothing_under_load_and_bring_safety_with_the_protocol(
     assert rolled.verdict.verdict == "valid", rolled.verdict.reasons
     assert rolled.verdict.ledger.acknowledged > 100
     _assert_rolled(rolled.run.path)
-    assert as_predicted(between.run, between.verdict), between.verdict.headline
+    assert as_predicted(between.run, between.verdict), between.verdict.reasons
     assert (between.verdict.verdict, between.verdict.ledger.lost) == ("invalid", 1)
     assert between.model is not None
     assert between.model.status == "as-predicted", between.model

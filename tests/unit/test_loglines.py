@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.loglines import CONTROLLER, LINES_MAX, log_lines
+from harness.loglines import CONTROLLER, LINES_MAX, endings, log_lines
 
 STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
 
@@ -234,3 +234,29 @@ def test_of_a_controller_unclean_elections_matter_alone(tmp_path: Path) -> None:
     (row,) = log_lines(tmp_path, "events", started_at_ns=STARTED_NS)
     assert (row["kind"], row["broker"], row["partition"]) == ("unclean", CONTROLLER, 2)
     assert row["time_ns"] == 2_500_000_000
+
+
+def test_a_broker_that_ends_itself_is_told_of_once(tmp_path: Path) -> None:
+    """The words of 0.10.2.2, 0.11.0.2 and 4.3.1."""
+    (tmp_path / "broker-1.log").write_text(
+        "2026-11-21T05:00:01.000Z ERROR Error while responding to offset request (o.a.k)\n"
+        "2026-11-21T05:00:02.000Z FATAL [ReplicaFetcherThread-0-4], Exiting because log truncation"
+        " is not allowed for partition events-1-0 (kafka.server.ReplicaFetcherThread)\n"
+        "2026-11-21T05:00:03.000Z FATAL Halting Kafka. (kafka.server.KafkaServerStartable)\n"
+    )
+    (tmp_path / "broker-2.log").write_text(
+        "2026-11-21T04:59:59.000Z FATAL Halting Kafka. (kafka.server.KafkaServerStartable)\n"
+    )
+    (tmp_path / "broker-3.log").write_text(
+        "2026-11-21T05:00:01.000Z ERROR Encountered fatal fault: no disk (o.a.k.ProcessTerminating)"
+        "\n"
+    )
+    lines = log_lines(tmp_path, "events-1", started_at_ns=STARTED_NS)
+    exiting = "Exiting because log truncation is not allowed for partition events-1-0"
+    assert endings(lines) == [
+        (
+            f"broker 1 said that it ends: [ReplicaFetcherThread-0-4], {exiting}"
+            " (kafka.server.ReplicaFetcherThread)"
+        ),
+        "broker 3 said that it ends: Encountered fatal fault: no disk (o.a.k.ProcessTerminating)",
+    ]

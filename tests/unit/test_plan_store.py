@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import StoreError
 from harness.plan import Plan, Topic, Workload
-from harness.store import Status, Store
+from harness.store import Run, Status, Store
 from harness.verdict import Ledger
 from nemesis.fault import faults
 
@@ -136,6 +136,42 @@ def test_an_unwritable_store_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written") as refused:
         Store(blocker).create(Plan(kafka="4.3.1"), now=NOW)
     assert "--store" in refused.value.hint
+
+
+@pytest.mark.parametrize("last", ["plan.json", "status.json"])
+def test_nobody_meets_a_run_that_is_half_made(
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a kill -9 leaves it, whatever was written last."""
+
+    class KilledError(BaseException):
+        pass
+
+    def write(run: Run, name: str, text: bytes) -> Path:
+        path = really(run, name, text)
+        assert not store.names()
+        assert not (store.root / "cell").exists()
+        if name == last:
+            raise KilledError
+        return path
+
+    really, store = Run.write, Store(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "write", write)
+        with pytest.raises(KilledError):
+            store.create(Plan(kafka="4.3.1"), now=NOW, name="cell")
+    run = store.create(Plan(kafka="4.3.1"), now=NOW, name="cell")
+    assert store.names() == ["cell"]
+    assert run.status() == Status(phase="booting")
+
+
+def test_a_name_that_is_taken_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.create(Plan(kafka="4.3.1", seed=1), now=NOW, name="cell")
+    with pytest.raises(StoreError, match="not empty"):
+        store.create(Plan(kafka="4.3.1", seed=2), now=NOW, name="cell")
+    assert store.open("cell").plan().seed == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cell", "latest"]
 
 
 def test_an_unjudged_run_says_how_to_judge_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from nemesis.story import FETCH_WAIT_S, story
 _BEFORE_S: Final = 0.3
 _AFTER_S: Final = 0.15
 """Followers are held back from so long before their parked fetches run out until so long after:
-together with the kill of A well within what is left of a session, 1.67 s."""
+together with the kill of A well within what is left of a session, 2.33 s."""
 
 _ANSWER_S: Final = 0.5
 

@@ -28,11 +28,11 @@ from nemesis.scene import MissedError, Scene
 from nemesis.story import FETCH_WAIT_S, story
 from nemesis.window import await_window
 
-GAP_S: Final = 1.3
+GAP_S: Final = 1.85
 """From the kill of A to that of B: late enough that B's session ends more than a tick after A's
-(1.3 s - 0.83 s > 0.2 s), early enough that A's is still alive (1.3 s < 1.67 s). Counted from the
-moment that a kill is asked for, because that takes 5 ms of a process, 200 ms of a container, and
-more of either on a busy machine: a quarter of a second of difference does no harm."""
+(1.85 s - 1.17 s > 0.2 s), early enough that A's is still alive (1.85 s < 2.33 s); the machine may
+stand still for 0.48 s either way. Counted from the moment that a kill is asked for, because that
+takes 5 ms of a process, 200 ms of a container, and more of either on a busy machine."""
 
 
 _COMMITTED: Final = """

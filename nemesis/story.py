@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from checkers.model.rules import Rules
     from checkers.model.script import Setting
 
-SESSION_MS: Final = 2500
+SESSION_MS: Final = 3500
 """Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
-third of it, so a killed broker's session ends 1.67 to 2.5 s later (and up to a tick after that)."""
+third of it, so a killed broker's session ends 2.33 to 3.5 s later (and up to a tick after that)."""
 
 FETCH_WAIT_S: Final = 1.5
 """How long an idle follower's fetch is parked at the leader, and the HW-lag window open."""

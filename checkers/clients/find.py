@@ -20,12 +20,12 @@ KINDS: Final = CONTENTS | STEPS | {VANISHED}
 
 def find(view: View, kinds: frozenset[str] = KINDS) -> Path:
     """The anomalies of these kinds: a folder of files, in ``checkers.registry.SCHEMA``."""
-    found = contents(view, kinds)
+    found, told = contents(view, kinds), []
     asked = kinds & STEPS
     if asked or VANISHED in kinds:
         wrong = wrong_steps(view)
-        if view.any(WRONG_STEPS):
-            found += step_findings(view, wrong, asked) if asked else []
+        if asked and view.any(WRONG_STEPS):
+            told.append(step_findings(view, asked))
         if VANISHED in kinds:
             found.append(vanished(view, wrong))
-    return witnessed(view, found)
+    return witnessed(view, found, told)

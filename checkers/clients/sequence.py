@@ -57,6 +57,10 @@ INT_POLL_SKIP: Final = "int-poll-skip"
 INT_NONMONOTONIC_POLL: Final = "int-nonmonotonic-poll"
 INT_SEND_SKIP: Final = "int-send-skip"
 INT_NONMONOTONIC_SEND: Final = "int-nonmonotonic-send"
+KINDS: Final = (
+    *(INT_NONMONOTONIC_SEND, INT_SEND_SKIP, NONMONOTONIC_SEND),
+    *(INT_NONMONOTONIC_POLL, INT_POLL_SKIP, NONMONOTONIC_POLL, POLL_SKIP),
+)
 
 
 def wrong_steps(view: View) -> DataFrame:
@@ -96,19 +100,15 @@ class _Measuring:
             yield batch.append_column("delta", pa.array(delta)).filter(pa.array(delta != 1))
 
 
-def kind() -> Column:
-    """What a step that is not right is called; null for one that begins at a place sought."""
-    back, inner, sent = F.col("delta") < 1, F.col("inner"), F.col("sent")
-    return (
-        F.when(F.col("sought"), F.lit(None).cast("string"))
-        .when(sent & inner & back, INT_NONMONOTONIC_SEND)
-        .when(sent & inner, INT_SEND_SKIP)
-        .when(sent, NONMONOTONIC_SEND)
-        .when(inner & back, INT_NONMONOTONIC_POLL)
-        .when(inner, INT_POLL_SKIP)
-        .when(back, NONMONOTONIC_POLL)
-        .otherwise(POLL_SKIP)
+def kinds(steps: pa.RecordBatch) -> pa.Array:
+    """What steps that are not right are called; null for one that begins at a place sought."""
+    inner, sent, sought = (
+        steps[name].to_numpy(zero_copy_only=False) for name in ("inner", "sent", "sought")
     )
+    back = steps["delta"].to_numpy() < 1
+    each = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
+    number = np.select(each, range(len(KINDS)))
+    return pa.array(KINDS).take(pa.array(number, mask=sought))
 
 
 def _suspicious(view: View) -> DataFrame:

@@ -4,7 +4,8 @@ Spark's own join and grouping of 250,000 findings with two rows each took 12 CPU
 that takes rows out of Arrow's columns by their places needs 1.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,25 @@ from checkers.registry import SCHEMA
 FINDINGS: Final = 50_000
 """So many are told at once: so much memory it takes, and the rows are gone through as often."""
 
+FINDING: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("ends", pa.list_(pa.struct([("at", pa.int64()), ("client", pa.int64())]))),
+        ("offset", pa.int64()),
+        ("value", pa.string()),
+        ("named", pa.bool_()),
+        ("delta", pa.int64()),
+        (
+            "copies",
+            pa.list_(
+                pa.struct([("offset", pa.int64()), ("value", pa.string()), ("note", pa.string())])
+            ),
+        ),
+    ]
+)
+"""A finding: its kind, the rows that show it, and the record at fault. Where that is not ``named``
+it is the record of the last row."""
+
 _STEP: Final = SCHEMA.field("steps").type.value_type
 _COPY: Final = SCHEMA.field("copies").type.value_type
 
@@ -28,14 +48,14 @@ class Telling:
     """A task of Spark's: some findings with the rows that show them, as anomalies.
 
     Args:
-        findings: a folder of Parquet files, in columns of ``checkers.clients.witness.finding``.
+        findings: folders of Parquet files, in columns of ``FINDING``.
         rows: a folder of Arrow files that ``checkers.clients.picks.Picking`` left.
         folder: where to leave the anomalies, in columns of ``checkers.registry.SCHEMA``.
         tasks: how many share the findings.
     """
 
-    def __init__(self, findings: Path, rows: Path, folder: Path, tasks: int) -> None:
-        self._findings = findings
+    def __init__(self, findings: Sequence[Path], rows: Path, folder: Path, tasks: int) -> None:
+        self._findings = tuple(findings)
         self._rows = rows
         self._folder = folder
         self._tasks = tasks
@@ -44,15 +64,10 @@ class Telling:
         """Tell what falls to one task, whose number its file bears."""
         path = self._folder / f"{number}.parquet"
         with pq.ParquetWriter(path, SCHEMA, compression="lz4") as writer:
-            for turn, batch in enumerate(self._batches()):
+            for batch in portions(self._findings, task, self._tasks):
                 shown = batch.filter(pc.greater(pc.list_value_length(batch["ends"]), 0))
-                if len(shown) and turn % self._tasks == task:
+                if len(shown):
                     writer.write_batch(self._told(shown))
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        for path in sorted(self._findings.glob("*.parquet")):
-            with pq.ParquetFile(path) as file:
-                yield from file.iter_batches(FINDINGS)
 
     def _told(self, found: pa.RecordBatch) -> pa.RecordBatch:
         ends = pc.list_flatten(found["ends"])
@@ -93,6 +108,17 @@ class Telling:
         known = rows["one"].to_numpy()
         order = np.argsort(known)
         return rows, order[np.searchsorted(known[order], numbers)]
+
+
+def portions(folders: Iterable[Path], task: int = 0, tasks: int = 1) -> Iterator[pa.RecordBatch]:
+    """What falls to one of several tasks of the rows of Parquet files, so many at a time."""
+    turns = itertools.count()
+    for folder in folders:
+        for path in sorted(folder.glob("*.parquet")):
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(FINDINGS):
+                    if next(turns) % tasks == task:
+                        yield batch
 
 
 def _steps(rows: pa.RecordBatch) -> pa.StructArray:

@@ -10,24 +10,18 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers.clients.picks import ROW
-from checkers.clients.telling import Telling
+from checkers.clients.telling import FINDING, Telling
 from checkers.clients.view import View
 from checkers.registry import ANOMALY
 
-_COPIES: Final = "array<struct<offset:bigint,value:string,note:string>>"
-_COLUMNS: Final = {
-    "kind": "string",
-    "ends": "array<struct<at:bigint,client:bigint>>",
-    "offset": "bigint",
-    "value": "string",
-    "named": "boolean",
-    "delta": "bigint",
-    "copies": _COPIES,
-}
+_COLUMNS: Final = from_arrow_schema(FINDING)
+_NUMBERS: Final = pa.schema([(name, pa.int64()) for name in ROW])
 _ALONE: Final = 20_000  # ends of findings that are not worth a second task
 
 
@@ -62,9 +56,9 @@ def finding(
     return found.select(
         *(
             given.get(name, F.col(name) if name in found.columns else F.lit(None))
-            .cast(sql)
+            .cast(kind)
             .alias(name)
-            for name, sql in _COLUMNS.items()
+            for name, kind in ((one.name, one.dataType) for one in _COLUMNS)
         )
     )
 
@@ -81,20 +75,31 @@ def copies(array: str, of: Callable[[Column], tuple[Column, Column]]) -> Column:
     return F.transform(array, copy)
 
 
-def witnessed(view: View, findings: Sequence[DataFrame]) -> Path:
-    """Findings of all kinds as anomalies: a folder of files, in ``checkers.registry.SCHEMA``."""
-    told = view.folder("witnessed")
-    told.mkdir(exist_ok=True)
-    if not findings:
-        return told
-    view.keep("findings", reduce(DataFrame.unionByName, findings))
-    ends = view.told("findings", "ends")["ends"].combine_chunks().flatten()
-    wanted = pa.table({name: pc.struct_field(ends, name) for name in ROW})
-    rows = view.held("witnesses", ROW, wanted)
-    share = view.spark.sparkContext.defaultParallelism if len(wanted) > _ALONE else 1
-    telling = Telling(view.folder("findings"), rows, told, share)
-    view.each(list(range(share)), telling)
-    return told
+def witnessed(view: View, found: Sequence[DataFrame], told: Sequence[Path]) -> Path:
+    """Findings of all kinds as anomalies: a folder of files, in ``checkers.registry.SCHEMA``.
+
+    Args:
+        view: the history.
+        found: findings, as ``finding`` makes them.
+        told: more of them, as folders of Parquet files.
+    """
+    folder = view.folder("witnessed")
+    folder.mkdir(exist_ok=True)
+    if found:
+        view.keep("findings", reduce(DataFrame.unionByName, found))
+        told = [*told, view.folder("findings")]
+    wanted = pa.concat_tables([_NUMBERS.empty_table(), *map(_wanted, told)])
+    if len(wanted):
+        rows = view.held("witnesses", ROW, wanted)
+        share = view.spark.sparkContext.defaultParallelism if len(wanted) > _ALONE else 1
+        view.each(list(range(share)), Telling(told, rows, folder, share))
+    return folder
+
+
+def _wanted(findings: Path) -> pa.Table:
+    """The numbers of the rows that findings point at."""
+    ends = ds.dataset(findings).to_table(["ends"])["ends"].combine_chunks().flatten()
+    return pa.table([pc.struct_field(ends, name) for name in ROW], schema=_NUMBERS)
 
 
 def none(view: View) -> DataFrame:

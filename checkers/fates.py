@@ -5,32 +5,26 @@ books and say how far the final read came. Only records that it did not return, 
 offsets, are looked at by name.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.dataset as ds
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.clients.facts import ADRIFT, SENT, SENT_OK, has
-from checkers.clients.tally import doubt
-from checkers.clients.view import FEW, final
+from checkers.clients.facts import ADRIFT, has
+from checkers.clients.picks import RECORD
+from checkers.clients.view import final
+from checkers.deciding import ADRIFT as MET
+from checkers.deciding import DOUBTS, FATE, LIMIT, LOST, READ_BACK, UNSEEN, Deciding
 
 if TYPE_CHECKING:
     from checkers.tables import Tables
 
-READ_BACK: Final = "read"
-LOST: Final = "lost"
-UNSEEN: Final = "unseen"
-"""Fates of acknowledged records; of others nothing was promised."""
-
-COLUMNS: Final = (
-    "run", "topic", "value",  # the record
-    "partition", "offset", "acks",  # as its producer was told; null where it was not
-    "first", "last",  # least and greatest offset at which the final read met it
-    "place",  # the least offset that anybody named for it
-    "fate",  # null: it was not acknowledged
-)  # fmt: skip
+_TOGETHER: Final = 1_000_000  # records that a task decides
+_ALONE: Final = 20_000  # records that are not worth a second task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,31 +70,24 @@ def books(tables: "Tables") -> list[Book]:
     ]
 
 
-def fates(tables: "Tables") -> DataFrame:
-    """One row, in ``COLUMNS``, for every record that is lost, unseen, or there several times."""
+def fates(tables: "Tables", folder: Path) -> Path:
+    """One row, in ``FATE``, for every record that is lost, unseen, or there several times.
+
+    Args:
+        tables: the runs.
+        folder: where to leave them, as Parquet files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    view = tables.view
     doubtful = sum(each.missing + each.again for each in tables.books)
-    records = tables.view.doubtful.where(doubt("missing", "again")).select(
-        *("key", "told", F.col("first").alias("place")),
-        *(F.col("met_first").alias("first"), F.col("met_last").alias("last")),
-    )
-    if doubtful <= FEW:
-        records = F.broadcast(records)
-    by = F.when(has("fact", SENT_OK), F.col("acks"))
-    rows = tables.view.rows_in_doubt("fates", "missing", "again")
-    named = (
-        rows.where(has("fact", SENT))
-        .join(records, "key")
-        .groupBy("run", "topic", "partition", "value")
-        .agg(
-            F.bool_or(has("fact", SENT_OK)).alias("acknowledged"),
-            F.coalesce(F.max(by), F.max("acks")).alias("acks"),
-            F.max("told").alias("offset"),
-            F.max("first").alias("first"),
-            F.max("last").alias("last"),
-            F.max("place").alias("place"),
-        )
-    )
-    return _decided(tables, _found_elsewhere(tables, named)).select(*COLUMNS)
+    if not doubtful:
+        return folder
+    rows = view.held("fates", RECORD, view.keys(*DOUBTS))
+    cores = tables.spark.sparkContext.defaultParallelism if doubtful > _ALONE else 1
+    tasks = max(cores, -(-doubtful // _TOGETHER))
+    deciding = Deciding(rows, view.doubts, _limits(tables), _adrift(tables), folder, tasks)
+    view.each(list(range(tasks)), deciding)
+    return folder
 
 
 def ledger(tables: "Tables") -> dict[str, dict[str, int]]:
@@ -110,69 +97,48 @@ def ledger(tables: "Tables") -> dict[str, dict[str, int]]:
         book = found.setdefault(each.run, {LOST: 0, UNSEEN: 0})
         for name in ("sent", "acknowledged", "failed", "unknown", READ_BACK):
             book[name] = book.get(name, 0) + getattr(each, name)
-    for row in tables.fates.groupBy("run", "fate").count().collect():
-        book = found[row["run"]]
+    for row in _counted(tables.decided):
         if row["fate"] in (LOST, UNSEEN):
-            book[row["fate"]] += row["count"]
+            found[row["run"]][row["fate"]] += row["count_all"]
     for book in found.values():  # those without a partition may be found in any
         book[READ_BACK] = book["acknowledged"] - book[LOST] - book[UNSEEN]
     return found
 
 
-def _found_elsewhere(tables: "Tables", named: DataFrame) -> DataFrame:
-    """The same, with the places of records whose partition their producer was never told."""
+def _counted(folder: Path) -> Iterator[dict[str, Any]]:
+    """How many records of each run have each fate, file by file."""
+    for batch in ds.dataset(folder, FATE, format="parquet").to_batches(columns=["run", "fate"]):
+        told = pa.Table.from_batches([batch]).group_by(["run", "fate"])
+        yield from told.aggregate([([], "count_all")]).to_pylist()
+
+
+def _adrift(tables: "Tables") -> pa.Table:
+    """Where the final read met records whose partition their producer was never told."""
     if not any(each.partition is None for each in tables.books):
-        return named
+        return MET.empty_table()
     names = ["run", "topic", "value"]
     read = tables.view.rows.where(final())
     adrift = tables.view.rows.where(has("fact", ADRIFT)).select(*names).distinct()
-    places = (
-        read.join(F.broadcast(adrift), names, "left_semi")
-        .groupBy(*names)
-        .agg(F.min("offset").alias("there"))
-    )
-    return (
-        named.join(places, names, "left")
-        .withColumn("first", F.coalesce("first", "there"))
-        .withColumn("last", F.coalesce("last", "there"))
-    )
+    met = read.join(F.broadcast(adrift), names, "left_semi").groupBy(*names)
+    tables.keep("adrift", met.agg(F.min("offset").alias("there")))
+    return ds.dataset(tables.kept("adrift"), MET, format="parquet").to_table()
 
 
-def _decided(tables: "Tables", named: DataFrame) -> DataFrame:
-    """What became of records: read, lost or unseen. Neither was promised of unacknowledged ones."""
-    # A log that was cut may end, fence and all, before the offset that was acknowledged once.
-    passed = F.col("complete") | (F.col("offset") <= F.col("reach"))
-    fate = (
-        F.when(F.col("first").isNotNull(), READ_BACK)
-        .when(F.coalesce(passed, F.lit(False)), LOST)
-        .otherwise(UNSEEN)
-    )
-    limits = _limits(tables).withColumnRenamed("partition", "known")
-    same = (
-        (named["run"] == limits["run"])
-        & (named["topic"] == limits["topic"])
-        & named["partition"].eqNullSafe(limits["known"])
-    )
-    found = named.join(F.broadcast(limits), same, "left").drop(limits["run"], limits["topic"])
-    return found.withColumn("fate", F.when(F.col("acknowledged"), fate))
-
-
-def _limits(tables: "Tables") -> DataFrame:
-    """How far the final read came: ``run, topic, partition, reach, complete``.
-
-    A null partition is that of records whose own is not known: everything is to be read for those.
-    """
-    rows: list[tuple[str, str, int | None, int | None, bool]] = [
-        (each.run, each.topic, each.partition, each.last, each.complete)
+def _limits(tables: "Tables") -> pa.Table:
+    """How far the final read came, in ``LIMIT``."""
+    rows: list[dict[str, Any]] = [
+        {
+            "run": each.run,
+            "topic": each.topic,
+            "partition": each.partition,
+            "reach": each.last,
+            "complete": each.complete,
+        }
         for each in tables.books
         if each.partition is not None
     ]
     for case in tables.cases:
         topic = case.plan.topic
-        done = [row for row in rows if row[0] == case.key and row[4]]
-        rows.append((case.key, topic.name, None, None, len(done) >= topic.partitions))
-    names = ("run", "topic", "partition", "reach", "complete")
-    types = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.bool_())
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-    return tables.local(pa.table(arrays, names=list(names)))
+        done = sum(row["run"] == case.key and row["complete"] for row in rows)
+        rows.append({"run": case.key, "topic": topic.name, "complete": done >= topic.partitions})
+    return pa.Table.from_pylist(rows, LIMIT)

@@ -15,11 +15,13 @@ from typing import Final, Self
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers import disks, fates, frames, kafka_log
 from checkers.clients.numbers import Source
 from checkers.clients.sequence import wrong_steps
 from checkers.clients.view import View, in_order
+from checkers.deciding import FATE
 from checkers.segments.files import segments
 from checkers.session import suit
 from checkers.staging import Case, plain, stage, staged
@@ -141,9 +143,14 @@ class Tables:
         return View(operations, sources, self.staging / "clients", final_read=True)
 
     @cached_property
+    def decided(self) -> Path:
+        """Every record of which something is amiss: a folder of files, in ``deciding.FATE``."""
+        return fates.fates(self, self.kept("fates"))
+
+    @cached_property
     def fates(self) -> DataFrame:
-        """Every record of which something is amiss, in ``fates.COLUMNS``."""
-        return self.keep("fates", fates.fates(self))
+        """The same."""
+        return frames.read(self.spark, self.decided, from_arrow_schema(FATE))
 
     def prefetch(self) -> None:
         """Compute what the checkers share, clients' side and disks side by side.
@@ -155,7 +162,7 @@ class Tables:
             pool.submit(getattr, self, "ends")
             with contextlib.suppress(Exception):
                 suit(self.spark, self._on_disk + self.view.scan())  # both of the following need it
-            pool.submit(getattr, self, "fates")
+            pool.submit(getattr, self, "decided")
             pool.submit(wrong_steps, self.view)
 
     def local(self, table: pa.Table) -> DataFrame:
@@ -164,7 +171,11 @@ class Tables:
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Compute a frame once, into the staging folder."""
-        return frames.write(frame, self.staging / "kept" / name)
+        return frames.write(frame, self.kept(name))
+
+    def kept(self, name: str) -> Path:
+        """Where a frame is kept under a name, or may be."""
+        return self.staging / "kept" / name
 
     def _read(self, name: str) -> DataFrame:
         found = self._scan(name)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.fates import UNSEEN
+from checkers.deciding import UNSEEN
 from checkers.registry import anomalies, checker
 
 if TYPE_CHECKING:

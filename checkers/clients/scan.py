@@ -73,6 +73,12 @@ class Scan:
         return self._frame("strides", SCHEMA)
 
     @cached_property
+    def few_strides(self) -> bool:
+        """Whether ``strides`` are a single partition."""
+        assert self._buckets
+        return frames.small(self._folder / "strides")
+
+    @cached_property
     def moved(self) -> bool:
         """Whether there are strides that moved a reader, or told where a log ended."""
         assert self._buckets

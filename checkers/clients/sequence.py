@@ -12,16 +12,19 @@ if it has two; we take the row's own. A send whose place is unknown is left out,
 anew after it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers import frames
 from checkers.clients.facts import (
@@ -40,6 +43,7 @@ from checkers.clients.facts import (
     has,
 )
 from checkers.clients.moves import unexcused
+from checkers.clients.numbers import Bools, Ints, Numbers
 from checkers.clients.places import Order
 from checkers.clients.strides import READS, SENDS
 from checkers.clients.view import FEW, View, in_a_place
@@ -47,6 +51,17 @@ from checkers.clients.view import FEW, View, in_a_place
 _COLUMNS: Final = (
     *("client", "slot", "sent", "ok", "sought"),
     *("op", "at", "place", "last_op", "last_at", "last_place"),
+)
+
+_PAIR: Final = ["client", "slot", "sent"]
+_LINKED: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("client", "slot")),
+        *((name, pa.bool_()) for name in ("sent", "inner", "sought")),
+        *((f"from_{name}", pa.int64()) for name in ("op", "at", "place")),
+        *((name, pa.int64()) for name in ("op", "at", "place")),
+        ("overlaps", pa.bool_()),
+    ]
 )
 
 WRONG_STEPS: Final = "wrong-steps"
@@ -114,55 +129,94 @@ def kinds(steps: pa.RecordBatch) -> pa.Array:
 def _suspicious(view: View) -> DataFrame:
     """Steps that are not to the next offset. Where strides overlap, row by row."""
     singles = _singles(view)
-    ours = _of_strides(view).unionByName(singles)
-    pairs = ["client", "slot", "sent"]
-    linked = _linked(ours).where(F.col("overlaps") | _odd())
-    steps = view.keep("steps", linked.select(*_steps(), "overlaps"))
+    ours = [_of_strides(view), *singles]
+    steps = view.keep("steps", _linked(ours, alone=view.few_strides and not singles))
     if view.any("steps", ds.field("overlaps")):
-        tangled = steps.where("overlaps").select(*pairs).distinct()
-        rows = _of_rows(view).unionByName(singles).join(tangled, pairs, "left_semi")
-        one_by_one = _linked(rows).where(_odd()).select(*_steps())
-        plain = steps.drop("overlaps").join(tangled, pairs, "left_anti")
-        return view.keep("single-steps", plain.unionByName(one_by_one))
+        tangled = steps.where("overlaps").select(*_PAIR).distinct()
+        rows = [one.join(tangled, _PAIR, "left_semi") for one in (_of_rows(view), *singles)]
+        plain = steps.join(tangled, _PAIR, "left_anti")
+        steps = view.keep("single-steps", plain.unionByName(_linked(rows, alone=False)))
     return steps.drop("overlaps")
 
 
-def _steps() -> list[Column]:
-    """Linked strides as steps, of which ``wrong_steps`` tells."""
-    began = [F.col(f"begin.last_{name}").alias(f"from_{name}") for name in ("op", "at", "place")]
-    return [
-        *map(F.col, ("client", "slot", "sent", "inner")),
-        F.col("begin.sought").alias("sought"),
-        *began,
-        *map(F.col, ("op", "at", "place")),
-    ]
+def _linked(strides: Sequence[DataFrame], *, alone: bool) -> DataFrame:
+    """Steps between strides that may be wrong, and those whose strides overlap."""
+    both = reduce(DataFrame.unionByName, strides)
+    together = frames.together(both, _PAIR, by=("op", "at"), alone=alone)
+    return frames.mapped(together, _linking, from_arrow_schema(_LINKED).fields)
 
 
-def _linked(strides: DataFrame) -> DataFrame:
-    """Strides with where the step to each begins, and whether it overlaps one before."""
-    order = Window.partitionBy("client", "slot", "sent").orderBy("op", "at")
-    past = order.rowsBetween(Window.unboundedPreceding, -1)
-    end = F.struct("last_op", "last_at", "last_place", "sought")
-    previous = F.lag(end).over(order)
-    inner = F.coalesce(previous["last_op"] == F.col("op"), F.lit(False))
-    good = F.last(F.when(F.col("ok"), end), ignorenulls=True).over(past)
-    reach = F.max(F.struct("last_op", "last_at")).over(past)
-    return strides.withColumns(
-        {
-            "inner": inner,
-            "begin": F.when(inner, previous).otherwise(good),
-            "overlaps": F.coalesce(reach > F.struct("op", "at"), F.lit(False)),
+def _linking(strides: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A kernel over strides in their order, those of a client in a slot side by side."""
+    held: list[pa.RecordBatch] = []
+    for batch in strides:
+        rows = pa.Table.from_batches([*held, batch]).combine_chunks().to_batches()[0]
+        links = _Links.of(rows)
+        new = np.arange(len(rows)) >= len(rows) - len(batch)
+        yield links.steps(np.flatnonzero(new & (links.overlaps | links.odd)))
+        last = len(rows) - 1
+        kept = {last, int(links.good[last]) if not links.ok[last] else last} - {-1}
+        held = [rows.take(pa.array(sorted(kept)))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """Strides in order, and where the step to each begins.
+
+    Attributes:
+        rows: the columns of the strides.
+        good: the last one before each, of the same client in the same slot, that ended well, or -1.
+        begin: from which each step leads, or -1.
+        inner: whether that is within one operation.
+        overlaps: whether the one before ends behind the begin of this. One that overlaps any before
+            it makes one overlap that stands next to it.
+        odd: whether the step may be wrong. Between operations of producers others may write.
+    """
+
+    rows: Numbers
+    ok: Bools
+    good: Ints
+    begin: Ints
+    inner: Bools
+    overlaps: Bools
+    odd: Bools
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> "_Links":
+        rows: Numbers = {
+            name: batch[name].to_numpy(zero_copy_only=False) for name in batch.schema.names
         }
-    )
+        number = np.arange(len(batch))
+        same = np.zeros(len(batch), np.bool_)
+        same[1:] = np.logical_and.reduce([rows[name][1:] == rows[name][:-1] for name in _PAIR])
+        first = np.maximum.accumulate(np.where(same, 0, number))
+        ended_well = np.maximum.accumulate(np.where(rows["ok"], number, -1))
+        good = np.concatenate(([-1], ended_well[:-1]))
+        good = np.where(good >= first, good, -1)
+        before = number - 1
+        last_op, last_at = rows["last_op"][before], rows["last_at"][before]
+        inner = same & (last_op == rows["op"])
+        behind = (last_op > rows["op"]) | inner & (last_at > rows["at"])
+        begin = np.where(inner, before, good)
+        odd = (begin >= 0) & _odd(rows, begin, inner)
+        return cls(rows, rows["ok"], good, begin, inner, same & behind, odd)
+
+    def steps(self, at: Ints) -> pa.RecordBatch:
+        """The steps to some strides, in ``_LINKED``."""
+        rows, begin = self.rows, self.begin[at]
+        began = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}
+        own = {name: rows[name][at] for name in (*_PAIR, "op", "at", "place")}
+        told = {"inner": self.inner[at], "overlaps": self.overlaps[at]}
+        columns = {**own, **began, **told, "sought": rows["sought"][begin]}
+        return pa.record_batch([columns[name] for name in _LINKED.names], schema=_LINKED)
 
 
-def _odd() -> Column:
-    """Whether a step may be wrong. Between operations of producers others may write."""
-    begin, place = F.col("begin.last_place"), F.col("place")
-    between = F.col("sent") & ~F.col("inner")
-    far = F.when(between, F.col("ok") & (place <= begin)).otherwise(place != begin + 1)
-    pointless = F.col("sought") | (F.col("begin.sought") & (F.col("inner") | (place <= begin)))
-    return F.coalesce(far & ~pointless, F.lit(False))
+def _odd(rows: Numbers, begin: Ints, inner: Bools) -> Bools:
+    place, end, sought = rows["place"], rows["last_place"][begin], rows["sought"]
+    back = place <= end
+    far = np.where(rows["sent"] & ~inner, rows["ok"] & back, place != end + 1)
+    odd: Bools = far & ~sought & ~(sought[begin] & (inner | back))
+    return odd
 
 
 def _of_strides(view: View) -> DataFrame:
@@ -177,15 +231,17 @@ def _of_rows(view: View) -> DataFrame:
     )
 
 
-def _singles(view: View) -> DataFrame:
+def _singles(view: View) -> list[DataFrame]:
     """Rows whose place others tell, and where readers sought to go on, as strides of a row."""
-    sought = has("what", SOUGHT) & ~has("what", EVERYWHERE)
-    start = F.col("place") - 1
-    seeks = view.strides.where(sought & F.col("place").isNotNull())
-    here = {"last_op": F.col("op"), "last_at": F.col("at"), "place": start, "last_place": start}
-    yes, no = F.lit(True), F.lit(False)
-    found = seeks.withColumns(here).select(*_columns(sent=no, sought=yes, ok=yes))
-    return found.unionByName(_strays(view)) if view.suspects["stray"] else found
+    found = [_strays(view)] if view.suspects["stray"] else []
+    if view.moved:
+        sought = has("what", SOUGHT) & ~has("what", EVERYWHERE)
+        start = F.col("place") - 1
+        seeks = view.strides.where(sought & F.col("place").isNotNull())
+        here = {"last_op": F.col("op"), "last_at": F.col("at"), "place": start, "last_place": start}
+        yes, no = F.lit(True), F.lit(False)
+        found.append(seeks.withColumns(here).select(*_columns(sent=no, sought=yes, ok=yes)))
+    return found
 
 
 def _strays(view: View) -> DataFrame:

@@ -148,6 +148,10 @@ class View:
         """Those ``rows`` about whose record there is one of these doubts, and maybe some others."""
         return self.rows_of(name, RECORD, self._scan.keys(*doubts))
 
+    def keys(self, *doubts: str) -> pa.Table:
+        """``key`` of the records about which there is one of these doubts."""
+        return self._scan.keys(*doubts)
+
     def held(self, name: str, by: Sequence[str], wanted: pa.Table) -> Path:
         """A folder with those rows as recorded; see ``checkers.clients.picks.Picking``."""
         return self._scan.hold(name, by, wanted)
@@ -187,6 +191,12 @@ class View:
     def doubtful(self) -> DataFrame:
         """``records`` about which there is any doubt: few, mostly."""
         return self._scan.doubtful
+
+    @property
+    def doubts(self) -> Path:
+        """A folder of files with ``doubtful``."""
+        assert self.doubtful
+        return self.folder("scan") / "doubtful"
 
     @property
     def sums(self) -> pa.Table:
@@ -239,6 +249,11 @@ class View:
     def strides(self) -> DataFrame:
         """All rows in their order, shortened; see ``checkers.clients.strides``."""
         return self._scan.strides
+
+    @property
+    def few_strides(self) -> bool:
+        """Whether ``strides`` are a single partition."""
+        return self._scan.few_strides
 
     @cached_property
     def extents(self) -> DataFrame:

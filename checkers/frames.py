@@ -21,12 +21,8 @@ def read(spark: SparkSession, folder: Path, schema: T.StructType) -> DataFrame:
     of three (a judgement of a million operations: 13.1 CPU seconds, and 10.2 like this).
     """
     found = spark.read.schema(schema).parquet(str(folder))
-    return found.coalesce(1) if small(folder) else found
-
-
-def small(folder: Path) -> bool:
-    """Whether what is read from a folder is a single partition."""
-    return sum(file.stat().st_size for file in folder.rglob("*.parquet")) < _SMALL_BYTES
+    small = sum(file.stat().st_size for file in folder.rglob("*.parquet")) < _SMALL_BYTES
+    return found.coalesce(1) if small else found
 
 
 def write(frame: DataFrame, folder: Path) -> DataFrame:
@@ -52,16 +48,3 @@ def mapped(frame: DataFrame, kernel: Kernel, fields: Sequence[T.StructField]) ->
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
         return frame.mapInArrow(kernel, T.StructType(list(fields)))
-
-
-def together(
-    frame: DataFrame, columns: Sequence[str], *, by: Sequence[str], alone: bool
-) -> DataFrame:
-    """Rows that agree in some columns side by side in one partition, in the order of others.
-
-    Sorted by Spark, which spills; a kernel then sees all of them one after the other, however many.
-
-    Args:
-        alone: whether the frame has a single partition.
-    """
-    return (frame if alone else frame.repartition(*columns)).sortWithinPartitions(*columns, *by)

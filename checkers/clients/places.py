@@ -4,21 +4,87 @@ Offsets are looked up among stretches (``View.extents``) by binary search, whate
 Spark has no such join: it sorts offsets and stretches together, twice as dear with 125,000 each.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from checkers.clients.numbers import Bools, Ints
+from checkers.clients.strides import KNOWN, READS
+from checkers.ordering import in_order
 
 _SKIPPED_ROWS: Final = 1_000_000
 """So many places are made at once: a single step may leave out any number."""
 
 _FILE: Final = "order.npy"
 _END: Final = np.iinfo(np.int64).max
+_START: Final = np.iinfo(np.int64).min
+
+
+EXTENT: Final = pa.schema([(name, pa.int64()) for name in ("slot", "low", "high", "base")])
+"""A stretch of a log: ``checkers.clients.view.View.extents``."""
+
+_TOGETHER: Final = 1_000_000  # stretches that are sorted at once
+_PLACE: Final = ("slot", "place", "last_place")
+_KNOWN: Final = pa.schema(
+    [("what", pa.int32()), ("sure", pa.bool_()), *((name, pa.int64()) for name in _PLACE)]
+)
+
+
+class Extending:
+    """A task of Spark's: stretches of offsets that are known, each offset once.
+
+    Args:
+        known: folders of Parquet files, in columns of ``checkers.clients.strides.SCHEMA``.
+        scratch: an empty folder.
+    """
+
+    def __init__(self, known: Sequence[Path], scratch: Path) -> None:
+        self._known = tuple(known)
+        self._scratch = scratch
+
+    def __call__(self, number: int, folder: Path) -> None:
+        """Leave them, in ``EXTENT``, in a folder."""
+        found = ds.dataset([ds.dataset(one, _KNOWN, format="parquet") for one in self._known])
+        what = ds.field("what")
+        known = found.filter((what == KNOWN) | ((what == READS) & ds.field("sure")))
+        tables = in_order(known, _PLACE, self._scratch, range_rows=_TOGETHER)
+        with pq.ParquetWriter(folder / f"{number}.parquet", EXTENT, compression="lz4") as writer:
+            for stretches in _extended(table for table in tables if len(table)):
+                writer.write_table(stretches)
+
+
+def _extended(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """What places in order add to those before, which end at a place and are so many."""
+    last, reach, count = _END, _START, 0
+    for table in tables:
+        slot, low, high = (table[name].to_numpy() for name in _PLACE)
+        new = np.concatenate(([slot[0] != last], slot[1:] != slot[:-1]))
+        group = np.cumsum(new)
+        before = _most_before(group, np.concatenate(([reach], high[:-1])), new)
+        fresh = np.maximum(low, before + 1)
+        size = np.maximum(high - fresh + 1, 0)
+        end = np.cumsum(size)
+        begun = np.concatenate(([-count], (end - size)[new]))[group]
+        base = end - size - begun
+        last, reach, count = slot[-1], max(before[-1], high[-1]), int(base[-1] + size[-1])
+        told = pa.table([slot, fresh, high, base], schema=EXTENT)
+        yield told.filter(pa.array(size > 0))
+
+
+def _most_before(group: Ints, before: Ints, new: Bools) -> Ints:
+    """The greatest number so far of each group, and one before any offset where it begins.
+
+    Numbers are ranked, so that those of a later group are greater than all of an earlier one.
+    """
+    known, rank = np.unique(np.where(new, _START, before), return_inverse=True)
+    most = np.maximum.accumulate(group * len(known) + rank) - group * len(known)
+    found: Ints = known[most]
+    return found
 
 
 class Order:

@@ -72,11 +72,11 @@ class Scan:
         assert self._buckets
         return self._frame("strides", SCHEMA)
 
-    @cached_property
-    def few_strides(self) -> bool:
-        """Whether ``strides`` are a single partition."""
+    @property
+    def stretched(self) -> Path:
+        """The folder of files with ``strides``."""
         assert self._buckets
-        return frames.small(self._folder / "strides")
+        return self._folder / "strides"
 
     @cached_property
     def moved(self) -> bool:

@@ -12,21 +12,19 @@ if it has two; we take the row's own. A send whose place is unknown is left out,
 anew after it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
-from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers import frames
+from checkers.clients import picks
 from checkers.clients.facts import (
     EVERYWHERE,
     MOVES,
@@ -42,27 +40,17 @@ from checkers.clients.facts import (
     STRAY,
     has,
 )
+from checkers.clients.linking import LINKED, PAIR, STRIDE, Linking
 from checkers.clients.moves import unexcused
-from checkers.clients.numbers import Bools, Ints, Numbers
+from checkers.clients.numbers import Numbers
 from checkers.clients.places import Order
-from checkers.clients.strides import READS, SENDS
+from checkers.clients.telling import portions
 from checkers.clients.view import FEW, View, in_a_place
 
-_COLUMNS: Final = (
-    *("client", "slot", "sent", "ok", "sought"),
-    *("op", "at", "place", "last_op", "last_at", "last_place"),
+_STEP: Final = LINKED.remove(LINKED.get_field_index("overlaps")).append(
+    pa.field("delta", pa.int64())
 )
-
-_PAIR: Final = ["client", "slot", "sent"]
-_LINKED: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("client", "slot")),
-        *((name, pa.bool_()) for name in ("sent", "inner", "sought")),
-        *((f"from_{name}", pa.int64()) for name in ("op", "at", "place")),
-        *((name, pa.int64()) for name in ("op", "at", "place")),
-        ("overlaps", pa.bool_()),
-    ]
-)
+_ALONE: Final = 20_000  # steps that are not worth a second task
 
 WRONG_STEPS: Final = "wrong-steps"
 POLL_SKIP: Final = "poll-skip"
@@ -85,34 +73,56 @@ def wrong_steps(view: View) -> DataFrame:
     ``delta``, its length in known offsets: 2 and more skip some, 0 and less go back. ``sought``
     steps begin where a reader sought to go on from, and tell only what it did not find.
     """
-    return view.keep(WRONG_STEPS, _wrong(view))
-
-
-def _wrong(view: View) -> DataFrame:
-    found = _suspicious(view)
-    fields = [*found.schema, T.StructField("delta", T.LongType())]
-    wrong = frames.mapped(found, _Measuring(view.order), fields)
     if not view.moved:
-        return wrong
+        return _measured(view, WRONG_STEPS)
     moves = view.strides.where(has("what", MOVES))
     named = moves.select("client", "slot", "op", "at", F.col("what").alias("fact"))
-    return unexcused(wrong, named)
+    return view.keep(WRONG_STEPS, unexcused(_measured(view, "measured"), named))
+
+
+def _measured(view: View, name: str) -> DataFrame:
+    """Steps that are not right, kept under a name."""
+    steps = _suspicious(view)
+    many = sum(ds.dataset(one).count_rows() for one in steps) > _ALONE
+    share = view.spark.sparkContext.defaultParallelism if many else 1
+
+    def measure(folder: Path) -> None:
+        view.each(list(range(share)), _Measuring(steps, view.order, folder, share))
+
+    return view.made(name, _STEP, measure)
 
 
 class _Measuring:
-    """A kernel: steps that are not right, with their ``delta``."""
+    """A task of Spark's: steps that are not right, with their ``delta``.
 
-    def __init__(self, order: Path) -> None:
+    Args:
+        steps: folders of Parquet files, in ``LINKED``.
+        order: the version order.
+        folder: where to leave them.
+        tasks: how many share the steps.
+    """
+
+    def __init__(self, steps: Sequence[Path], order: Path, folder: Path, tasks: int) -> None:
+        self._steps = tuple(steps)
         self._order = order
+        self._folder = folder
+        self._tasks = tasks
 
-    def __call__(self, steps: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, number: int, task: int) -> None:
+        """Measure what falls to one task, whose number its file bears."""
         order = Order(self._order)
-        for batch in steps:
-            slot, begin, end = (batch[name].to_numpy() for name in ("slot", "from_place", "place"))
-            before, known = order.before(slot, begin)
-            length = order.before(slot, end)[0] - before
-            delta = np.where(end > begin, length + 1 - known, length)
-            yield batch.append_column("delta", pa.array(delta)).filter(pa.array(delta != 1))
+        path = self._folder / f"{number}.parquet"
+        with pq.ParquetWriter(path, _STEP, compression="lz4") as writer:
+            for batch in portions(self._steps, task, self._tasks):
+                steps = batch.drop_columns(["overlaps"])
+                slot, begin, end = (
+                    steps[name].to_numpy() for name in ("slot", "from_place", "place")
+                )
+                before, known = order.before(slot, begin)
+                length = order.before(slot, end)[0] - before
+                delta = np.where(end > begin, length + 1 - known, length)
+                wrong = pa.array(delta != 1)
+                writer.write_batch(steps.append_column("delta", pa.array(delta)).filter(wrong))
 
 
 def kinds(steps: pa.RecordBatch) -> pa.Array:
@@ -126,102 +136,39 @@ def kinds(steps: pa.RecordBatch) -> pa.Array:
     return pa.array(KINDS).take(pa.array(number, mask=sought))
 
 
-def _suspicious(view: View) -> DataFrame:
-    """Steps that are not to the next offset. Where strides overlap, row by row."""
-    singles = _singles(view)
-    ours = [_of_strides(view), *singles]
-    steps = view.keep("steps", _linked(ours, alone=view.few_strides and not singles))
-    if view.any("steps", ds.field("overlaps")):
-        tangled = steps.where("overlaps").select(*_PAIR).distinct()
-        rows = [one.join(tangled, _PAIR, "left_semi") for one in (_of_rows(view), *singles)]
-        plain = steps.join(tangled, _PAIR, "left_anti")
-        steps = view.keep("single-steps", plain.unionByName(_linked(rows, alone=False)))
-    return steps.drop("overlaps")
+def _suspicious(view: View) -> list[Path]:
+    """Folders of steps that are not to the next offset. Where strides overlap, row by row."""
+    singles = {f"singles-{number}": one for number, one in enumerate(_singles(view))}
+    for name, single in singles.items():
+        view.keep(name, single)
+    _link(view, "steps", [view.stretched, *map(view.folder, singles)])
+    if not view.any("steps", ds.field("overlaps")):
+        return [view.folder("steps")]
+    overlaps = ds.dataset(view.folder("steps")).to_table(list(PAIR), filter=ds.field("overlaps"))
+    tangled = overlaps.group_by(list(PAIR)).aggregate([])
+    rows = reduce(DataFrame.unionByName, [_of_rows(view), *singles.values()])
+    view.keep("rows", rows.join(view.spark.createDataFrame(tangled), list(PAIR), "left_semi"))
+    _link(view, "single-steps", [view.folder("rows")])
+    view.made("plain-steps", LINKED, partial(_untangled, view.folder("steps"), tangled))
+    return [view.folder("plain-steps"), view.folder("single-steps")]
 
 
-def _linked(strides: Sequence[DataFrame], *, alone: bool) -> DataFrame:
-    """Steps between strides that may be wrong, and those whose strides overlap."""
-    both = reduce(DataFrame.unionByName, strides)
-    together = frames.together(both, _PAIR, by=("op", "at"), alone=alone)
-    return frames.mapped(together, _linking, from_arrow_schema(_LINKED).fields)
+def _link(view: View, name: str, strides: Sequence[Path]) -> None:
+    linking = Linking(strides, view.empty(f"sorted-{name}"))
+    view.made(name, LINKED, lambda folder: view.each([folder], linking))
 
 
-def _linking(strides: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A kernel over strides in their order, those of a client in a slot side by side."""
-    held: list[pa.RecordBatch] = []
-    for batch in strides:
-        rows = pa.Table.from_batches([*held, batch]).combine_chunks().to_batches()[0]
-        links = _Links.of(rows)
-        new = np.arange(len(rows)) >= len(rows) - len(batch)
-        yield links.steps(np.flatnonzero(new & (links.overlaps | links.odd)))
-        last = len(rows) - 1
-        kept = {last, int(links.good[last]) if not links.ok[last] else last} - {-1}
-        held = [rows.take(pa.array(sorted(kept)))]
+def _untangled(steps: Path, tangled: pa.Table, folder: Path) -> None:
+    """The steps of all sequences but some."""
+    those = picks.one(_whole(tangled))
+    with pq.ParquetWriter(folder / "0.parquet", LINKED, compression="lz4") as writer:
+        for batch in portions([steps]):
+            writer.write_batch(batch.filter(pa.array(~np.isin(picks.one(_whole(batch)), those))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Links:
-    """Strides in order, and where the step to each begins.
-
-    Attributes:
-        rows: the columns of the strides.
-        good: the last one before each, of the same client in the same slot, that ended well, or -1.
-        begin: from which each step leads, or -1.
-        inner: whether that is within one operation.
-        overlaps: whether the one before ends behind the begin of this. One that overlaps any before
-            it makes one overlap that stands next to it.
-        odd: whether the step may be wrong. Between operations of producers others may write.
-    """
-
-    rows: Numbers
-    ok: Bools
-    good: Ints
-    begin: Ints
-    inner: Bools
-    overlaps: Bools
-    odd: Bools
-
-    @classmethod
-    def of(cls, batch: pa.RecordBatch) -> "_Links":
-        rows: Numbers = {
-            name: batch[name].to_numpy(zero_copy_only=False) for name in batch.schema.names
-        }
-        number = np.arange(len(batch))
-        same = np.zeros(len(batch), np.bool_)
-        same[1:] = np.logical_and.reduce([rows[name][1:] == rows[name][:-1] for name in _PAIR])
-        first = np.maximum.accumulate(np.where(same, 0, number))
-        ended_well = np.maximum.accumulate(np.where(rows["ok"], number, -1))
-        good = np.concatenate(([-1], ended_well[:-1]))
-        good = np.where(good >= first, good, -1)
-        before = number - 1
-        last_op, last_at = rows["last_op"][before], rows["last_at"][before]
-        inner = same & (last_op == rows["op"])
-        behind = (last_op > rows["op"]) | inner & (last_at > rows["at"])
-        begin = np.where(inner, before, good)
-        odd = (begin >= 0) & _odd(rows, begin, inner)
-        return cls(rows, rows["ok"], good, begin, inner, same & behind, odd)
-
-    def steps(self, at: Ints) -> pa.RecordBatch:
-        """The steps to some strides, in ``_LINKED``."""
-        rows, begin = self.rows, self.begin[at]
-        began = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}
-        own = {name: rows[name][at] for name in (*_PAIR, "op", "at", "place")}
-        told = {"inner": self.inner[at], "overlaps": self.overlaps[at]}
-        columns = {**own, **began, **told, "sought": rows["sought"][begin]}
-        return pa.record_batch([columns[name] for name in _LINKED.names], schema=_LINKED)
-
-
-def _odd(rows: Numbers, begin: Ints, inner: Bools) -> Bools:
-    place, end, sought = rows["place"], rows["last_place"][begin], rows["sought"]
-    back = place <= end
-    far = np.where(rows["sent"] & ~inner, rows["ok"] & back, place != end + 1)
-    odd: Bools = far & ~sought & ~(sought[begin] & (inner | back))
-    return odd
-
-
-def _of_strides(view: View) -> DataFrame:
-    both = view.strides.where(F.col("what").isin(READS, SENDS))
-    return both.select(*_columns(sent=F.col("what") == SENDS, sought=F.lit(False)))
+def _whole(rows: pa.Table | pa.RecordBatch) -> Numbers:
+    """Which sequence each row is of, in whole numbers."""
+    return {name: rows[name].cast(pa.int64()).to_numpy() for name in PAIR}
 
 
 def _of_rows(view: View) -> DataFrame:
@@ -272,4 +219,4 @@ def _row_columns(**columns: Column) -> list[Column]:
 
 
 def _columns(**columns: Column) -> list[Column]:
-    return [columns.get(name, F.col(name)).alias(name) for name in _COLUMNS]
+    return [columns.get(name, F.col(name)).alias(name) for name in STRIDE.names]

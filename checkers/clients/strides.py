@@ -31,6 +31,7 @@ SCHEMA: Final = pa.schema(
         ("what", pa.int32()),
         ("client", pa.int64()),
         ("slot", pa.int64()),
+        ("sent", pa.bool_()),  # whether it is a stride of a producer, null if it is none at all
         ("ok", pa.bool_()),  # its operations ended well; those of a longer stride always did
         ("sure", pa.bool_()),  # what it read was committed
         ("op", pa.int64()),
@@ -82,6 +83,7 @@ def _strides(rows: Numbers, what: int) -> pa.RecordBatch:
         what=what,
         client=rows["client"][first],
         slot=rows["slot"][first],
+        sent=what == SENDS,
         ok=ok[first],
         sure=sure[first],
         op=op[first],

@@ -11,6 +11,7 @@ partition in a run, ``client`` a process in a run, ``key`` a record (a slot and 
 own name before it is reported, so that this never makes an anomaly.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +20,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers import frames
 from checkers.clients import places
@@ -40,7 +42,7 @@ from checkers.clients.facts import (
 from checkers.clients.numbers import Source
 from checkers.clients.picks import RECORD
 from checkers.clients.scan import Scan
-from checkers.clients.strides import KNOWN, READS
+from checkers.clients.strides import KNOWN
 from checkers.clients.tally import SUMS
 from harness.history import FINAL
 
@@ -103,6 +105,26 @@ class View:
         if name not in self._kept:
             self._kept[name] = frames.write(frame, self._folder / name)
         return self._kept[name]
+
+    def made(self, name: str, schema: pa.Schema, make: Callable[[Path], None]) -> DataFrame:
+        """Have files made in a folder, the first time that its name is asked for.
+
+        Args:
+            name: by which they are kept, as ``keep`` keeps frames.
+            schema: of the files.
+            make: leaves them in the folder.
+        """
+        if name not in self._kept:
+            make(self.empty(name))
+            self._kept[name] = frames.read(self.spark, self.folder(name), from_arrow_schema(schema))
+        return self._kept[name]
+
+    def empty(self, name: str) -> Path:
+        """A folder of a name, with nothing in it."""
+        folder = self.folder(name)
+        shutil.rmtree(folder, ignore_errors=True)  # it may have failed before
+        folder.mkdir()
+        return folder
 
     def scan(self) -> int:
         """Read the history, which else is done when anything is asked of it.
@@ -251,9 +273,9 @@ class View:
         return self._scan.strides
 
     @property
-    def few_strides(self) -> bool:
-        """Whether ``strides`` are a single partition."""
-        return self._scan.few_strides
+    def stretched(self) -> Path:
+        """The folder of files with ``strides``."""
+        return self._scan.stretched
 
     @cached_property
     def extents(self) -> DataFrame:
@@ -262,22 +284,14 @@ class View:
         Every offset from ``low`` to ``high`` is known; ``base`` counts those before. Stretches of a
         slot do not overlap, and may touch.
         """
-        known = (F.col("what") == KNOWN) | ((F.col("what") == READS) & F.col("sure"))
-        place = (F.col("place").alias("low"), F.col("last_place").alias("high"))
-        found = self.strides.where(known).select("slot", *place)
+        known = [self.stretched]
         if self._late:
-            late, at = self._placed_late(self.rows), F.col("offset")
-            found = found.unionByName(late.select("slot", at.alias("low"), at.alias("high")))
-        in_order = Window.partitionBy("slot").orderBy("low", "high")
-        before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-        fresh = F.greatest(F.col("low"), F.max("high").over(before) + 1)
-        size = F.col("high") - F.col("low") + 1
-        return self.keep(
-            "extents",
-            found.withColumn("low", fresh)
-            .where(F.col("low") <= F.col("high"))
-            .withColumn("base", F.sum(size).over(in_order) - size),
-        )
+            at, what = F.col("offset"), F.lit(KNOWN).alias("what")
+            place = (at.alias("place"), at.alias("last_place"))
+            self.keep("late", self._placed_late(self.rows).select(what, "slot", *place))
+            known.append(self.folder("late"))
+        extending = places.Extending(known, self.empty("sorted-places"))
+        return self.made("extents", places.EXTENT, lambda folder: self.each([folder], extending))
 
     @cached_property
     def order(self) -> Path:

@@ -86,7 +86,7 @@ class Checker:
 
 
 _MODULES: Final = (
-    *("lost", "unseen", "divergence", "duplicate", "corrupt"),
+    *("records", "divergence", "corrupt"),
     *("replicas.runs", "clients.ours"),
 )
 _registry: dict[str, Checker] = {}
@@ -123,19 +123,6 @@ def finders(checkers: Iterable[Checker]) -> dict[Find, tuple[str, ...]]:
     for one in checkers:
         found[one.find] = (*found.get(one.find, ()), one.name)
     return found
-
-
-def copy(*, partition: Column, offset: Column, value: Column, note: Column | None = None) -> Column:
-    """One of ``copies``, of a record that a client met: it stands on no broker that we know of."""
-    nothing = F.lit(None)
-    return F.struct(
-        nothing.cast("int").alias("broker"),
-        partition.alias("partition"),
-        offset.alias("offset"),
-        nothing.cast("int").alias("leader_epoch"),
-        value.alias("value"),
-        (nothing if note is None else note).cast("string").alias("note"),
-    )
 
 
 def anomalies(found: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:

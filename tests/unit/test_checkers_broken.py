@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from checkers import judge as judging
 from checkers.judge import judge
-from checkers.registry import Checker, registered
+from checkers.registry import Checker, anomalies, registered
 from checkers.tables import Tables
 from harness.plan import External, Topic
 from harness.store import Run
@@ -203,9 +203,9 @@ def _explode(_: Tables) -> DataFrame:
 
 
 def _explode_later(tables: Tables) -> DataFrame:
-    found = next(c for c in registered() if c.name == "duplicate").find(tables)
-    assert isinstance(found, DataFrame)
-    return found.withColumn("value", F.raise_error(F.lit("in the middle")).cast("string"))
+    return anomalies(
+        tables.operations, "duplicate", value=F.raise_error(F.lit("in the middle")).cast("string")
+    )
 
 
 def test_crashed_checkers_are_named_and_the_others_still_judge(

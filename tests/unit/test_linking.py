@@ -32,7 +32,8 @@ def link(tmp_path: Path, *folders: list[Row]) -> list[Row]:
     assert not [*scratch.iterdir()]
     found = pq.read_table(steps / "0.parquet")
     assert found.schema == LINKED
-    return found.to_pylist()
+    told: list[Row] = found.to_pylist()
+    return told
 
 
 def expected(rows: list[Row]) -> Iterator[Row]:

@@ -5,18 +5,18 @@ Spark's own grouping and joins of 62,500 records took two seconds, and a task ta
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from checkers.clients import tally
-from checkers.clients.numbers import NONE, Ints
-from checkers.clients.picks import one
+from checkers.clients.numbers import NONE, Bools, Ints
+from checkers.clients.picks import one, within
+from checkers.clients.telling import Share
 from harness.history import OK, SEND
 
 READ_BACK: Final = "read"
@@ -65,29 +65,21 @@ class Deciding:
         limits: in ``LIMIT``.
         adrift: in ``ADRIFT``.
         folder: where to leave the records, in ``FATE``.
-        tasks: how many share the records.
     """
 
     def __init__(
-        self,
-        rows: Path,
-        records: Path,
-        limits: pa.Table,
-        adrift: pa.Table,
-        folder: Path,
-        tasks: int,
+        self, rows: Path, records: Path, limits: pa.Table, adrift: pa.Table, folder: Path
     ) -> None:
         self._rows = rows
         self._records = records
         self._limits = limits
         self._adrift = adrift
         self._folder = folder
-        self._tasks = tasks
 
-    def __call__(self, number: int, task: int) -> None:
+    def __call__(self, number: int, share: Share) -> None:
         """Decide what falls to one task, whose number its file bears."""
-        known = self._known(task)
-        named = [*self._named(known["key"].to_numpy(), task)]
+        known = self._known(share)
+        named = [*self._named(known["key"].to_numpy(), share)]
         if not named:
             return
         records = _grouped(pa.concat_tables(named))
@@ -102,18 +94,17 @@ class Deciding:
             compression="lz4",
         )
 
-    def _known(self, task: int) -> pa.Table:
+    def _known(self, share: Share) -> pa.Table:
         """What all said of the records that fall to a task, in the order of their keys."""
-        asked = ["key", "doubts", *_KNOWN]
-        found = ds.dataset(self._records, tally.RECORD, format="parquet").to_table(asked)
-        key, doubts = found["key"].to_numpy(), found["doubts"].to_numpy()
-        ours = ((doubts & tally.bits(*DOUBTS)) != 0) & (self._task_of(key) == task)
-        return _filled(found.filter(pa.array(ours)).sort_by("key"))
+        found = ds.dataset(self._records, tally.RECORD, format="parquet")
+        ours = [
+            batch.filter(pa.array((doubts & tally.bits(*DOUBTS) != 0) & _falls_to(key, share)))
+            for batch in found.to_batches(columns=["key", "doubts", *_KNOWN])
+            for key, doubts in [[batch[name].to_numpy() for name in ("key", "doubts")]]
+        ]
+        return _filled(pa.Table.from_batches(ours).sort_by("key"))
 
-    def _task_of(self, key: Ints) -> NDArray[Any]:
-        return key.view(np.uint64) % np.uint64(self._tasks)
-
-    def _named(self, keys: Ints, task: int) -> Iterator[pa.Table]:
+    def _named(self, keys: Ints, share: Share) -> Iterator[pa.Table]:
         """The sends of these records, with their ``key``."""
         for path in sorted(self._rows.glob("*.arrow")):
             with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
@@ -121,7 +112,7 @@ class Deciding:
                     batch = reader.get_batch(nth)
                     key = batch["one"].to_numpy()
                     sent = pc.equal(batch["kind"], SEND).to_numpy(zero_copy_only=False)
-                    ours = sent & (self._task_of(key) == task) & np.isin(key, keys)
+                    ours = sent & _falls_to(key, share) & within(key, keys)
                     rows = batch.filter(pa.array(ours))
                     told = pc.equal(rows["outcome"], OK)
                     columns = [rows[name] for name in (*_NAMES, "acks")]
@@ -149,6 +140,13 @@ class Deciding:
         fate = pc.if_else(pc.is_valid(records["first"]), READ_BACK, gone)
         fate = pc.if_else(records["acknowledged"], fate, pa.scalar(None, pa.string()))
         return records.append_column("fate", fate).select(FATE.names).cast(FATE)
+
+
+def _falls_to(key: Ints, share: Share) -> Bools:
+    """Which records fall to a task."""
+    task, tasks = share
+    ours: Bools = key.view(np.uint64) % np.uint64(tasks) == task
+    return ours
 
 
 def _filled(table: pa.Table) -> pa.Table:

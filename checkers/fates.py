@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from checkers.tables import Tables
 
 _TOGETHER: Final = 1_000_000  # records that a task decides
-_ALONE: Final = 20_000  # records that are not worth a second task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +82,8 @@ def fates(tables: "Tables", folder: Path) -> Path:
     if not doubtful:
         return folder
     rows = view.held("fates", RECORD, view.keys(*DOUBTS))
-    cores = tables.spark.sparkContext.defaultParallelism if doubtful > _ALONE else 1
-    tasks = max(cores, -(-doubtful // _TOGETHER))
-    deciding = Deciding(rows, view.doubts, _limits(tables), _adrift(tables), folder, tasks)
-    view.each(list(range(tasks)), deciding)
+    deciding = Deciding(rows, view.doubts, _limits(tables), _adrift(tables), folder)
+    view.each(view.shares(doubtful, _TOGETHER), deciding)
     return folder
 
 

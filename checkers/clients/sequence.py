@@ -44,13 +44,12 @@ from checkers.clients.linking import LINKED, PAIR, STRIDE, Linking
 from checkers.clients.moves import unexcused
 from checkers.clients.numbers import Numbers
 from checkers.clients.places import Order
-from checkers.clients.telling import portions
+from checkers.clients.telling import Share, portions
 from checkers.clients.view import FEW, View, in_a_place
 
 _STEP: Final = LINKED.remove(LINKED.get_field_index("overlaps")).append(
     pa.field("delta", pa.int64())
 )
-_ALONE: Final = 20_000  # steps that are not worth a second task
 
 WRONG_STEPS: Final = "wrong-steps"
 POLL_SKIP: Final = "poll-skip"
@@ -83,13 +82,10 @@ def wrong_steps(view: View) -> DataFrame:
 def _measured(view: View, name: str) -> DataFrame:
     """Steps that are not right, kept under a name."""
     steps = _suspicious(view)
-    many = sum(ds.dataset(one).count_rows() for one in steps) > _ALONE
-    share = view.spark.sparkContext.defaultParallelism if many else 1
-
-    def measure(folder: Path) -> None:
-        view.each(list(range(share)), _Measuring(steps, view.order, folder, share))
-
-    return view.made(name, _STEP, measure)
+    shares = view.shares(sum(ds.dataset(one).count_rows() for one in steps))
+    return view.made(
+        name, _STEP, lambda folder: view.each(shares, _Measuring(steps, view.order, folder))
+    )
 
 
 class _Measuring:
@@ -99,21 +95,19 @@ class _Measuring:
         steps: folders of Parquet files, in ``LINKED``.
         order: the version order.
         folder: where to leave them.
-        tasks: how many share the steps.
     """
 
-    def __init__(self, steps: Sequence[Path], order: Path, folder: Path, tasks: int) -> None:
+    def __init__(self, steps: Sequence[Path], order: Path, folder: Path) -> None:
         self._steps = tuple(steps)
         self._order = order
         self._folder = folder
-        self._tasks = tasks
 
-    def __call__(self, number: int, task: int) -> None:
+    def __call__(self, number: int, share: Share) -> None:
         """Measure what falls to one task, whose number its file bears."""
         order = Order(self._order)
         path = self._folder / f"{number}.parquet"
         with pq.ParquetWriter(path, _STEP, compression="lz4") as writer:
-            for batch in portions(self._steps, task, self._tasks):
+            for batch in portions(self._steps, share):
                 steps = batch.drop_columns(["overlaps"])
                 slot, begin, end = (
                     steps[name].to_numpy() for name in ("slot", "from_place", "place")

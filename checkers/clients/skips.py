@@ -22,7 +22,7 @@ from checkers.clients.numbers import Bools, Ints
 from checkers.clients.picks import PLACE, one, within
 from checkers.clients.places import Order
 from checkers.clients.sequence import KINDS, WRONG_STEPS, kinds
-from checkers.clients.telling import FINDING, portions
+from checkers.clients.telling import FINDING, Share, portions
 from checkers.clients.view import View
 
 SKIPPED_MAX: Final = 16
@@ -32,7 +32,6 @@ STEPS: Final = frozenset(KINDS)
 
 _RECORD: Final = FINDING.field("copies").type.value_type
 _SKIPPED: Final = ("client", "at", "slot", "offset")
-_ALONE: Final = 20_000  # steps that are not worth a second task
 
 
 def step_findings(view: View, asked: frozenset[str]) -> Path:
@@ -47,10 +46,8 @@ def step_findings(view: View, asked: frozenset[str]) -> Path:
     view.keep("left-out", view.placed_among(rows).select(*PLACE, "value"))
     told = view.folder("stepped")
     told.mkdir(exist_ok=True)
-    many = ds.dataset(steps).count_rows() > _ALONE
-    share = view.spark.sparkContext.defaultParallelism if many else 1
-    naming = _Naming(steps, order, view.folder("left-out"), told, share, asked)
-    view.each(list(range(share)), naming)
+    naming = _Naming(steps, order, view.folder("left-out"), told, asked)
+    view.each(view.shares(ds.dataset(steps).count_rows()), naming)
     return told
 
 
@@ -104,7 +101,6 @@ class _Naming:
         order: the version order.
         records: a folder of Parquet files: ``slot, offset, value``.
         folder: where to leave the findings.
-        tasks: how many share the steps.
         asked: the kinds that are asked for.
     """
 
@@ -114,21 +110,19 @@ class _Naming:
         order: Path,
         records: Path,
         folder: Path,
-        tasks: int,
         asked: frozenset[str],
     ) -> None:
         self._steps = steps
         self._order = order
         self._records = records
         self._folder = folder
-        self._tasks = tasks
         self._asked = asked
 
-    def __call__(self, number: int, task: int) -> None:
+    def __call__(self, number: int, share: Share) -> None:
         """Name what falls to one task, whose number its file bears."""
         order = Order(self._order)
         with pq.ParquetWriter(self._folder / f"{number}.parquet", FINDING) as writer:
-            for batch in portions([self._steps], task, self._tasks):
+            for batch in portions([self._steps], share):
                 steps = batch.filter(pa.array(_asked(batch, self._asked)))
                 delta = steps["delta"].to_numpy()
                 writer.write_batch(_finding(steps.filter(pa.array(delta < 1))))

@@ -7,7 +7,7 @@ that takes rows out of Arrow's columns by their places needs 1.
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from checkers.clients.picks import ROW, one, within
 from checkers.registry import SCHEMA
+
+Share: TypeAlias = tuple[int, int]
+"""Which of several tasks it is, and how many there are."""
 
 FINDINGS: Final = 50_000
 """So many are told at once: so much memory it takes, and the rows are gone through as often."""
@@ -51,20 +54,18 @@ class Telling:
         findings: folders of Parquet files, in columns of ``FINDING``.
         rows: a folder of Arrow files that ``checkers.clients.picks.Picking`` left.
         folder: where to leave the anomalies, in columns of ``checkers.registry.SCHEMA``.
-        tasks: how many share the findings.
     """
 
-    def __init__(self, findings: Sequence[Path], rows: Path, folder: Path, tasks: int) -> None:
+    def __init__(self, findings: Sequence[Path], rows: Path, folder: Path) -> None:
         self._findings = tuple(findings)
         self._rows = rows
         self._folder = folder
-        self._tasks = tasks
 
-    def __call__(self, number: int, task: int) -> None:
+    def __call__(self, number: int, share: Share) -> None:
         """Tell what falls to one task, whose number its file bears."""
         path = self._folder / f"{number}.parquet"
         with pq.ParquetWriter(path, SCHEMA, compression="lz4") as writer:
-            for batch in portions(self._findings, task, self._tasks):
+            for batch in portions(self._findings, share):
                 shown = batch.filter(pc.greater(pc.list_value_length(batch["ends"]), 0))
                 if len(shown):
                     writer.write_batch(self._told(shown))
@@ -110,8 +111,9 @@ class Telling:
         return rows, order[np.searchsorted(known[order], numbers)]
 
 
-def portions(folders: Iterable[Path], task: int = 0, tasks: int = 1) -> Iterator[pa.RecordBatch]:
-    """What falls to one of several tasks of the rows of Parquet files, so many at a time."""
+def portions(folders: Iterable[Path], share: Share = (0, 1)) -> Iterator[pa.RecordBatch]:
+    """What falls to one task of the rows of Parquet files, ``FINDINGS`` at a time."""
+    task, tasks = share
     turns = itertools.count()
     for folder in folders:
         for path in sorted(folder.glob("*.parquet")):

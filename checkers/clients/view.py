@@ -44,6 +44,7 @@ from checkers.clients.picks import RECORD
 from checkers.clients.scan import Scan
 from checkers.clients.strides import KNOWN
 from checkers.clients.tally import SUMS
+from checkers.clients.telling import Share
 from harness.history import FINAL
 
 
@@ -60,6 +61,8 @@ def in_a_place() -> Column:
 
 MANY: Final = 5_000_000
 """So many rows of a few numbers are not sent to every task."""
+
+_ALONE: Final = 20_000  # small rows that are not worth a second task
 
 FEW: Final = 100_000
 """So many rows of a few numbers each may be sent to every task."""
@@ -181,6 +184,18 @@ class View:
     def each(self, tasks: Sequence[Any], do: Callable[[int, Any], None]) -> None:
         """Have Spark's tasks do something with each of some things and its number."""
         self._scan.each(tasks, do)
+
+    def shares(self, rows: int, most: int | None = None) -> list[Share]:
+        """How tasks share so many small rows.
+
+        Args:
+            rows: about how many there are.
+            most: so many at most are for one task.
+        """
+        tasks = self.spark.sparkContext.defaultParallelism if rows > _ALONE else 1
+        if most is not None:
+            tasks = max(tasks, -(-rows // most))
+        return [(number, tasks) for number in range(tasks)]
 
     def folder(self, name: str) -> Path:
         """Where a frame was kept under a name, or may be."""

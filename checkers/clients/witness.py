@@ -22,7 +22,6 @@ from checkers.registry import ANOMALY
 
 _COLUMNS: Final = from_arrow_schema(FINDING)
 _NUMBERS: Final = pa.schema([(name, pa.int64()) for name in ROW])
-_ALONE: Final = 20_000  # ends of findings that are not worth a second task
 
 
 def end() -> Column:
@@ -91,8 +90,7 @@ def witnessed(view: View, found: Sequence[DataFrame], told: Sequence[Path]) -> P
     wanted = pa.concat_tables([_NUMBERS.empty_table(), *map(_wanted, told)])
     if len(wanted):
         rows = view.held("witnesses", ROW, wanted)
-        share = view.spark.sparkContext.defaultParallelism if len(wanted) > _ALONE else 1
-        view.each(list(range(share)), Telling(told, rows, folder, share))
+        view.each(view.shares(len(wanted)), Telling(told, rows, folder))
     return folder
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from checkers.clients import tally
 from checkers.clients.numbers import NONE, Bools, Ints
-from checkers.clients.picks import one, within
+from checkers.clients.picks import Among, one
 from checkers.clients.telling import Share
 from harness.history import OK, SEND
 
@@ -106,13 +106,14 @@ class Deciding:
 
     def _named(self, keys: Ints, share: Share) -> Iterator[pa.Table]:
         """The sends of these records, with their ``key``."""
+        among = Among(keys)
         for path in sorted(self._rows.glob("*.arrow")):
             with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
                 for nth in range(reader.num_record_batches):
                     batch = reader.get_batch(nth)
                     key = batch["one"].to_numpy()
                     sent = pc.equal(batch["kind"], SEND).to_numpy(zero_copy_only=False)
-                    ours = sent & _falls_to(key, share) & within(key, keys)
+                    ours = sent & _falls_to(key, share) & among(key)
                     rows = batch.filter(pa.array(ours))
                     told = pc.equal(rows["outcome"], OK)
                     columns = [rows[name] for name in (*_NAMES, "acks")]

@@ -39,7 +39,7 @@ ROWS: Final[T.StructType] = from_arrow_schema(_ROWS)
 HELD_ROWS: Final = 50_000
 """So many rows of an Arrow file are looked at together."""
 
-_ENDS: Final = 1 << 22
+_LEAST_BITS, _MOST_BITS, _SPARE = 16, 26, 16
 _MIX: Final = np.int64(-7046029254386353131)
 
 
@@ -53,6 +53,34 @@ def wanted(rows: pa.Table, by: Sequence[str], path: Path) -> Path:
     """
     np.save(path, np.unique(one({name: rows[name].to_numpy() for name in by})))
     return path
+
+
+class Among:
+    """Which numbers are among some.
+
+    Most are not, and end otherwise than any of those: looking that up takes a fifth of the search,
+    if few of all ends are those of any (100 million rows and 6 million asked for: 22 bits would be
+    the ends of three rows in four).
+
+    Args:
+        some: in order.
+    """
+
+    def __init__(self, some: NDArray[np.int64]) -> None:
+        self._some = some
+        bits = max(_LEAST_BITS, min((_SPARE * len(some)).bit_length(), _MOST_BITS))
+        self._ends = np.zeros(1 << bits, np.bool_)
+        self._ends[some & ((1 << bits) - 1)] = True
+
+    def __call__(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each is one of them."""
+        found = np.zeros(len(numbers), np.bool_)
+        if len(self._some):
+            maybe = np.flatnonzero(self._ends[numbers & (len(self._ends) - 1)])
+            place = np.searchsorted(self._some, numbers[maybe])
+            place = np.minimum(place, len(self._some) - 1)
+            found[maybe] = self._some[place] == numbers[maybe]
+        return found
 
 
 class Picking:
@@ -74,12 +102,12 @@ class Picking:
 
     def __call__(self, number: int, task: Sequence[Part]) -> None:
         """Pick from what one task reads, whose number its file bears."""
-        asked = np.load(self._asked, mmap_mode="r")
+        among = Among(np.load(self._asked, mmap_mode="r"))
         found = [
             picked
             for part in task
             for table in tables(part, OPERATIONS.names)
-            if len(picked := self._picked(table, asked))
+            if len(picked := self._picked(table, among))
         ]
         if not found:
             return
@@ -90,27 +118,11 @@ class Picking:
         else:
             pq.write_table(whole, self._folder / f"{number}.parquet", compression="lz4")
 
-    def _picked(self, table: pa.Table, asked: NDArray[np.int64]) -> pa.Table:
+    def _picked(self, table: pa.Table, among: Among) -> pa.Table:
         numbers = one(Rows(table).columns(self._by))
-        among = within(numbers, asked)
-        picked = table.filter(pa.array(among)).select(_ROWS.names).cast(_ROWS)
-        return picked.append_column("one", pa.array(numbers[among])) if self._held else picked
-
-
-def within(numbers: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which numbers are among some, which are in order.
-
-    Most are not, and end otherwise than any of those: looking that up takes a fifth of the search.
-    """
-    if not len(some):
-        return np.zeros(len(numbers), np.bool_)
-    ends = np.zeros(_ENDS, np.bool_)
-    ends[some & (_ENDS - 1)] = True
-    maybe = np.flatnonzero(ends[numbers & (_ENDS - 1)])
-    place = np.minimum(np.searchsorted(some, numbers[maybe]), len(some) - 1)
-    found = np.zeros(len(numbers), np.bool_)
-    found[maybe] = some[place] == numbers[maybe]
-    return found
+        asked = among(numbers)
+        picked = table.filter(pa.array(asked)).select(_ROWS.names).cast(_ROWS)
+        return picked.append_column("one", pa.array(numbers[asked])) if self._held else picked
 
 
 def one(rows: Numbers) -> NDArray[np.int64]:

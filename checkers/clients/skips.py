@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own convention
 
 from checkers import frames
 from checkers.clients.numbers import Bools, Ints
-from checkers.clients.picks import PLACE, one, within
+from checkers.clients.picks import PLACE, Among, one
 from checkers.clients.places import Order
 from checkers.clients.sequence import KINDS, WRONG_STEPS, kinds
 from checkers.clients.telling import FINDING, Share, portions
@@ -155,11 +155,11 @@ class _Naming:
 
     def _known(self, places: Ints) -> pa.Table:
         """``place, offset, value`` of the records at some places, once each and in order."""
-        found = []
+        found, among = [], Among(places)
         for batch in ds.dataset(self._records, format="parquet").to_batches():
             place = one({name: batch[name].to_numpy() for name in PLACE})
             here = batch.select(["offset", "value"]).append_column("place", pa.array(place))
-            found.append(here.filter(pa.array(within(place, places))))
+            found.append(here.filter(pa.array(among(place))))
         records = pa.Table.from_batches(found).group_by(["place", "offset", "value"]).aggregate([])
         order = pc.sort_indices(
             records, [(name, "ascending", "at_start") for name in ("place", "value")]

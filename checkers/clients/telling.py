@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from checkers.clients.picks import ROW, one, within
+from checkers.clients.picks import ROW, Among, one
 from checkers.registry import SCHEMA
 
 Share: TypeAlias = tuple[int, int]
@@ -96,13 +96,13 @@ class Telling:
 
     def _looked_up(self, numbers: NDArray[Any]) -> tuple[pa.RecordBatch, NDArray[Any]]:
         """The rows of some numbers, and which of them each number's is."""
-        asked = np.unique(numbers)
+        asked = Among(np.unique(numbers))
         parts = []
         for path in sorted(self._rows.glob("*.arrow")):
             with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
                 for nth in range(reader.num_record_batches):
                     batch = reader.get_batch(nth)
-                    among = within(batch["one"].to_numpy(), asked)
+                    among = asked(batch["one"].to_numpy())
                     if among.any():
                         parts.append(batch.filter(pa.array(among)))
         (rows,) = pa.Table.from_batches(parts).combine_chunks().to_batches()

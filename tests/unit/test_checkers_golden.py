@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from checkers import fates
 from checkers.judge import judge
 from harness.store import Run
 from harness.verdict import Verdict
@@ -50,6 +51,19 @@ def test_a_divergence_says_whether_it_was_committed(
 ) -> None:
     (fork,) = verdicts[golden].anomalies
     assert says in fork.sentence
+
+
+def test_it_is_all_one_how_many_tasks_decide(
+    spark: SparkSession,
+    verdicts: dict[str, Verdict],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fates, "_TOGETHER", 3)
+    runs = [golden.build(tmp_path / golden.name) for golden in GOLDEN]
+    for golden, found in zip(GOLDEN, judge(runs, spark), strict=True):
+        assert found.anomalies == verdicts[golden.name].anomalies
+        assert found.ledger == verdicts[golden.name].ledger
 
 
 def test_verdict_is_saved_as_it_was_returned(verdicts: dict[str, Verdict], tmp_path: Path) -> None:

@@ -63,12 +63,12 @@ class Deciding:
         rows: a folder of Arrow files: rows that name them, as ``picks.Picking`` holds them by key.
         records: a folder of Parquet files, in ``tally.RECORD``.
         limits: in ``LIMIT``.
-        adrift: in ``ADRIFT``.
+        adrift: a folder of Parquet files, in ``ADRIFT``; None: there are no such records.
         folder: where to leave the records, in ``FATE``.
     """
 
     def __init__(
-        self, rows: Path, records: Path, limits: pa.Table, adrift: pa.Table, folder: Path
+        self, rows: Path, records: Path, limits: pa.Table, adrift: Path | None, folder: Path
     ) -> None:
         self._rows = rows
         self._records = records
@@ -122,13 +122,18 @@ class Deciding:
 
     def _met(self, records: pa.Table) -> pa.Table:
         """The same, with the places of records whose partition their producer was never told."""
-        if not len(self._adrift):
+        if self._adrift is None:
             return records
         names = ["run", "topic", "value"]
-        joined = records.join(self._adrift, names, join_type="left outer")
+        met = [
+            pa.Table.from_batches([batch]).join(records.select(names), names, join_type="left semi")
+            for batch in ds.dataset(self._adrift, ADRIFT, format="parquet").to_batches()
+        ]
+        there = pa.concat_tables([ADRIFT.empty_table(), *met])
+        joined = records.join(there, names, join_type="left outer")
         for name in ("first", "last"):
-            met = pc.coalesce(joined[name], joined["there"])
-            joined = joined.set_column(joined.schema.get_field_index(name), name, met)
+            place = pc.coalesce(joined[name], joined["there"])
+            joined = joined.set_column(joined.schema.get_field_index(name), name, place)
         return joined
 
     def _decided(self, records: pa.Table) -> pa.Table:

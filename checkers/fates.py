@@ -17,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from checkers.clients.facts import ADRIFT, has
 from checkers.clients.picks import RECORD
 from checkers.clients.view import final
-from checkers.deciding import ADRIFT as MET
 from checkers.deciding import DOUBTS, FATE, LIMIT, LOST, READ_BACK, UNSEEN, Deciding
 
 if TYPE_CHECKING:
@@ -109,16 +108,16 @@ def _counted(folder: Path) -> Iterator[dict[str, Any]]:
         yield from told.aggregate([([], "count_all")]).to_pylist()
 
 
-def _adrift(tables: "Tables") -> pa.Table:
-    """Where the final read met records whose partition their producer was never told."""
+def _adrift(tables: "Tables") -> Path | None:
+    """Where the final read met records whose partition their producer was never told: a folder."""
     if not any(each.partition is None for each in tables.books):
-        return MET.empty_table()
+        return None
     names = ["run", "topic", "value"]
     read = tables.view.rows.where(final())
     adrift = tables.view.rows.where(has("fact", ADRIFT)).select(*names).distinct()
     met = read.join(F.broadcast(adrift), names, "left_semi").groupBy(*names)
     tables.keep("adrift", met.agg(F.min("offset").alias("there")))
-    return ds.dataset(tables.kept("adrift"), MET, format="parquet").to_table()
+    return tables.kept("adrift")
 
 
 def _limits(tables: "Tables") -> pa.Table:

@@ -15,13 +15,11 @@ from typing import Final, Self
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers import disks, fates, frames, kafka_log
 from checkers.clients.numbers import Source
 from checkers.clients.sequence import wrong_steps
 from checkers.clients.view import View, in_order
-from checkers.deciding import FATE
 from checkers.segments.files import segments
 from checkers.session import suit
 from checkers.staging import Case, plain, stage, staged
@@ -146,11 +144,6 @@ class Tables:
     def decided(self) -> Path:
         """Every record of which something is amiss: a folder of files, in ``deciding.FATE``."""
         return fates.fates(self, self.kept("fates"))
-
-    @cached_property
-    def fates(self) -> DataFrame:
-        """The same."""
-        return frames.read(self.spark, self.decided, from_arrow_schema(FATE))
 
     def prefetch(self) -> None:
         """Compute what the checkers share, clients' side and disks side by side.

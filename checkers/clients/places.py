@@ -5,6 +5,8 @@ Spark has no such join: it sorts offsets and stretches together, twice as dear w
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +22,6 @@ from checkers.ordering import in_order
 _SKIPPED_ROWS: Final = 1_000_000
 """So many places are made at once: a single step may leave out any number."""
 
-_FILE: Final = "order.npy"
 _END: Final = np.iinfo(np.int64).max
 _START: Final = np.iinfo(np.int64).min
 
@@ -54,8 +55,31 @@ class Extending:
         known = found.filter((what == KNOWN) | ((what == READS) & ds.field("sure")))
         tables = in_order(known, _PLACE, self._scratch, range_rows=_TOGETHER)
         with pq.ParquetWriter(folder / f"{number}.parquet", EXTENT, compression="lz4") as writer:
-            for stretches in _extended(table for table in tables if len(table)):
-                writer.write_table(stretches)
+            keep(_written(_extended(table for table in tables if len(table)), writer), folder)
+
+
+def _written(tables: Iterable[pa.Table], writer: pq.ParquetWriter) -> Iterator[pa.Table]:
+    for table in tables:
+        writer.write_table(table)
+        yield table
+
+
+def keep(stretches: Iterable[pa.Table], folder: Path) -> None:
+    """Leave stretches in order, in ``EXTENT``, where ``Order`` looks for them.
+
+    One more stands last, of no slot, so that there always is one to look at. Files whose names
+    begin like this are not read as Parquet.
+    """
+    end = pa.table([pa.array([_END])] * len(EXTENT), schema=EXTENT)
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(_file(folder, name).open("wb")) for name in EXTENT.names}
+        for table in chain(stretches, [end]):
+            for name, file in files.items():
+                file.write(memoryview(table[name].to_numpy()))
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"_{name}.int64"
 
 
 def _extended(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -91,11 +115,13 @@ class Order:
     """The version order of all logs, which tasks share through a file.
 
     Args:
-        folder: where ``kept`` left it.
+        folder: where ``keep`` left it.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._slot, self._low, self._high, self._base = np.load(folder / _FILE, mmap_mode="r")
+        self._slot, self._low, self._high, self._base = (
+            np.memmap(_file(folder, name), np.int64, "r").view(np.ndarray) for name in EXTENT.names
+        )
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
         """How many known offsets of its slot come before each, and whether it is known itself.
@@ -143,15 +169,3 @@ def _latest(slots: Ints, starts: Ints, slot: Ints, by: Ints) -> Ints:
         begun = starts[middle] <= by
         low, high = np.where(begun, middle, low), np.where(begun, high, middle - 1)
     return low
-
-
-def kept(extents: Path) -> Path:
-    """Leave ``View.extents``, which is in that folder, in it as an ``Order`` too.
-
-    One stretch more stands last, of no slot, so that there always is one to look at.
-    """
-    found = ds.dataset(extents, format="parquet").to_table(["slot", "low", "high", "base"])
-    columns = [column.to_numpy() for column in found.columns]
-    order = np.lexsort((columns[1], columns[0]))
-    np.save(extents / _FILE, np.stack([np.append(column[order], _END) for column in columns]))
-    return extents

@@ -312,7 +312,7 @@ class View:
     def order(self) -> Path:
         """Where ``extents`` are for a task to look up offsets; see ``places.Order``."""
         assert self.extents
-        return places.kept(self.folder("extents"))
+        return self.folder("extents")
 
     @cached_property
     def proven(self) -> DataFrame:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.clients import places
-from checkers.clients.places import EXTENT, Extending, Order, kept
+from checkers.clients.places import EXTENT, Extending, Order, keep
 from checkers.clients.strides import KNOWN, READS, SENDS
 
 STRETCHES = {-7: [(2, 4), (5, 5), (9, 12)], 3: [(0, 0)], 8: [(1, 1), (3, 9)]}
@@ -18,14 +18,13 @@ STRETCHES = {-7: [(2, 4), (5, 5), (9, 12)], 3: [(0, 0)], 8: [(1, 1), (3, 9)]}
 
 def _order(folder: Path, stretches: dict[int, list[tuple[int, int]]]) -> Order:
     rows = []
-    for slot, known in stretches.items():
+    for slot, known in sorted(stretches.items()):
         base = 0
         for low, high in known:
             rows.append({"slot": slot, "low": low, "high": high, "base": base})
             base += high - low + 1
-    schema = pa.schema([(name, pa.int64()) for name in ("slot", "low", "high", "base")])
-    pq.write_table(pa.Table.from_pylist(rows[::-1], schema=schema), folder / "0.parquet")
-    return Order(kept(folder))
+    keep([pa.Table.from_pylist([row], EXTENT) for row in rows], folder)
+    return Order(folder)
 
 
 @pytest.mark.parametrize("slot", [-9, -7, 0, 3, 8, 11])
@@ -91,3 +90,8 @@ def test_every_offset_that_is_known_is_in_one_stretch(
         assert told == sorted(offsets)
         assert [one["base"] for one in ours] == [told.index(one["low"]) for one in ours]
     assert {one["slot"] for one in stretches} == known.keys()
+    for slot, offsets in known.items():
+        at = np.array(sorted(offsets))
+        before, there = Order(extents).before(np.full(len(at), slot), at)
+        assert before.tolist() == [*range(len(at))]
+        assert there.all()

@@ -31,6 +31,7 @@ SKIPPED_MAX: Final = 16
 STEPS: Final = frozenset(KINDS)
 
 _RECORD: Final = FINDING.field("copies").type.value_type
+_PLACED: Final = pa.schema([("place", pa.int64()), ("offset", pa.int64()), ("value", pa.string())])
 _SKIPPED: Final = ("client", "at", "slot", "offset")
 
 
@@ -133,38 +134,43 @@ class _Naming:
         """Steps that leave something out, as far as any of it is known to have stood there."""
         ((row, offset),) = order.left_out(steps, SKIPPED_MAX)
         place = one({"slot": steps["slot"].to_numpy()[row], "offset": offset})
-        copies = self._copies(place, np.bincount(row))
+        copies = _copies(self._known(place, offset), place, np.bincount(row))
         shown = pc.greater(pc.list_value_length(copies), 0)
         return _finding(steps.filter(shown), copies.filter(shown))
 
-    def _copies(self, places: Ints, sizes: Ints) -> pa.ListArray:
-        """The records at places, of which each step has so many."""
-        known = self._known(np.unique(places))
-        begin, end = (np.searchsorted(known["place"], places, side) for side in ("left", "right"))
-        many = end - begin
-        ends = np.cumsum(many)
-        at = pa.array(np.repeat(end - ends, many) + np.arange(ends[-1]))
-        taken = (
-            known.select(["offset", "value"])
-            .take(at)
-            .append_column("note", pa.repeat("skipped", len(at)))
-        )
-        starts = np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(sizes)])]
-        records = taken.to_struct_array().combine_chunks().cast(_RECORD)
-        return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), records)
+    def _known(self, places: Ints, offsets: Ints) -> pa.Table:
+        """``place, offset, value`` of the records at some places, once each and in order.
 
-    def _known(self, places: Ints) -> pa.Table:
-        """``place, offset, value`` of the records at some places, once each and in order."""
-        found, among = [], Among(places)
-        for batch in ds.dataset(self._records, format="parquet").to_batches():
+        Steps are in the order of logs, and so are files: most have no such offsets.
+        """
+        among, each = Among(np.unique(places)), ds.field("offset")
+        near = (each >= int(offsets.min())) & (each <= int(offsets.max()))
+        found = [_PLACED.empty_table()]
+        for batch in ds.dataset(self._records, format="parquet").to_batches(filter=near):
             place = one({name: batch[name].to_numpy() for name in PLACE})
-            here = batch.select(["offset", "value"]).append_column("place", pa.array(place))
+            here = pa.table([place, batch["offset"], batch["value"]], schema=_PLACED)
             found.append(here.filter(pa.array(among(place))))
-        records = pa.Table.from_batches(found).group_by(["place", "offset", "value"]).aggregate([])
+        records = pa.concat_tables(found).group_by(_PLACED.names).aggregate([])
         order = pc.sort_indices(
             records, [(name, "ascending", "at_start") for name in ("place", "value")]
         )
         return records.take(order)
+
+
+def _copies(known: pa.Table, places: Ints, sizes: Ints) -> pa.ListArray:
+    """The records at places, of which each step has so many."""
+    begin, end = (np.searchsorted(known["place"], places, side) for side in ("left", "right"))
+    many = end - begin
+    ends = np.cumsum(many)
+    at = pa.array(np.repeat(end - ends, many) + np.arange(ends[-1]))
+    taken = (
+        known.select(["offset", "value"])
+        .take(at)
+        .append_column("note", pa.repeat("skipped", len(at)))
+    )
+    starts = np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(sizes)])]
+    records = taken.to_struct_array().combine_chunks().cast(_RECORD)
+    return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), records)
 
 
 def _finding(steps: pa.RecordBatch, copies: pa.ListArray | None = None) -> pa.RecordBatch:

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from checkers.clients import tally
 from checkers.clients.numbers import NONE, Bools, Ints
-from checkers.clients.picks import Among, one
+from checkers.clients.picks import Among, Held, one
 from checkers.clients.telling import Share
-from harness.history import OK, SEND
+from harness.history import OK
 
 READ_BACK: Final = "read"
 LOST: Final = "lost"
@@ -53,6 +53,9 @@ that of records whose own is not known: everything is to be read for those."""
 DOUBTS: Final = ("missing", "again")
 
 _NAMES: Final = ("run", "topic", "partition", "value")
+SAID: Final = (*_NAMES, "acks", "outcome")
+"""What is asked of a send."""
+
 _KNOWN: Final = {"told": "offset", "met_first": "first", "met_last": "last", "first": "place"}
 
 
@@ -60,7 +63,7 @@ class Deciding:
     """A task of Spark's: what became of some of the records in doubt.
 
     Args:
-        rows: a folder of Arrow files: rows that name them, as ``picks.Picking`` holds them by key.
+        rows: a folder of their sends, as ``picks.Picking`` holds them by key.
         records: a folder of Parquet files, in ``tally.RECORD``.
         limits: in ``LIMIT``.
         adrift: a folder of Parquet files, in ``ADRIFT``; None: there are no such records.
@@ -107,18 +110,14 @@ class Deciding:
     def _named(self, keys: Ints, share: Share) -> Iterator[pa.Table]:
         """The sends of these records, with their ``key``."""
         among = Among(keys)
-        for path in sorted(self._rows.glob("*.arrow")):
-            with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
-                for nth in range(reader.num_record_batches):
-                    batch = reader.get_batch(nth)
-                    key = batch["one"].to_numpy()
-                    sent = pc.equal(batch["kind"], SEND).to_numpy(zero_copy_only=False)
-                    ours = sent & _falls_to(key, share) & among(key)
-                    rows = batch.filter(pa.array(ours))
-                    told = pc.equal(rows["outcome"], OK)
-                    columns = [rows[name] for name in (*_NAMES, "acks")]
-                    names = [*_NAMES, "acks", "key", "acknowledged"]
-                    yield pa.table([*columns, pa.array(key[ours]), told], names=names)
+        for batch in Held([self._rows]):
+            key = batch["one"].to_numpy()
+            ours = _falls_to(key, share) & among(key)
+            rows = batch.filter(pa.array(ours))
+            told = pc.equal(rows["outcome"], OK)
+            columns = [rows[name] for name in (*_NAMES, "acks")]
+            names = [*_NAMES, "acks", "key", "acknowledged"]
+            yield pa.table([*columns, pa.array(key[ours]), told], names=names)
 
     def _met(self, records: pa.Table) -> pa.Table:
         """The same, with the places of records whose partition their producer was never told."""

@@ -14,14 +14,16 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.clients.facts import ADRIFT, has
-from checkers.clients.picks import RECORD
+from checkers import deciding
+from checkers.clients.facts import ADRIFT, SENT, has
+from checkers.clients.picks import RECORD, Want
 from checkers.clients.view import final
 from checkers.deciding import DOUBTS, FATE, LIMIT, LOST, READ_BACK, UNSEEN, Deciding
 
 if TYPE_CHECKING:
     from checkers.tables import Tables
 
+_DOUBTFUL: Final = "records-in-doubt"
 _TOGETHER: Final = 1_000_000  # records that a task decides
 
 
@@ -68,6 +70,14 @@ def books(tables: "Tables") -> list[Book]:
     ]
 
 
+def wants(tables: "Tables") -> dict[str, Want]:
+    """What records in doubt will ask of the history: whoever sent them."""
+    sends = Want(
+        by=RECORD, rows=lambda: tables.view.keys(*DOUBTS), columns=deciding.SAID, facts=SENT
+    )
+    return {_DOUBTFUL: sends}
+
+
 def fates(tables: "Tables", folder: Path) -> Path:
     """One row, in ``FATE``, for every record that is lost, unseen, or there several times.
 
@@ -80,9 +90,9 @@ def fates(tables: "Tables", folder: Path) -> Path:
     doubtful = sum(each.missing + each.again for each in tables.books)
     if not doubtful:
         return folder
-    rows = view.held("fates", RECORD, view.keys(*DOUBTS))
-    deciding = Deciding(rows, view.doubts, _limits(tables), _adrift(tables), folder)
-    view.each(view.shares(doubtful, _TOGETHER), deciding)
+    view.hold(wants(tables))
+    decide = Deciding(view.held(_DOUBTFUL), view.doubts, _limits(tables), _adrift(tables), folder)
+    view.each(view.shares(doubtful, _TOGETHER), decide)
     return folder
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from checkers import disks, fates, frames, kafka_log
+from checkers.clients import skips
 from checkers.clients.numbers import Source
 from checkers.clients.sequence import wrong_steps
 from checkers.clients.view import View, in_order
@@ -154,9 +155,11 @@ class Tables:
         with ThreadPoolExecutor(3, thread_name_prefix="tables") as pool:
             pool.submit(getattr, self, "ends")
             with contextlib.suppress(Exception):
-                suit(self.spark, self._on_disk + self.view.scan())  # both of the following need it
+                suit(self.spark, self._on_disk + self.view.scan())  # all of the following need it
+                pool.submit(getattr, self.view, "order")
+                wrong_steps(self.view)
+                self.view.hold(fates.wants(self) | skips.wants(self.view))
             pool.submit(getattr, self, "decided")
-            pool.submit(wrong_steps, self.view)
 
     def local(self, table: pa.Table) -> DataFrame:
         """A small table that is already here, for Spark to join with."""

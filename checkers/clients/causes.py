@@ -34,6 +34,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from checkers.clients.digraph import SORTS
+from checkers.clients.picks import distinct
 from checkers.registry import SCHEMA
 
 LOST: Final = "lost-write"
@@ -100,9 +101,10 @@ class Causes:
         self._deep = worst < _SHALLOW
         number = np.cumsum(fresh) - 1
         leading = np.flatnonzero(rank == worst[number])
-        head = offset[leading[np.unique(number[leading], return_index=True)[1]]]
+        led = number[leading]
+        head = offset[leading[np.concatenate(([True], led[1:] != led[:-1]))[: len(led)]]]
         self._call(worst, head)
-        self._lows, self._holed = np.unique(self._low), np.unique(self._log)
+        self._lows, self._holed = distinct(self._low), distinct(self._log)
         self._ordinals = self._ordinal(self._log, self._low)
 
     def of(self, found: pa.RecordBatch) -> pa.Array:

@@ -9,7 +9,7 @@ from typing import Final
 
 from checkers.clients.contents import CONTENTS, contents
 from checkers.clients.sequence import WRONG_STEPS, wrong_steps
-from checkers.clients.skips import STEPS, step_findings
+from checkers.clients.skips import STEPPED, STEPS, step_findings
 from checkers.clients.vanished import VANISHED, vanished
 from checkers.clients.view import View
 from checkers.clients.witness import witnessed
@@ -20,12 +20,13 @@ KINDS: Final = CONTENTS | STEPS | {VANISHED}
 
 def find(view: View, kinds: frozenset[str] = KINDS) -> Path:
     """The anomalies of these kinds: a folder of files, in ``checkers.registry.SCHEMA``."""
-    found, told = contents(view, kinds), []
+    found, told, rows = contents(view, kinds), [], []
     asked = kinds & STEPS
     if asked or VANISHED in kinds:
         wrong = wrong_steps(view)
         if asked and view.any(WRONG_STEPS):
             told.append(step_findings(view, asked))
+            rows.append(view.held(STEPPED))
         if VANISHED in kinds:
             found.append(vanished(view, wrong))
-    return witnessed(view, found, told)
+    return witnessed(view, found, told, rows)

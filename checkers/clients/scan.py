@@ -7,7 +7,7 @@ operations by Spark's own grouping: 38 CPU seconds for records and strides.)
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from checkers import frames
-from checkers.clients import picks, tally
+from checkers.clients import tally
 from checkers.clients.facts import SEEN, SENT
 from checkers.clients.numbers import Numbers, Part, Source, numbered, parts
-from checkers.clients.picks import ROWS, Picking
+from checkers.clients.picks import ROWS, Picking, Request, Want
 from checkers.clients.strides import KNOWN, READS, SCHEMA, SENDS, strides
 from checkers.clients.tally import PIECE, RECORD, SLOT
 
@@ -136,26 +136,30 @@ class Scan:
         self._tally("records", None)
         return self._frame("records", RECORD)
 
-    def rows(self, name: str, by: Sequence[str], wanted: pa.Table) -> DataFrame:
-        """The rows of the history whose numbers are among the wanted, as ``picks`` fetches them.
+    def rows(self, name: str, want: Want) -> DataFrame:
+        """The rows of the history that are wanted, as ``picks`` fetches them.
 
         Args:
             name: by which they are kept.
-            by: ``picks.RECORD``, ``PLACE`` or ``ROW``.
-            wanted: numbers in these columns.
+            want: their numbers.
         """
-        return frames.read(self._spark, self._pick(name, by, wanted, held=False), ROWS)
+        request = Request.of(want, self._rows / name, held=False)
+        self.each(self._parts[0], Picking([request]))
+        return frames.read(self._spark, request.folder, ROWS)
 
-    def hold(self, name: str, by: Sequence[str], wanted: pa.Table) -> Path:
-        """The same rows, as files that a task may look into; see ``picks.Picking``."""
-        return self._pick(name, by, wanted, held=True)
+    def hold(self, wants: Mapping[str, Want]) -> None:
+        """Have rows fetched in one pass, each to a folder that ``held`` names."""
+        requests = [Request.of(want, self.held(name), held=True) for name, want in wants.items()]
+        if asked := [request for request in requests if request.wants_any]:
+            self.each(self._parts[0], Picking(asked))
 
-    def _pick(self, name: str, by: Sequence[str], wanted: pa.Table, *, held: bool) -> Path:
-        folder = self._folder / "rows" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        asked = picks.wanted(wanted, by, folder.with_name(f"{name}.npy"))
-        self.each(self._parts[0], Picking(by, asked, folder, held=held))
-        return folder
+    def held(self, name: str) -> Path:
+        """The folder of rows that tasks may look into; see ``picks.Held``."""
+        return self._rows / name
+
+    @property
+    def _rows(self) -> Path:
+        return self._folder / "rows"
 
     def each(self, tasks: Sequence[Any], do: Callable[[int, Any], None]) -> None:
         """Have Spark's tasks do something with each of some things and its number."""

@@ -18,12 +18,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own convention
 
 from checkers import frames
+from checkers.clients.facts import READ_BY_ANY, SENT_OK
 from checkers.clients.numbers import Bools, Ints
-from checkers.clients.picks import PLACE, Among, one
+from checkers.clients.picks import PLACE, ROW, Among, Held, Want, distinct, one
 from checkers.clients.places import Order
 from checkers.clients.sequence import KINDS, WRONG_STEPS, kinds
-from checkers.clients.telling import FINDING, Share, portions
+from checkers.clients.telling import FINDING, SHOWN, Share, portions
 from checkers.clients.view import View
+
+SKIPPED: Final = "at-skipped"
+STEPPED: Final = "of-steps"
+"""Rows of the history that steps ask for, as ``View.held`` names them."""
 
 SKIPPED_MAX: Final = 16
 """Skipped records that an anomaly names; its delta counts them all."""
@@ -32,7 +37,25 @@ STEPS: Final = frozenset(KINDS)
 
 _RECORD: Final = FINDING.field("copies").type.value_type
 _PLACED: Final = pa.schema([("place", pa.int64()), ("offset", pa.int64()), ("value", pa.string())])
-_SKIPPED: Final = ("client", "at", "slot", "offset")
+_LISTED: Final = ("client", "at", "slot", "offset")
+
+
+def wants(view: View) -> dict[str, Want]:
+    """What steps that are not right will ask of the history: what they leave out, and their ends.
+
+    Args:
+        view: the history, whose ``sequence.wrong_steps`` are kept.
+    """
+    steps = view.folder(WRONG_STEPS)
+    return {
+        SKIPPED: Want(
+            by=PLACE,
+            rows=lambda: _places(steps, Order(view.order)),
+            columns=("offset", "value"),
+            facts=SENT_OK | READ_BY_ANY,
+        ),
+        STEPPED: Want(by=ROW, rows=lambda: _ends(steps), columns=SHOWN),
+    }
 
 
 def step_findings(view: View, asked: frozenset[str]) -> Path:
@@ -42,12 +65,10 @@ def step_findings(view: View, asked: frozenset[str]) -> Path:
         view: the history, whose ``sequence.wrong_steps`` are kept.
         asked: some of ``STEPS``.
     """
-    steps, order = view.folder(WRONG_STEPS), view.order
-    rows = view.rows_of("at-skipped", PLACE, _places(steps, Order(order), asked))
-    view.keep("left-out", view.placed_among(rows).select(*PLACE, "value"))
-    told = view.folder("stepped")
+    steps, order, told = view.folder(WRONG_STEPS), view.order, view.folder("step-findings")
+    view.hold(wants(view))
     told.mkdir(exist_ok=True)
-    naming = _Naming(steps, order, view.folder("left-out"), told, asked)
+    naming = _Naming(steps, order, view.held(SKIPPED), _late(view), told, asked)
     view.each(view.shares(ds.dataset(steps).count_rows()), naming)
     return told
 
@@ -59,7 +80,7 @@ def skipped(view: View, over: DataFrame) -> DataFrame:
         view: the history.
         over: steps to further than the next offset.
     """
-    fields = [T.StructField(name, T.LongType()) for name in _SKIPPED]
+    fields = [T.StructField(name, T.LongType()) for name in _LISTED]
     return frames.mapped(over, _Listing(view.order), fields)
 
 
@@ -77,11 +98,29 @@ class _Listing:
                 yield named.append_column("offset", pa.array(offset))
 
 
-def _places(folder: Path, order: Order, asked: frozenset[str]) -> pa.Table:
+def _late(view: View) -> Path | None:
+    """A folder of what steps leave out, as far as only other rows tell that it stood there."""
+    if not view.late:
+        return None
+    rows = view.rows_of(SKIPPED, PLACE, _places(view.folder(WRONG_STEPS), Order(view.order)))
+    view.keep("left-out-late", view.placed_late(rows).select(*PLACE, "value"))
+    return view.folder("left-out-late")
+
+
+def _ends(folder: Path) -> pa.Table:
+    """``at, client`` of the rows that steps lead from and to."""
+    found = ds.dataset(folder, format="parquet").to_table(
+        ["from_at", "at", "client"], filter=~ds.field("sought")
+    )
+    ends = [found.select([name, "client"]).rename_columns(list(ROW)) for name in ("from_at", "at")]
+    return pa.concat_tables(ends)
+
+
+def _places(folder: Path, order: Order) -> pa.Table:
     """``slot, offset`` of what steps leave out, as far as anomalies name it."""
     found = []
     for steps in portions([folder]):
-        over = steps.filter(pa.array(_asked(steps, asked) & (steps["delta"].to_numpy() > 1)))
+        over = steps.filter(pc.and_(pc.greater(steps["delta"], 1), pc.invert(steps["sought"])))
         for row, offset in order.left_out(over, SKIPPED_MAX):
             found.append(pa.table([over["slot"].to_numpy()[row], offset], names=list(PLACE)))
     kept = pa.schema([(name, pa.int64()) for name in PLACE])
@@ -100,7 +139,8 @@ class _Naming:
     Args:
         steps: a folder of Parquet files: ``sequence.wrong_steps``.
         order: the version order.
-        records: a folder of Parquet files: ``slot, offset, value``.
+        records: a folder of rows that stood somewhere, as ``checkers.clients.picks`` left them.
+        late: a folder of Parquet files with more of them: ``slot, offset, value``.
         folder: where to leave the findings.
         asked: the kinds that are asked for.
     """
@@ -110,51 +150,58 @@ class _Naming:
         steps: Path,
         order: Path,
         records: Path,
+        late: Path | None,
         folder: Path,
         asked: frozenset[str],
     ) -> None:
         self._steps = steps
         self._order = order
         self._records = records
+        self._late = late
         self._folder = folder
         self._asked = asked
 
     def __call__(self, number: int, share: Share) -> None:
         """Name what falls to one task, whose number its file bears."""
-        order = Order(self._order)
+        order, records = Order(self._order), Held([self._records])
         with pq.ParquetWriter(self._folder / f"{number}.parquet", FINDING) as writer:
             for batch in portions([self._steps], share):
                 steps = batch.filter(pa.array(_asked(batch, self._asked)))
                 delta = steps["delta"].to_numpy()
                 writer.write_batch(_finding(steps.filter(pa.array(delta < 1))))
                 if (delta > 1).any():
-                    writer.write_batch(self._named(order, steps.filter(pa.array(delta > 1))))
+                    over = steps.filter(pa.array(delta > 1))
+                    writer.write_batch(self._named(order, records, over))
 
-    def _named(self, order: Order, steps: pa.RecordBatch) -> pa.RecordBatch:
+    def _named(self, order: Order, records: Held, steps: pa.RecordBatch) -> pa.RecordBatch:
         """Steps that leave something out, as far as any of it is known to have stood there."""
         ((row, offset),) = order.left_out(steps, SKIPPED_MAX)
         place = one({"slot": steps["slot"].to_numpy()[row], "offset": offset})
-        copies = _copies(self._known(place, offset), place, np.bincount(row))
+        known = self._known(records, place, offset)
+        copies = _copies(known, place, np.bincount(row))
         shown = pc.greater(pc.list_value_length(copies), 0)
         return _finding(steps.filter(shown), copies.filter(shown))
 
-    def _known(self, places: Ints, offsets: Ints) -> pa.Table:
-        """``place, offset, value`` of the records at some places, once each and in order.
-
-        Steps are in the order of logs, and so are files: most have no such offsets.
-        """
-        among, each = Among(np.unique(places)), ds.field("offset")
-        near = (each >= int(offsets.min())) & (each <= int(offsets.max()))
-        found = [_PLACED.empty_table()]
-        for batch in ds.dataset(self._records, format="parquet").to_batches(filter=near):
-            place = one({name: batch[name].to_numpy() for name in PLACE})
-            here = pa.table([place, batch["offset"], batch["value"]], schema=_PLACED)
-            found.append(here.filter(pa.array(among(place))))
-        records = pa.concat_tables(found).group_by(_PLACED.names).aggregate([])
+    def _known(self, records: Held, places: Ints, offsets: Ints) -> pa.Table:
+        """``place, offset, value`` of the records at some places, once each and in order."""
+        among = Among(distinct(places))
+        near = records.between("offset", offsets.min(), offsets.max())
+        found = [_PLACED.empty_table(), *(_at(among, batch["one"], batch) for batch in near)]
+        if self._late is not None:
+            for batch in ds.dataset(self._late, format="parquet").to_batches():
+                place = one({name: batch[name].to_numpy() for name in PLACE})
+                found.append(_at(among, pa.array(place), batch))
+        known = pa.concat_tables(found).group_by(_PLACED.names).aggregate([])
         order = pc.sort_indices(
-            records, [(name, "ascending", "at_start") for name in ("place", "value")]
+            known, [(name, "ascending", "at_start") for name in ("place", "value")]
         )
-        return records.take(order)
+        return known.take(order)
+
+
+def _at(places: Among, place: pa.Array, rows: pa.RecordBatch) -> pa.Table:
+    """Those rows whose place is among some, in ``_PLACED``."""
+    told = pa.table([place, rows["offset"], rows["value"]], schema=_PLACED)
+    return told.filter(pa.array(places(place.to_numpy())))
 
 
 def _copies(known: pa.Table, places: Ints, sizes: Ints) -> pa.ListArray:

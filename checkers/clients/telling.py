@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from checkers.clients.picks import ROW, Among, one
+from checkers.clients.numbers import Ints
+from checkers.clients.picks import ROW, Among, Held, distinct, one
 from checkers.registry import SCHEMA
 
 Share: TypeAlias = tuple[int, int]
@@ -46,69 +47,32 @@ it is the record of the last row."""
 _STEP: Final = SCHEMA.field("steps").type.value_type
 _COPY: Final = SCHEMA.field("copies").type.value_type
 
+SHOWN: Final = tuple(dict.fromkeys(("run", "topic", "partition", "acks", "at", *_STEP.names)))
+"""What an anomaly tells of the rows that show it."""
+
 
 class Telling:
     """A task of Spark's: some findings with the rows that show them, as anomalies.
 
     Args:
         findings: folders of Parquet files, in columns of ``FINDING``.
-        rows: a folder of Arrow files that ``checkers.clients.picks.Picking`` left.
+        rows: folders of Arrow files that ``checkers.clients.picks.Picking`` left.
         folder: where to leave the anomalies, in columns of ``checkers.registry.SCHEMA``.
     """
 
-    def __init__(self, findings: Sequence[Path], rows: Path, folder: Path) -> None:
+    def __init__(self, findings: Sequence[Path], rows: Sequence[Path], folder: Path) -> None:
         self._findings = tuple(findings)
-        self._rows = rows
+        self._rows = tuple(rows)
         self._folder = folder
 
     def __call__(self, number: int, share: Share) -> None:
         """Tell what falls to one task, whose number its file bears."""
-        path = self._folder / f"{number}.parquet"
+        path, held = self._folder / f"{number}.parquet", Held(self._rows)
         with pq.ParquetWriter(path, SCHEMA, compression="lz4") as writer:
             for batch in portions(self._findings, share):
                 shown = batch.filter(pc.greater(pc.list_value_length(batch["ends"]), 0))
                 if len(shown):
-                    writer.write_batch(self._told(shown))
-
-    def _told(self, found: pa.RecordBatch) -> pa.RecordBatch:
-        ends = pc.list_flatten(found["ends"])
-        number = one({name: pc.struct_field(ends, name).to_numpy() for name in ROW})
-        rows, place = self._looked_up(number)
-        starts = np.concatenate([[0], np.cumsum(pc.list_value_length(found["ends"]).to_numpy())])
-        steps = _steps(rows).take(pa.array(place))
-        last = pa.array(place[starts[1:] - 1])
-        fault = {name: rows[name].take(last) for name in ("partition", "offset", "value")}
-        named = found["named"]
-        columns = {
-            "run": rows["run"].take(last),
-            "kind": found["kind"],
-            "topic": rows["topic"].take(last),
-            "partition": fault["partition"],
-            "offset": pc.if_else(named, found["offset"], fault["offset"]),
-            "value": pc.if_else(named, found["value"], fault["value"]),
-            "acks": _greatest(rows["acks"], place, starts),
-            "copies": _copies(found["copies"], fault["partition"]),
-            "steps": pa.ListArray.from_arrays(pa.array(starts, pa.int32()), steps),
-            "delta": found["delta"],
-            "cause": pa.nulls(len(found), pa.string()),
-        }
-        return pa.record_batch([columns[name] for name in SCHEMA.names], schema=SCHEMA)
-
-    def _looked_up(self, numbers: NDArray[Any]) -> tuple[pa.RecordBatch, NDArray[Any]]:
-        """The rows of some numbers, and which of them each number's is."""
-        asked = Among(np.unique(numbers))
-        parts = []
-        for path in sorted(self._rows.glob("*.arrow")):
-            with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
-                for nth in range(reader.num_record_batches):
-                    batch = reader.get_batch(nth)
-                    among = asked(batch["one"].to_numpy())
-                    if among.any():
-                        parts.append(batch.filter(pa.array(among)))
-        (rows,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
-        known = rows["one"].to_numpy()
-        order = np.argsort(known)
-        return rows, order[np.searchsorted(known[order], numbers)]
+                    writer.write_batch(_told(shown, held))
 
 
 def portions(folders: Iterable[Path], share: Share = (0, 1)) -> Iterator[pa.RecordBatch]:
@@ -121,6 +85,48 @@ def portions(folders: Iterable[Path], share: Share = (0, 1)) -> Iterator[pa.Reco
                 for batch in file.iter_batches(FINDINGS):
                     if next(turns) % tasks == task:
                         yield batch
+
+
+def _told(found: pa.RecordBatch, held: Held) -> pa.RecordBatch:
+    ends = pc.list_flatten(found["ends"])
+    at, client = (pc.struct_field(ends, name).to_numpy() for name in ROW)
+    rows, place = _looked_up(held, at, one({"at": at, "client": client}))
+    starts = np.concatenate([[0], np.cumsum(pc.list_value_length(found["ends"]).to_numpy())])
+    steps = _steps(rows).take(pa.array(place))
+    last = pa.array(place[starts[1:] - 1])
+    fault = {name: rows[name].take(last) for name in ("partition", "offset", "value")}
+    named = found["named"]
+    columns = {
+        "run": rows["run"].take(last),
+        "kind": found["kind"],
+        "topic": rows["topic"].take(last),
+        "partition": fault["partition"],
+        "offset": pc.if_else(named, found["offset"], fault["offset"]),
+        "value": pc.if_else(named, found["value"], fault["value"]),
+        "acks": _greatest(rows["acks"], place, starts),
+        "copies": _copies(found["copies"], fault["partition"]),
+        "steps": pa.ListArray.from_arrays(pa.array(starts, pa.int32()), steps),
+        "delta": found["delta"],
+        "cause": pa.nulls(len(found), pa.string()),
+    }
+    return pa.record_batch([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _looked_up(held: Held, at: Ints, numbers: Ints) -> tuple[pa.RecordBatch, Ints]:
+    """The rows of some numbers, which are ``at`` these places, and which of them each number's is.
+
+    Steps are in the order of a history, and so are rows: most files have none of them.
+    """
+    asked = Among(distinct(numbers))
+    parts = []
+    for batch in held.between("at", at.min(), at.max()):
+        among = asked(batch["one"].to_numpy())
+        if among.any():
+            parts.append(batch.filter(pa.array(among)))
+    (rows,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
+    known = rows["one"].to_numpy()
+    order = np.argsort(known)
+    return rows, order[np.searchsorted(known[order], numbers)]
 
 
 def _steps(rows: pa.RecordBatch) -> pa.StructArray:

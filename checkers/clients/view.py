@@ -12,7 +12,7 @@ own name before it is reported, so that this never makes an anomaly.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +40,7 @@ from checkers.clients.facts import (
     has,
 )
 from checkers.clients.numbers import Source
-from checkers.clients.picks import RECORD
+from checkers.clients.picks import RECORD, Want
 from checkers.clients.scan import Scan
 from checkers.clients.strides import KNOWN
 from checkers.clients.tally import SUMS
@@ -101,6 +101,7 @@ class View:
         self._folder = folder
         self.sources = tuple(sources)
         self._kept: dict[str, DataFrame] = {}
+        self._held: set[str] = set()
         self._scan = Scan(self.spark, self.sources, folder / "scan", final_read=final_read)
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
@@ -166,7 +167,9 @@ class View:
             if len(wanted) > MANY:
                 self._kept[name] = self.rows
             else:
-                self._kept[name] = _numbered(self._scan.rows(name, by, wanted))
+                self._kept[name] = _numbered(
+                    self._scan.rows(name, Want(by=by, rows=lambda: wanted))
+                )
         return self._kept[name]
 
     def rows_in_doubt(self, name: str, *doubts: str) -> DataFrame:
@@ -177,9 +180,21 @@ class View:
         """``key`` of the records about which there is one of these doubts."""
         return self._scan.keys(*doubts)
 
-    def held(self, name: str, by: Sequence[str], wanted: pa.Table) -> Path:
-        """A folder with those rows as recorded; see ``checkers.clients.picks.Picking``."""
-        return self._scan.hold(name, by, wanted)
+    def hold(self, wants: Mapping[str, Want]) -> None:
+        """Have rows fetched that tasks will look into, in one pass over the history.
+
+        Args:
+            wants: by the name under which ``held`` has them. Those that are there are not fetched
+                again, nor is it asked which they are.
+        """
+        missing = {name: want for name, want in wants.items() if name not in self._held}
+        if missing:
+            self._scan.hold(missing)
+            self._held |= missing.keys()
+
+    def held(self, name: str) -> Path:
+        """A folder with rows as recorded, for ``checkers.clients.picks.Held``."""
+        return self._scan.held(name)
 
     def each(self, tasks: Sequence[Any], do: Callable[[int, Any], None]) -> None:
         """Have Spark's tasks do something with each of some things and its number."""
@@ -300,10 +315,10 @@ class View:
         slot do not overlap, and may touch.
         """
         known = [self.stretched]
-        if self._late:
+        if self.late:
             at, what = F.col("offset"), F.lit(KNOWN).alias("what")
             place = (at.alias("place"), at.alias("last_place"))
-            self.keep("late", self._placed_late(self.rows).select(what, "slot", *place))
+            self.keep("late", self.placed_late(self.rows).select(what, "slot", *place))
             known.append(self.folder("late"))
         extending = places.Extending(known, self.empty("sorted-places"))
         return self.made("extents", places.EXTENT, lambda folder: self.each([folder], extending))
@@ -338,14 +353,15 @@ class View:
         """``placed``, of some rows only."""
         told = rows.where(F.col("offset").isNotNull())
         sure = told.where(has("fact", SENT_OK | READ_BY_ANY))
-        return sure.unionByName(self._placed_late(rows)) if self._late else sure
+        return sure.unionByName(self.placed_late(rows)) if self.late else sure
 
     @property
-    def _late(self) -> bool:
+    def late(self) -> bool:
         """Whether there may be rows of ``placed`` that do not say for themselves that they are."""
         return bool(self.suspects["stray"] or self.suspects["peeked"])
 
-    def _placed_late(self, rows: DataFrame) -> DataFrame:
+    def placed_late(self, rows: DataFrame) -> DataFrame:
+        """Those of ``placed_among`` that do not say for themselves that they are."""
         told = rows.where(F.col("offset").isNotNull())
         info = told.where(has("fact", SENT_INFO)).join(self.proven, "deed", "left_semi")
         proven = F.col("writer") == F.col("deed")

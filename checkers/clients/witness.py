@@ -4,7 +4,7 @@ Until then a row is only its ``end``: its number in its run, and its client.
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers.clients.picks import ROW
-from checkers.clients.telling import FINDING, Telling
+from checkers.clients.picks import ROW, Want
+from checkers.clients.telling import FINDING, SHOWN, Telling
 from checkers.clients.view import View
 from checkers.registry import ANOMALY
 
@@ -74,23 +74,26 @@ def copies(array: str, of: Callable[[Column], tuple[Column, Column]]) -> Column:
     return F.transform(array, copy)
 
 
-def witnessed(view: View, found: Sequence[DataFrame], told: Sequence[Path]) -> Path:
+def witnessed(
+    view: View, found: Sequence[DataFrame], told: Sequence[Path], rows: Sequence[Path]
+) -> Path:
     """Findings of all kinds as anomalies: a folder of files, in ``checkers.registry.SCHEMA``.
 
     Args:
         view: the history.
         found: findings, as ``finding`` makes them.
         told: more of them, as folders of Parquet files.
+        rows: folders of rows that ``told`` point at, for ``checkers.clients.picks.Held``.
     """
     folder = view.folder("witnessed")
     folder.mkdir(exist_ok=True)
     if found:
         view.keep("findings", reduce(DataFrame.unionByName, found))
-        told = [*told, view.folder("findings")]
-    wanted = pa.concat_tables([_NUMBERS.empty_table(), *map(_wanted, told)])
-    if len(wanted):
-        rows = view.held("witnesses", ROW, wanted)
-        view.each(view.shares(len(wanted)), Telling(told, rows, folder))
+        findings = view.folder("findings")
+        view.hold({"witnesses": Want(by=ROW, rows=partial(_wanted, findings), columns=SHOWN)})
+        told, rows = [*told, findings], [*rows, view.held("witnesses")]
+    if many := sum(ds.dataset(each, format="parquet").count_rows() for each in told):
+        view.each(view.shares(2 * many), Telling(told, rows, folder))
     return folder
 
 

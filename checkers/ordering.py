@@ -109,8 +109,9 @@ def _order(table: pa.Table, by: Sequence[str]) -> pa.Array:
 
 
 def _varies(column: pa.ChunkedArray) -> bool:
-    some = len(column) and column[0]
-    return bool(column.null_count) or not pc.all(pc.equal(column, some)).as_py()
+    if not len(column):
+        return False
+    return bool(column.null_count) or not pc.all(pc.equal(column, column[0])).as_py()
 
 
 def _bounds(source: ds.Dataset, by: Sequence[str], rows: int, ranges: int) -> pa.Table:

@@ -143,7 +143,7 @@ class Scan:
             name: by which they are kept.
             want: their numbers.
         """
-        request = Request.of(want, self._rows / name, held=False)
+        request = Request.of(want, self._folder / "rows" / name, held=False)
         self.each(self._parts[0], Picking([request]))
         return frames.read(self._spark, request.folder, ROWS)
 
@@ -155,11 +155,7 @@ class Scan:
 
     def held(self, name: str) -> Path:
         """The folder of rows that tasks may look into; see ``picks.Held``."""
-        return self._rows / name
-
-    @property
-    def _rows(self) -> Path:
-        return self._folder / "rows"
+        return self._folder / "held" / name
 
     def each(self, tasks: Sequence[Any], do: Callable[[int, Any], None]) -> None:
         """Have Spark's tasks do something with each of some things and its number."""

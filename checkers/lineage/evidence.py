@@ -1,7 +1,8 @@
 """The rows that bear on a few anomalies of one run, out of all tables, as plain Python values."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -125,13 +126,17 @@ def _read(
     rows: list[Row] = []
     # The values of a dictionary column cannot be filtered; plain strings can.
     plain = pa.schema([_plain(column) for column in ds.dataset(part).schema])
-    for batch in (
-        ds.dataset(part, schema=plain)
-        .scanner(filter=where, batch_readahead=1, fragment_readahead=1)
-        .to_batches()
-    ):
-        rows.extend(batch.slice(0, _ROWS_MAX - len(rows)).to_pylist())
+    for group in _groups(part):
+        # Only what the filter asks for is read, unless there is such a row: a quarter of the time.
+        if where is None or group.scanner(plain, filter=where, columns=[]).count_rows():
+            for batch in group.scanner(plain, filter=where, batch_readahead=1).to_batches():
+                rows.extend(batch.slice(0, _ROWS_MAX - len(rows)).to_pylist())
     return sorted(rows, key=lambda row: (row[time] is None, row[time]))
+
+
+def _groups(part: Path) -> Iterator[ds.ParquetFileFragment]:
+    for file in ds.dataset(part).get_fragments():
+        yield from file.split_by_row_group()
 
 
 def _plain(column: pa.Field) -> pa.Field:

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
+from checkers import leaves
 from checkers.clients import tally
 from checkers.clients.numbers import NONE, Bools, Ints
 from checkers.clients.picks import Among, Held, one
@@ -67,7 +67,7 @@ class Deciding:
         records: a folder of Parquet files, in ``tally.RECORD``.
         limits: in ``LIMIT``.
         adrift: a folder of Parquet files, in ``ADRIFT``; None: there are no such records.
-        folder: where to leave the records, in ``FATE``.
+        folder: where to leave the records, in ``FATE``, by ``checkers.leaves``.
     """
 
     def __init__(
@@ -91,11 +91,8 @@ class Deciding:
         for name, column in _KNOWN.items():
             values = found[name].to_numpy()
             records = records.append_column(column, pa.array(values, mask=values == NONE))
-        pq.write_table(
-            self._decided(self._met(records)),
-            self._folder / f"{number}.parquet",
-            compression="lz4",
-        )
+        with leaves.writer(self._folder, number, FATE) as writer:
+            writer.write_table(self._decided(self._met(records)))
 
     def _known(self, share: Share) -> pa.Table:
         """What all said of the records that fall to a task, in the order of their keys."""

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers import deciding
+from checkers import deciding, leaves
 from checkers.clients.facts import ADRIFT, SENT, has
 from checkers.clients.picks import RECORD, Want
 from checkers.clients.view import final
@@ -83,7 +82,7 @@ def fates(tables: "Tables", folder: Path) -> Path:
 
     Args:
         tables: the runs.
-        folder: where to leave them, as Parquet files.
+        folder: where to leave them, by ``checkers.leaves``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     view = tables.view
@@ -113,7 +112,7 @@ def ledger(tables: "Tables") -> dict[str, dict[str, int]]:
 
 def _counted(folder: Path) -> Iterator[dict[str, Any]]:
     """How many records of each run have each fate, file by file."""
-    for batch in ds.dataset(folder, FATE, format="parquet").to_batches(columns=["run", "fate"]):
+    for batch in leaves.dataset([folder], FATE).to_batches(columns=["run", "fate"]):
         told = pa.Table.from_batches([batch]).group_by(["run", "fate"])
         yield from told.aggregate([([], "count_all")]).to_pylist()
 

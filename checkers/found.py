@@ -10,12 +10,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from checkers import frames
 from checkers.clients.causes import Causes, stretches, with_cause
+from checkers.leaves import dataset, leaves
 from checkers.lineage.evidence import Row
 from checkers.ordering import in_order
 from checkers.registry import SCHEMA
@@ -52,7 +52,7 @@ def write(finds: Sequence[DataFrame | Path], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for one in finds:
         if isinstance(one, Path):
-            for file in one.glob("*.parquet"):
+            for file in leaves(one):
                 (folder / f"{one.name}-{file.name}").symlink_to(file.resolve())
 
 
@@ -71,7 +71,7 @@ def collect(
         scratch: an empty folder.
     """
     found = {key: Found() for key in targets}
-    source = ds.dataset(sorted(map(str, folder.glob("*.parquet"))), SCHEMA, format="parquet")
+    source = dataset([folder], SCHEMA)
     causes = stretches(source)
     tables = in_order(source, ORDER, scratch)
     each = (part for table in tables for part in _by_run(table))

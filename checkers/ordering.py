@@ -22,7 +22,8 @@ _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
 RANGE_ROWS: Final = 250_000
-"""So many rows are held at once, about; more are dealt out to ranges first."""
+"""So many rows are sorted at once, about; more are dealt out to ranges first. Four ranges are held:
+one that is asked for, and those that threads are ahead with."""
 
 _THREADS: Final = 2
 _BATCH_ROWS: Final = 50_000

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from checkers import leaves
 from checkers.deciding import LOST, UNSEEN
 from checkers.registry import SCHEMA, checkers
 
@@ -35,7 +35,7 @@ def records(tables: "Tables") -> Path:
     """What became of records that is not as it should be."""
     folder = tables.kept("records")
     folder.mkdir(parents=True, exist_ok=True)
-    tables.view.each(sorted(tables.decided.glob("*.parquet")), _Telling(folder))
+    tables.view.each(leaves.leaves(tables.decided), _Telling(folder))
     return folder
 
 
@@ -46,12 +46,8 @@ class _Telling:
         self._folder = folder
 
     def __call__(self, number: int, path: Path) -> None:
-        target = self._folder / f"{number}.parquet"
-        with (
-            pq.ParquetFile(path) as file,
-            pq.ParquetWriter(target, SCHEMA, compression="lz4") as writer,
-        ):
-            for found in file.iter_batches(_TOGETHER):
+        with leaves.writer(self._folder, number, SCHEMA) as writer:
+            for found in leaves.batches(path, _TOGETHER):
                 for kind, tell in _KINDS.items():
                     writer.write_batch(_anomalies(kind, tell(found)))
 

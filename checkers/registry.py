@@ -66,8 +66,8 @@ ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
 """``SCHEMA`` as Spark has it."""
 
 Find = Callable[["Tables"], DataFrame | Path]
-"""What finds anomalies, in columns of ``ANOMALY``: as a frame, or as a folder of Parquet files in
-which its tasks have written them already."""
+"""What finds anomalies, in columns of ``ANOMALY``: as a frame, or as a folder in which its tasks
+have left them already (``checkers.leaves``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

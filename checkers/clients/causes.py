@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from checkers.clients.digraph import SORTS
 from checkers.clients.picks import distinct
+from checkers.leaves import dataset
 from checkers.registry import SCHEMA
 
 LOST: Final = "lost-write"
@@ -201,10 +202,10 @@ def stretches(found: ds.Dataset) -> Causes:
 
 def caused(folders: Sequence[Path], target: Path) -> None:
     """Anomalies of some folders in another one, with their ``cause``."""
-    found = ds.dataset([ds.dataset(folder, SCHEMA, format="parquet") for folder in folders])
+    found = dataset(folders, SCHEMA)
     causes = stretches(found)
     target.mkdir()
-    with pq.ParquetWriter(target / "0.parquet", SCHEMA, compression="lz4") as writer:
+    with pq.ParquetWriter(target / "0.parquet", SCHEMA, use_dictionary=False) as writer:
         for batch in found.to_batches():
             writer.write_batch(with_cause(batch, causes.of(batch)))
 

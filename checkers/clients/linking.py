@@ -62,7 +62,9 @@ class Linking:
         found = ds.dataset([ds.dataset(one, STRIDE, format="parquet") for one in self._strides])
         strides = found.filter(ds.field("sent").is_valid())
         tables = in_order(strides, (*PAIR, "op", "at"), self._scratch, range_rows=TOGETHER)
-        with pq.ParquetWriter(folder / f"{number}.parquet", LINKED, compression="lz4") as writer:
+        with pq.ParquetWriter(
+            folder / f"{number}.parquet", LINKED, compression="lz4", use_dictionary=False
+        ) as writer:
             for steps in _linked(batch for table in tables for batch in table.to_batches()):
                 writer.write_batch(steps)
 

@@ -60,6 +60,7 @@ class Want:
     facts: int | None = None
 
 
+_KEPT: Final = ("some.npy", "ends.npy")
 _LEAST_BITS, _MOST_BITS, _SPARE = 16, 26, 16
 _MIX: Final = np.int64(-7046029254386353131)
 
@@ -81,7 +82,7 @@ class Request:
 
     Attributes:
         by, columns, facts: see ``Want``.
-        asked: the file that ``of`` left, for every task to look into.
+        asked: the folder in which ``of`` left it, for every task to look into.
         folder: of the rows.
         held: whether they are to be read as they lie, as Arrow files, with their number in a column
             ``one``; else they are Parquet, for Spark.
@@ -96,16 +97,15 @@ class Request:
 
     @classmethod
     def of(cls, want: Want, folder: Path, *, held: bool) -> "Request":
-        """Have the folder made, and beside it the file of what is wanted."""
-        folder.mkdir(parents=True, exist_ok=True)
-        rows, asked = want.rows(), folder.with_name(f"{folder.name}.npy")
-        np.save(asked, distinct(one({name: rows[name].to_numpy() for name in want.by})))
+        """Have the folder made, and in it one of what is wanted."""
+        rows, asked = want.rows(), folder / "_asked"
+        Among(distinct(one({name: rows[name].to_numpy() for name in want.by}))).keep(asked)
         return cls(tuple(want.by), asked, folder, tuple(want.columns), want.facts, held)
 
     @property
     def wants_any(self) -> bool:
         """Whether any row is asked for."""
-        return len(np.load(self.asked, mmap_mode="r")) > 0
+        return len(Among.kept(self.asked)) > 0
 
 
 class Among:
@@ -117,13 +117,32 @@ class Among:
 
     Args:
         some: in order.
+        ends: what ``keep`` left; None: it is made, which takes as long as a million look-ups for
+            millions of numbers.
     """
 
-    def __init__(self, some: NDArray[np.int64]) -> None:
+    def __init__(self, some: NDArray[np.int64], ends: NDArray[np.bool_] | None = None) -> None:
         self._some = some
-        bits = max(_LEAST_BITS, min((_SPARE * len(some)).bit_length(), _MOST_BITS))
-        self._ends = np.zeros(1 << bits, np.bool_)
-        self._ends[some & ((1 << bits) - 1)] = True
+        if ends is None:
+            bits = max(_LEAST_BITS, min((_SPARE * len(some)).bit_length(), _MOST_BITS))
+            ends = np.zeros(1 << bits, np.bool_)
+            ends[some & ((1 << bits) - 1)] = True
+        self._ends = ends
+
+    @classmethod
+    def kept(cls, path: Path) -> "Among":
+        """The same as was kept, read as far as it is looked at."""
+        return cls(*(np.load(path / name, mmap_mode="r") for name in _KEPT))
+
+    def keep(self, path: Path) -> None:
+        """Leave it in a folder, where many tasks may look into it."""
+        path.mkdir(parents=True, exist_ok=True)
+        for name, array in zip(_KEPT, (self._some, self._ends), strict=True):
+            np.save(path / name, array)
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self._some)
 
     def __call__(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each is one of them."""
@@ -159,7 +178,7 @@ class _Leaving(AbstractContextManager["_Leaving"]):
     def __init__(self, request: Request, number: int) -> None:
         self._request = request
         self._number = number
-        self._among = Among(np.load(request.asked, mmap_mode="r"))
+        self._among = Among.kept(request.asked)
         self._files = ExitStack()
         self._writer: Any = None
 

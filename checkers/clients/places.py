@@ -54,7 +54,9 @@ class Extending:
         what = ds.field("what")
         known = found.filter((what == KNOWN) | ((what == READS) & ds.field("sure")))
         tables = in_order(known, _PLACE, self._scratch, range_rows=_TOGETHER)
-        with pq.ParquetWriter(folder / f"{number}.parquet", EXTENT, compression="lz4") as writer:
+        with pq.ParquetWriter(
+            folder / f"{number}.parquet", EXTENT, compression="lz4", use_dictionary=False
+        ) as writer:
             keep(_written(_extended(table for table in tables if len(table)), writer), folder)
 
 

@@ -280,7 +280,7 @@ def _sides(rows: Numbers) -> pa.Table:
 
 
 def _write(table: pa.Table, folder: Path, number: int) -> None:
-    pq.write_table(table, folder / f"{number}.parquet", compression="lz4")
+    pq.write_table(table, folder / f"{number}.parquet", compression="lz4", use_dictionary=False)
 
 
 def _read(folder: Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:

@@ -106,7 +106,7 @@ class _Measuring:
         """Measure what falls to one task, whose number its file bears."""
         order = Order(self._order)
         path = self._folder / f"{number}.parquet"
-        with pq.ParquetWriter(path, _STEP, compression="lz4") as writer:
+        with pq.ParquetWriter(path, _STEP, compression="lz4", use_dictionary=False) as writer:
             for batch in portions(self._steps, share):
                 steps = batch.drop_columns(["overlaps"])
                 slot, begin, end = (
@@ -155,7 +155,9 @@ def _link(view: View, name: str, strides: Sequence[Path]) -> None:
 def _untangled(steps: Path, tangled: pa.Table, folder: Path) -> None:
     """The steps of all sequences but some."""
     those = picks.one(_whole(tangled))
-    with pq.ParquetWriter(folder / "0.parquet", LINKED, compression="lz4") as writer:
+    with pq.ParquetWriter(
+        folder / "0.parquet", LINKED, compression="lz4", use_dictionary=False
+    ) as writer:
         for batch in portions([steps]):
             writer.write_batch(batch.filter(pa.array(~np.isin(picks.one(_whole(batch)), those))))
 

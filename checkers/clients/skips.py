@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own convention
 
-from checkers import frames
+from checkers import frames, leaves
 from checkers.clients.facts import READ_BY_ANY, SENT_OK
 from checkers.clients.numbers import Bools, Ints
 from checkers.clients.picks import PLACE, ROW, Among, Held, Want, distinct, one
@@ -164,11 +163,12 @@ class _Naming:
     def __call__(self, number: int, share: Share) -> None:
         """Name what falls to one task, whose number its file bears."""
         order, records = Order(self._order), Held([self._records])
-        with pq.ParquetWriter(self._folder / f"{number}.parquet", FINDING) as writer:
+        with leaves.writer(self._folder, number, FINDING) as writer:
             for batch in portions([self._steps], share):
                 steps = batch.filter(pa.array(_asked(batch, self._asked)))
                 delta = steps["delta"].to_numpy()
-                writer.write_batch(_finding(steps.filter(pa.array(delta < 1))))
+                if (delta < 1).any():
+                    writer.write_batch(_finding(steps.filter(pa.array(delta < 1))))
                 if (delta > 1).any():
                     over = steps.filter(pa.array(delta > 1))
                     writer.write_batch(self._named(order, records, over))

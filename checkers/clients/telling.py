@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from checkers import leaves
 from checkers.clients.numbers import Ints
 from checkers.clients.picks import ROW, Among, Held, distinct, one
 from checkers.registry import SCHEMA
@@ -55,7 +55,7 @@ class Telling:
     """A task of Spark's: some findings with the rows that show them, as anomalies.
 
     Args:
-        findings: folders of Parquet files, in columns of ``FINDING``.
+        findings: folders of files, in columns of ``FINDING``.
         rows: folders of Arrow files that ``checkers.clients.picks.Picking`` left.
         folder: where to leave the anomalies, in columns of ``checkers.registry.SCHEMA``.
     """
@@ -67,8 +67,8 @@ class Telling:
 
     def __call__(self, number: int, share: Share) -> None:
         """Tell what falls to one task, whose number its file bears."""
-        path, held = self._folder / f"{number}.parquet", Held(self._rows)
-        with pq.ParquetWriter(path, SCHEMA, compression="lz4") as writer:
+        held = Held(self._rows)
+        with leaves.writer(self._folder, number, SCHEMA) as writer:
             for batch in portions(self._findings, share):
                 shown = batch.filter(pc.greater(pc.list_value_length(batch["ends"]), 0))
                 if len(shown):
@@ -76,15 +76,14 @@ class Telling:
 
 
 def portions(folders: Iterable[Path], share: Share = (0, 1)) -> Iterator[pa.RecordBatch]:
-    """What falls to one task of the rows of Parquet files, ``FINDINGS`` at a time."""
+    """What falls to one task of the rows of folders, ``FINDINGS`` at a time."""
     task, tasks = share
     turns = itertools.count()
     for folder in folders:
-        for path in sorted(folder.glob("*.parquet")):
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(FINDINGS):
-                    if next(turns) % tasks == task:
-                        yield batch
+        for path in leaves.leaves(folder):
+            for batch in leaves.batches(path, FINDINGS):
+                if next(turns) % tasks == task:
+                    yield batch
 
 
 def _told(found: pa.RecordBatch, held: Held) -> pa.RecordBatch:

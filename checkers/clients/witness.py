@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from checkers.clients.picks import ROW, Want
 from checkers.clients.telling import FINDING, SHOWN, Telling
 from checkers.clients.view import View
+from checkers.leaves import dataset
 from checkers.registry import ANOMALY
 
 _COLUMNS: Final = from_arrow_schema(FINDING)
@@ -82,7 +83,7 @@ def witnessed(
     Args:
         view: the history.
         found: findings, as ``finding`` makes them.
-        told: more of them, as folders of Parquet files.
+        told: more of them, as folders of files that tasks left.
         rows: folders of rows that ``told`` point at, for ``checkers.clients.picks.Held``.
     """
     folder = view.folder("witnessed")
@@ -92,7 +93,7 @@ def witnessed(
         findings = view.folder("findings")
         view.hold({"witnesses": Want(by=ROW, rows=partial(_wanted, findings), columns=SHOWN)})
         told, rows = [*told, findings], [*rows, view.held("witnesses")]
-    if many := sum(ds.dataset(each, format="parquet").count_rows() for each in told):
+    if many := dataset(told, FINDING).count_rows():
         view.each(view.shares(2 * many), Telling(told, rows, folder))
     return folder
 

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from checkers.jepsen import operations as o
 from checkers.jepsen import scanner as s
 from checkers.jepsen.forms import NONE
 from harness.history import (
@@ -30,7 +31,7 @@ TOPIC: Final = "jepsen"
 """The topic whose partitions are the keys that are numbers. Any other key is a topic of its own."""
 
 _KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
-_OUTCOMES: Final = (INFO, OK, FAIL, INFO)  # in the order of scanner.INVOKE, OK, FAIL, INFO
+_OUTCOMES: Final = (INFO, OK, FAIL, INFO)  # in the order of operations.INVOKE, OK, FAIL, INFO
 _KEY_MAX: Final = 2**31 - 1
 
 
@@ -39,7 +40,7 @@ class Batch:
     """Some operations, and what they sent, polled or were assigned.
 
     Attributes:
-        ops: the columns of ``scanner.START …``, an operation a row.
+        ops: the columns of ``operations.START …``, an operation a row.
         rows: the columns of ``scanner.OP …``, a micro-operation a row.
         begun: when each operation was invoked; NONE when it is not known.
     """
@@ -63,16 +64,16 @@ class Clock:
         """Correct the times of the next operations of the history, invocations among them."""
         if len(ops):
             place = np.arange(len(ops))
-            floor = np.maximum(np.maximum(ops[:, s.TIME], 0) - place, self._last + 1)
-            ops[:, s.TIME] = np.maximum.accumulate(floor) + place
-            self._last = int(ops[-1, s.TIME])
+            floor = np.maximum(np.maximum(ops[:, o.TIME], 0) - place, self._last + 1)
+            ops[:, o.TIME] = np.maximum.accumulate(floor) + place
+            self._last = int(ops[-1, o.TIME])
 
 
 class Pairs:
     """Finds the invocation of every completion, across batches."""
 
     def __init__(self) -> None:
-        self.waiting: Numbers = np.empty((0, s.OP_COLUMNS), np.int64)
+        self.waiting: Numbers = np.empty((0, o.OP_COLUMNS), np.int64)
         """Invocations whose processes have done nothing since."""
 
     def add(self, ops: Numbers) -> tuple[Numbers, Numbers]:
@@ -84,15 +85,15 @@ class Pairs:
         """
         before = len(self.waiting)
         both = np.concatenate([self.waiting, ops])
-        clients = np.flatnonzero(both[:, s.PROCESS] != NONE)
-        order = clients[np.argsort(both[clients, s.PROCESS], kind="stable")]
-        process, invokes = both[order, s.PROCESS], both[order, s.TYPE] == s.INVOKE
+        clients = np.flatnonzero(both[:, o.PROCESS] != NONE)
+        order = clients[np.argsort(both[clients, o.PROCESS], kind="stable")]
+        process, invokes = both[order, o.PROCESS], both[order, o.TYPE] == o.INVOKE
         follows = np.zeros(len(order), bool)
         follows[1:] = process[1:] == process[:-1]
         paired = follows & ~invokes
         paired[1:] &= invokes[:-1]
         begun = np.full(len(both), NONE)
-        begun[order[paired]] = both[order[np.flatnonzero(paired) - 1], s.TIME]
+        begun[order[paired]] = both[order[np.flatnonzero(paired) - 1], o.TIME]
         last = np.ones(len(order), bool)
         last[:-1] = ~follows[1:]
         answered = np.zeros(len(order), bool)
@@ -109,18 +110,18 @@ def table(text: Bytes, batch: Batch) -> pa.Table:
     """
     ops, rows = batch.ops[batch.rows[:, s.OP]], batch.rows
     begun = batch.begun[batch.rows[:, s.OP]]
-    unanswered = ops[:, s.TYPE] == s.INVOKE
+    unanswered = ops[:, o.TYPE] == o.INVOKE
     columns = {
-        "process": pa.array(ops[:, s.PROCESS]).cast(pa.string()).dictionary_encode(),
+        "process": pa.array(ops[:, o.PROCESS]).cast(pa.string()).dictionary_encode(),
         "kind": _word(rows[:, s.KIND], _KINDS),
         "phase": _word(np.zeros(len(rows), np.int64), (RUN,)),
-        "outcome": _word(ops[:, s.TYPE], _OUTCOMES),
-        "invoke_ns": np.where(unanswered, ops[:, s.TIME], np.where(begun == NONE, 0, begun)),
-        "complete_ns": pa.array(ops[:, s.TIME], mask=unanswered),
+        "outcome": _word(ops[:, o.TYPE], _OUTCOMES),
+        "invoke_ns": np.where(unanswered, ops[:, o.TIME], np.where(begun == NONE, 0, begun)),
+        "complete_ns": pa.array(ops[:, o.TIME], mask=unanswered),
         **_places(text, rows),
         "offset": pa.array(rows[:, s.OFFSET], mask=rows[:, s.OFFSET] == NONE),
         "value": _strings(text, rows[:, s.RECORD_AT], rows[:, s.RECORD_END]),
-        "op": ops[:, s.START],
+        "op": ops[:, o.START],
     }
     arrays = [
         pa.array(columns[field.name]).cast(field.type)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.jepsen import forms
+from checkers.jepsen import operations as o
 from checkers.jepsen import scanner as s
 from checkers.jepsen.batches import Batch, Bytes, Clock, Numbers, Pairs, table
 from checkers.jepsen.forms import COMPLAINTS, CUT, NO_EDN, NONE, MalformedError, blank, opens
@@ -26,12 +27,12 @@ _HINT: Final = "Name the history.edn of a run of jepsen.tests.kafka."
 _SHOWN: Final = 60  # bytes of what is malformed
 _TYPES: Final = ("invoke", "ok", "fail", "info")
 _FUNCTIONS: Final = {
-    s.SEND: "send",
-    s.READ: "poll",
-    s.TXN: "txn",
-    s.ASSIGN: "assign",
-    s.SUBSCRIBE: "subscribe",
-    s.END: "debug-topic-partitions",
+    o.SEND: "send",
+    o.READ: "poll",
+    o.TXN: "txn",
+    o.ASSIGN: "assign",
+    o.SUBSCRIBE: "subscribe",
+    o.END: "debug-topic-partitions",
 }
 
 
@@ -93,9 +94,9 @@ class History:
         try:
             with pq.ParquetWriter(target, OPERATIONS, compression="lz4") as writer:
                 for batch in self._operations(read):
-                    functions = batch.ops[:, s.F]
-                    read.operations += int(np.isin(functions, (s.SEND, s.READ, s.TXN)).sum())
-                    read.subscribed |= bool((functions == s.SUBSCRIBE).any())
+                    functions = batch.ops[:, o.F]
+                    read.operations += int(np.isin(functions, (o.SEND, o.READ, o.TXN)).sum())
+                    read.subscribed |= bool((functions == o.SUBSCRIBE).any())
                     writer.write_table(table(self._bytes, batch))
         except MalformedError as error:
             raise self._malformed(*error.args) from None
@@ -108,13 +109,13 @@ class History:
 
     def operation(self, at: int) -> Operation:
         """The operation that begins at this byte."""
-        row = np.empty(s.OP_COLUMNS, np.int64)
-        s.operation(self._text, at, row)
+        row = np.empty(o.OP_COLUMNS, np.int64)
+        o.operation(self._text, at, row)
         return Operation(
-            index=None if row[s.INDEX] == NONE else int(row[s.INDEX]),
-            process=int(row[s.PROCESS]),
-            type=_TYPES[row[s.TYPE]],
-            f=_FUNCTIONS[row[s.F]],
+            index=None if row[o.INDEX] == NONE else int(row[o.INDEX]),
+            process=int(row[o.PROCESS]),
+            type=_TYPES[row[o.TYPE]],
+            f=_FUNCTIONS[row[o.F]],
         )
 
     @cached_property
@@ -137,7 +138,7 @@ class History:
         begin = blank(text, 0)
         in_vector = begin < len(text) and text[begin] != ord("{") and bool(opens(text[begin]))
         at = begin + 1 if in_vector else begin
-        ops = np.empty((_BATCH, s.OP_COLUMNS), np.int64)
+        ops = np.empty((_BATCH, o.OP_COLUMNS), np.int64)
         rows = np.empty((_BATCH, s.COLUMNS), np.int64)
         count = -1
         while count:
@@ -162,8 +163,8 @@ class History:
     def _unanswered(self, invocations: Numbers) -> Batch:
         """Operations that were never completed, with what they were to send."""
         found = [np.empty((0, s.COLUMNS), np.int64)]
-        one, rows = np.empty((1, s.OP_COLUMNS), np.int64), np.empty((16, s.COLUMNS), np.int64)
-        for place, start in enumerate(invocations[:, s.START].tolist()):
+        one, rows = np.empty((1, o.OP_COLUMNS), np.int64), np.empty((16, s.COLUMNS), np.int64)
+        for place, start in enumerate(invocations[:, o.START].tolist()):
             _, _, used, rows, _ = s.scan(self._text, start, one, rows, True)
             found.append(rows[:used].copy())
             found[-1][:, s.OP] = place
@@ -174,7 +175,7 @@ class History:
         """What the file is read with: Python, or the same compiled."""
         if len(self._text) < _COMPILED_FROM:
             return self._text, s.scan
-        with kept("jepsen", (Path(forms.__file__), Path(s.__file__))):
+        with kept("jepsen", (Path(forms.__file__), Path(o.__file__), Path(s.__file__))):
             return self._bytes, numba.njit(nogil=True, cache=True)(s.scan)
 
     def _line(self, at: int) -> int:
@@ -188,7 +189,7 @@ class History:
 
 def _completed(batch: Batch) -> Batch:
     """Without invocations and what no client did."""
-    kept = (batch.ops[:, s.PROCESS] != NONE) & (batch.ops[:, s.TYPE] != s.INVOKE)
+    kept = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
     place = np.cumsum(kept) - 1
     rows = batch.rows.copy()
     rows[:, s.OP] = place[rows[:, s.OP]]

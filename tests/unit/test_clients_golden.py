@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from checkers.clients.find import find
 from checkers.clients.numbers import Source
 from checkers.clients.view import View
+from checkers.leaves import dataset
+from checkers.registry import SCHEMA
 from harness.history import OPERATIONS
 from tests.histories.clients import Case, by_run, rows
 from tests.histories.clients_cases import CASES
@@ -26,7 +28,7 @@ def found(
     pq.write_table(pa.Table.from_pylist(all_rows, schema=schema), folder / "ops.parquet")
     path = str(folder / "ops.parquet")
     view = View(spark.read.parquet(path), [Source(path)], folder / "kept")
-    return by_run(pq.read_table(find(view)).to_pylist())
+    return by_run(dataset([find(view)], SCHEMA).to_table().to_pylist())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

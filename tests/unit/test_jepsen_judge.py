@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow.parquet as pq
 import pytest
 
 from checkers.clients import cycles
@@ -20,6 +19,8 @@ from checkers.clients.view import View, in_order
 from checkers.jepsen.entries import entry
 from checkers.jepsen.judge import MEANS
 from checkers.jepsen.reader import History
+from checkers.leaves import dataset
+from checkers.registry import SCHEMA
 from checkers.session import spark
 
 CASES: Final = Path(__file__).with_name("fixtures") / "jepsen" / "cases.edn"
@@ -66,7 +67,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     rows = [
         *((False, row.asDict(recursive=True)) for row in cycles.find(view, ww=False).collect()),
         *((True, row.asDict(recursive=True)) for row in cycles.find(with_ww, ww=True).collect()),
-        *((None, row) for row in pq.read_table(find(view)).to_pylist()),
+        *((None, row) for row in dataset([find(view)], SCHEMA).to_table().to_pylist()),
     ]
     result: dict[str, list[str]] = {name: [] for name in names}
     for ww, row in rows:

@@ -1,8 +1,9 @@
 """How fast the judge is and what memory it takes: 0.1, 1 and 10 million operations, 4 GB of heap.
 
 Half of the operations send and half are the final read. The clients' view is judged alone, as
-Jepsen's checker does, with one record in 1000 lost and with one in 16; and with every record on
-three replicas' disks. The histories are streamed to disk, so that making them is no test of memory.
+Jepsen's checker does, with one record in 1000 lost, with one in 16, and with a transaction's marker
+behind each record, so that no offset follows the one before; and with every record on three
+replicas' disks. The histories are streamed to disk, so that making them is no test of memory.
 For other sizes: ``python -m benchmarks.judge clients 100000000``.
 """
 
@@ -36,8 +37,10 @@ SIZES: Final = (100_000, 1_000_000, 10_000_000)
 WARM: Final = (20_000, 20_000)  # a JVM's first judgements are several times as slow
 CLIENTS: Final = "clients"
 LOSSES: Final = "losses"
+MARKERS: Final = "markers"
 DISKS: Final = "disks"
-"""What is judged: clients alone; the same of which much is lost; clients and three disks."""
+"""What is judged: clients alone; the same of which much is lost, and the same with markers between
+records; clients and three disks."""
 
 _ROWS: Final = 250_000
 _BATCH: Final = 500  # records in a batch on disk
@@ -67,28 +70,32 @@ class Measurement:
 
 def main(sizes: Sequence[int] = SIZES) -> None:
     """Measure and print every size, and how time grows with it, each way in a JVM of its own."""
-    for what in (CLIENTS, LOSSES, DISKS):
+    for what in (CLIENTS, LOSSES, MARKERS, DISKS):
         command = [sys.executable, "-m", "benchmarks.judge", what, *map(str, sizes)]
         subprocess.run(command, check=True)
 
 
 def measure(what: str, sizes: Sequence[int]) -> None:
     """Measure one way in this process, where what is small is judged first to warm the JVM up."""
-    disks, lost_every = what == DISKS, _OFTEN if what == LOSSES else _LOST_EVERY
-    session = spark(driver_memory="4g", heavy=disks)
-    print(f"{what}, one record in {lost_every} lost")
+    session = spark(driver_memory="4g", heavy=what == DISKS)
+    print(f"{what}, one record in {_OFTEN if what == LOSSES else _LOST_EVERY} lost")
     print(f"{'operations':>12} {'seconds':>8} {'per second':>11} {'JVM MB':>7} {'Python MB':>9}")
-    measured = [
-        _measure(session, size, disks=disks, lost_every=lost_every) for size in (*WARM, *sizes)
-    ][len(WARM) :]
+    measured = [_measure(session, size, what) for size in (*WARM, *sizes)][len(WARM) :]
     if len(measured) > 1:
         print(f"time grows with operations to the power of {exponent(measured):.2f}")
 
 
-def _measure(session: SparkSession, size: int, *, disks: bool, lost_every: int) -> Measurement:
+def _measure(session: SparkSession, size: int, what: str) -> Measurement:
     """Judge one history, and print what that took."""
+    lost_every = _OFTEN if what == LOSSES else _LOST_EVERY
     with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
-        run = history(Path(folder) / str(size), size, disks=disks, lost_every=lost_every)
+        run = history(
+            Path(folder) / str(size),
+            size,
+            disks=what == DISKS,
+            lost_every=lost_every,
+            apart=2 if what == MARKERS else 1,
+        )
         with peak_memory() as peak:
             began = time.perf_counter()
             (verdict,) = judge([run], session)
@@ -112,9 +119,22 @@ def exponent(measured: Sequence[Measurement]) -> float:
 
 
 def history(
-    path: Path, operations: int, *, disks: bool = True, lost_every: int = _LOST_EVERY
+    path: Path,
+    operations: int,
+    *,
+    disks: bool = True,
+    lost_every: int = _LOST_EVERY,
+    apart: int = 1,
 ) -> Run:
-    """A run of this many operations on one partition and three brokers, written bit by bit."""
+    """A run of this many operations on one partition and three brokers, written bit by bit.
+
+    Args:
+        path: of the run.
+        operations: half of which send.
+        disks: whether its records are on replicas, too; these have them one behind the other.
+        lost_every: one record of so many is not read.
+        apart: how far offsets lie from each other.
+    """
     records = operations // 2
     run = Run(path)
     run.path.mkdir()
@@ -124,7 +144,7 @@ def history(
         (run.path / name).parent.mkdir(exist_ok=True)
         with pq.ParquetWriter(run.path / f"{name}.parquet", schema) as writer:
             if schema is OPERATIONS:
-                _write_operations(writer, records, lost_every)
+                _write_operations(writer, records, lost_every, apart)
     folders = [run.replicas / str(broker) / "events-0" for broker in (1, 2, 3)]
     for folder in folders:
         folder.mkdir(parents=True)
@@ -170,19 +190,21 @@ def peak_memory() -> Iterator[Peak]:
         thread.join()
 
 
-def _write_operations(writer: pq.ParquetWriter, records: int, lost_every: int) -> None:
+def _write_operations(writer: pq.ParquetWriter, records: int, lost_every: int, apart: int) -> None:
     for start in range(0, records, _ROWS):
-        offsets = np.arange(start, min(start + _ROWS, records))
-        writer.write_batch(_operations(offsets, kind="send", phase="run", acks="all"))
+        sent = np.arange(start, min(start + _ROWS, records))
+        writer.write_batch(_operations(sent, apart, kind="send", phase="run", acks="all"))
     for start in range(0, records, _ROWS):
-        offsets = np.arange(start, min(start + _ROWS, records))
-        kept = offsets[offsets % lost_every != lost_every - 2]
-        writer.write_batch(_operations(kept, kind="read", phase="final", acks=None))
+        sent = np.arange(start, min(start + _ROWS, records))
+        kept = sent[sent % lost_every != lost_every - 2]
+        writer.write_batch(_operations(kept, apart, kind="read", phase="final", acks=None))
 
 
-def _operations(offsets: np.ndarray, *, kind: str, phase: str, acks: str | None) -> pa.RecordBatch:
-    rows = len(offsets)
-    numbers = pa.array(offsets)
+def _operations(
+    sent: np.ndarray, apart: int, *, kind: str, phase: str, acks: str | None
+) -> pa.RecordBatch:
+    rows = len(sent)
+    numbers = pa.array(sent)
     values = pc.binary_join_element_wise("p0", numbers.cast(pa.string()), "-")
     columns: dict[str, object] = {
         "process": "producer-0" if kind == "send" else "reader",
@@ -193,7 +215,7 @@ def _operations(offsets: np.ndarray, *, kind: str, phase: str, acks: str | None)
         "complete_ns": numbers,
         "topic": "events",
         "partition": 0,
-        "offset": numbers,
+        "offset": pa.array(sent * apart),
         "leader_epoch": None,
         "acks": acks,
         "value": values,
@@ -238,7 +260,7 @@ def _batches(records: int) -> Iterator[bytes]:
 
 
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word in (CLIENTS, LOSSES, DISKS)]
+    words = [word for word in sys.argv[1:] if word in (CLIENTS, LOSSES, MARKERS, DISKS)]
     asked = [int(word) for word in sys.argv[1:] if word not in words] or SIZES
     for each in words:
         measure(each, asked)

@@ -117,8 +117,7 @@ class Among:
 
     Args:
         some: in order.
-        ends: what ``keep`` left; None: it is made, which takes as long as a million look-ups for
-            millions of numbers.
+        ends: which ends are those of any; None: that is worked out.
     """
 
     def __init__(self, some: NDArray[np.int64], ends: NDArray[np.bool_] | None = None) -> None:
@@ -132,10 +131,10 @@ class Among:
     @classmethod
     def kept(cls, path: Path) -> "Among":
         """The same as was kept, read as far as it is looked at."""
-        return cls(*(np.load(path / name, mmap_mode="r") for name in _KEPT))
+        return cls(*(np.load(path / name, mmap_mode="r").view(np.ndarray) for name in _KEPT))
 
     def keep(self, path: Path) -> None:
-        """Leave it in a folder, where many tasks may look into it."""
+        """Leave it in a folder for many tasks, which need not work it out each for itself."""
         path.mkdir(parents=True, exist_ok=True)
         for name, array in zip(_KEPT, (self._some, self._ends), strict=True):
             np.save(path / name, array)

@@ -11,7 +11,6 @@ partition in a run, ``client`` a process in a run, ``key`` a record (a slot and 
 own name before it is reported, so that this never makes an anomaly.
 """
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +18,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers import frames
 from checkers.clients import places
 from checkers.clients.facts import (
     ADRIFT,
@@ -45,6 +41,7 @@ from checkers.clients.scan import Scan
 from checkers.clients.strides import KNOWN
 from checkers.clients.tally import SUMS
 from checkers.clients.telling import Share
+from checkers.frames import Kept
 from harness.history import FINAL
 
 
@@ -78,7 +75,7 @@ def final() -> Column:
     return has("fact", SEEN_OK) & (F.col("phase") == FINAL)
 
 
-class View:
+class View(Kept):
     """The clients' view of one history or many. Frames are made when first asked for.
 
     Args:
@@ -96,39 +93,11 @@ class View:
         *,
         final_read: bool = False,
     ) -> None:
+        super().__init__(operations.sparkSession, folder)
         self.operations = operations
-        self.spark = operations.sparkSession
-        self._folder = folder
         self.sources = tuple(sources)
-        self._kept: dict[str, DataFrame] = {}
         self._held: set[str] = set()
         self._scan = Scan(self.spark, self.sources, folder / "scan", final_read=final_read)
-
-    def keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Compute a frame, the first time that its name is asked for; the same again later."""
-        if name not in self._kept:
-            self._kept[name] = frames.write(frame, self._folder / name)
-        return self._kept[name]
-
-    def made(self, name: str, schema: pa.Schema, make: Callable[[Path], None]) -> DataFrame:
-        """Have files made in a folder, the first time that its name is asked for.
-
-        Args:
-            name: by which they are kept, as ``keep`` keeps frames.
-            schema: of the files.
-            make: leaves them in the folder.
-        """
-        if name not in self._kept:
-            make(self.empty(name))
-            self._kept[name] = frames.read(self.spark, self.folder(name), from_arrow_schema(schema))
-        return self._kept[name]
-
-    def empty(self, name: str) -> Path:
-        """A folder of a name, with nothing in it."""
-        folder = self.folder(name)
-        shutil.rmtree(folder, ignore_errors=True)  # it may have failed before
-        folder.mkdir()
-        return folder
 
     def scan(self) -> int:
         """Read the history, which else is done when anything is asked of it.
@@ -163,14 +132,10 @@ class View:
             by: one of ``checkers.clients.picks``.
             wanted: numbers in these columns, in any order.
         """
-        if name not in self._kept:
-            if len(wanted) > MANY:
-                self._kept[name] = self.rows
-            else:
-                self._kept[name] = _numbered(
-                    self._scan.rows(name, Want(by=by, rows=lambda: wanted))
-                )
-        return self._kept[name]
+        if len(wanted) > MANY:
+            return self.rows
+        want = Want(by=by, rows=lambda: wanted)
+        return self.once(name, lambda: _numbered(self._scan.rows(name, want)))
 
     def rows_in_doubt(self, name: str, *doubts: str) -> DataFrame:
         """Those ``rows`` about whose record there is one of these doubts, and maybe some others."""
@@ -211,18 +176,6 @@ class View:
         if most is not None:
             tasks = max(tasks, -(-rows // most))
         return [(number, tasks) for number in range(tasks)]
-
-    def folder(self, name: str) -> Path:
-        """Where a frame was kept under a name, or may be."""
-        return self._folder / name
-
-    def told(self, name: str, *columns: str) -> pa.Table:
-        """Columns of a frame that was kept under a name, without Spark."""
-        return ds.dataset(self._folder / name).to_table(list(columns))
-
-    def any(self, name: str, where: ds.Expression | None = None) -> bool:
-        """Whether a frame that was kept under a name has any row, such a row if it is said."""
-        return bool(ds.dataset(self._folder / name).count_rows(filter=where))
 
     @property
     def records(self) -> DataFrame:
@@ -307,23 +260,25 @@ class View:
         """The folder of files with ``strides``."""
         return self._scan.stretched
 
-    @cached_property
+    @property
     def extents(self) -> DataFrame:
         """The version order in short: ``slot, low, high, base``, one row a stretch. Kept.
 
         Every offset from ``low`` to ``high`` is known; ``base`` counts those before. Stretches of a
         slot do not overlap, and may touch.
         """
+        return self.made("extents", places.EXTENT, self._extend)
+
+    def _extend(self, folder: Path) -> None:
         known = [self.stretched]
         if self.late:
             at, what = F.col("offset"), F.lit(KNOWN).alias("what")
             place = (at.alias("place"), at.alias("last_place"))
             self.keep("late", self.placed_late(self.rows).select(what, "slot", *place))
             known.append(self.folder("late"))
-        extending = places.Extending(known, self.empty("sorted-places"))
-        return self.made("extents", places.EXTENT, lambda folder: self.each([folder], extending))
+        self.each([folder], places.Extending(known, self.empty("sorted-places")))
 
-    @cached_property
+    @property
     def order(self) -> Path:
         """Where ``extents`` are for a task to look up offsets; see ``places.Order``."""
         assert self.extents

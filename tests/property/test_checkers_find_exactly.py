@@ -1,8 +1,10 @@
 """What was put into a history is found in it, all of it and nothing else.
 
 Every example is a batch of runs, because a judgement of many takes hardly longer than that of one.
+``HIGHWATER_HISTORIES`` is how many runs there are, about.
 """
 
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,9 @@ from harness.store import Run
 from tests.builder import RunBuilder
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+COUNT = int(os.environ.get("HIGHWATER_HISTORIES", "48"))
+TOGETHER = min(max(COUNT // 2, 1), 60)
 
 FATES = (
     "kept",
@@ -61,8 +66,8 @@ cases = st.builds(
 )
 
 
-@given(batch=st.lists(cases, min_size=24, max_size=24))
-@settings(max_examples=2, phases=(Phase.explicit, Phase.generate))
+@given(batch=st.lists(cases, min_size=TOGETHER, max_size=TOGETHER))
+@settings(max_examples=-(-COUNT // TOGETHER), phases=(Phase.explicit, Phase.generate))
 def test_injected_anomalies_are_found_exactly(spark: SparkSession, batch: list[Case]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         built = [_build(Path(folder) / f"run-{n}", case) for n, case in enumerate(batch)]

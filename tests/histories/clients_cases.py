@@ -47,6 +47,10 @@ CASES: Final = (
         "p1: send k0 a@1 \n c1: poll k0 a@1 \n c2: poll k0 a@1",
     ),
     Case(
+        "duplicate, near miss: the other send failed",
+        "p1: send k0 a@1 \n p2: send k0 a@3  fail \n c1: poll k0 a@1",
+    ),
+    Case(
         "duplicate, in operations that failed: polls are to be trusted, sends not",
         """p1: send k0 x@1
            p1: send k0 y@2  fail
@@ -110,9 +114,14 @@ CASES: Final = (
         "lost-write, near miss: not proven",
         "p1: send k0 a  k1 b@0  info \n p2: send k1 c  info \n c2: poll k1 c@1",
     ),
+    Case(
+        "lost-write, absent: another read it, and later",
+        "p1: send k0 a@0 b@1 \n c1: poll k0 b@1 \n c2: poll k0 a@0",
+    ),
     Case("unseen", "p1: send k0 a@0 b@1 \n c1: poll k0 a@0", ("unseen k0 b@1: p1 b@1",)),
     Case("unseen, nobody knows where", "p1: send k0 a", ("unseen k0 a: p1 a",)),
     Case("unseen, absent: not acknowledged", "p1: send k0 a@0  info"),
+    Case("unseen, near miss: seen by nobody but a peeker", "p1: send k0 a@0 \n c1: peek k0 a@0"),
     Case(
         "vanished",
         FIRST + "c1: poll k0 a@0 b@1 c@2 \n c2: poll k0 a@0 b@1 d@3",
@@ -342,6 +351,10 @@ CASES: Final = (
         "int-nonmonotonic-poll",
         FIRST + "c1: poll k0 a@0 b@1 c@2; poll k0 b@1 c@2 d@3",
         ("int-nonmonotonic-poll k0 b@1 -1: c1 c@2, c1 b@1",),
+    ),
+    Case(
+        "int-nonmonotonic-poll, absent: another partition",
+        "p1: send k0 a@0 b@1 \n p2: send k1 x@0 \n c1: poll k0 a@0 b@1; poll k1 x@0",
     ),
     Case(
         "int-nonmonotonic-poll, near miss: rebalanced, everything",

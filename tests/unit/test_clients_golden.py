@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.clients.find import find
+from checkers.clients.find import KINDS, find
 from checkers.clients.numbers import Source
 from checkers.clients.view import View
 from checkers.leaves import dataset
@@ -38,3 +38,11 @@ def test_anomalies_are_as_written(case: Case, found: dict[str, tuple[str, ...]])
 
 def test_names_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_is_there_is_not_and_nearly_is(kind: str) -> None:
+    names = [case.name for case in CASES]
+    assert any(line.startswith(f"{kind} ") for case in CASES for line in case.found)
+    assert any(name.startswith(f"{kind}, absent") for name in names)
+    assert any(name.startswith(f"{kind}, near miss") for name in names)

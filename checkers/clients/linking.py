@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from checkers.clients.numbers import Bools, Ints, Numbers
+from checkers.leaves import dataset
 from checkers.ordering import in_order
 
 PAIR: Final = ("client", "slot", "sent")
@@ -59,7 +60,7 @@ class Linking:
 
     def __call__(self, number: int, folder: Path) -> None:
         """Leave the steps, in ``LINKED``, in a folder."""
-        found = ds.dataset([ds.dataset(one, STRIDE, format="parquet") for one in self._strides])
+        found = dataset(self._strides, STRIDE)
         strides = found.filter(ds.field("sent").is_valid())
         tables = in_order(strides, (*PAIR, "op", "at"), self._scratch, range_rows=TOGETHER)
         with pq.ParquetWriter(

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from checkers.clients.numbers import Bools, Ints
 from checkers.clients.strides import KNOWN, READS
+from checkers.leaves import dataset
 from checkers.ordering import in_order
 
 _SKIPPED_ROWS: Final = 1_000_000
@@ -50,7 +51,7 @@ class Extending:
 
     def __call__(self, number: int, folder: Path) -> None:
         """Leave them, in ``EXTENT``, in a folder."""
-        found = ds.dataset([ds.dataset(one, _KNOWN, format="parquet") for one in self._known])
+        found = dataset(self._known, _KNOWN)
         what = ds.field("what")
         known = found.filter((what == KNOWN) | ((what == READS) & ds.field("sure")))
         tables = in_order(known, _PLACE, self._scratch, range_rows=_TOGETHER)

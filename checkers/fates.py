@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers import deciding, leaves
+from checkers import leaves
 from checkers.clients.facts import ADRIFT, SENT, has
 from checkers.clients.picks import RECORD, Want
 from checkers.clients.view import final
-from checkers.deciding import DOUBTS, FATE, LIMIT, LOST, READ_BACK, UNSEEN, Deciding
+from checkers.deciding import DOUBTS, FATE, LIMIT, LOST, READ_BACK, SAID, UNSEEN, Deciding
 
 if TYPE_CHECKING:
     from checkers.tables import Tables
@@ -71,9 +71,7 @@ def books(tables: "Tables") -> list[Book]:
 
 def wants(tables: "Tables") -> dict[str, Want]:
     """What records in doubt will ask of the history: whoever sent them."""
-    sends = Want(
-        by=RECORD, rows=lambda: tables.view.keys(*DOUBTS), columns=deciding.SAID, facts=SENT
-    )
+    sends = Want(by=RECORD, rows=lambda: tables.view.keys(*DOUBTS), columns=SAID, facts=SENT)
     return {_DOUBTFUL: sends}
 
 
@@ -90,8 +88,8 @@ def fates(tables: "Tables", folder: Path) -> Path:
     if not doubtful:
         return folder
     view.hold(wants(tables))
-    decide = Deciding(view.held(_DOUBTFUL), view.doubts, _limits(tables), _adrift(tables), folder)
-    view.each(view.shares(doubtful, _TOGETHER), decide)
+    deciding = Deciding(view.held(_DOUBTFUL), view.doubts, _limits(tables), _adrift(tables), folder)
+    view.each(view.shares(doubtful, _TOGETHER), deciding)
     return folder
 
 

@@ -30,12 +30,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from checkers.clients.digraph import SORTS
 from checkers.clients.picks import distinct
-from checkers.leaves import dataset
+from checkers.leaves import dataset, for_spark
 from checkers.registry import SCHEMA
 
 LOST: Final = "lost-write"
@@ -102,8 +101,7 @@ class Causes:
         self._deep = worst < _SHALLOW
         number = np.cumsum(fresh) - 1
         leading = np.flatnonzero(rank == worst[number])
-        led = number[leading]
-        head = offset[leading[np.concatenate(([True], led[1:] != led[:-1]))[: len(led)]]]
+        head = offset[leading[np.searchsorted(number[leading], np.arange(len(first)))]]
         self._call(worst, head)
         self._lows, self._holed = distinct(self._low), distinct(self._log)
         self._ordinals = self._ordinal(self._log, self._low)
@@ -205,7 +203,7 @@ def caused(folders: Sequence[Path], target: Path) -> None:
     found = dataset(folders, SCHEMA)
     causes = stretches(found)
     target.mkdir()
-    with pq.ParquetWriter(target / "0.parquet", SCHEMA, use_dictionary=False) as writer:
+    with for_spark(target, 0, SCHEMA) as writer:
         for batch in found.to_batches():
             writer.write_batch(with_cause(batch, causes.of(batch)))
 

@@ -12,10 +12,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from checkers.clients.numbers import Bools, Ints, Numbers
-from checkers.leaves import dataset
+from checkers.leaves import dataset, for_spark
 from checkers.ordering import in_order
 
 PAIR: Final = ("client", "slot", "sent")
@@ -63,9 +62,7 @@ class Linking:
         found = dataset(self._strides, STRIDE)
         strides = found.filter(ds.field("sent").is_valid())
         tables = in_order(strides, (*PAIR, "op", "at"), self._scratch, range_rows=TOGETHER)
-        with pq.ParquetWriter(
-            folder / f"{number}.parquet", LINKED, compression="lz4", use_dictionary=False
-        ) as writer:
+        with for_spark(folder, number, LINKED) as writer:
             for steps in _linked(batch for table in tables for batch in table.to_batches()):
                 writer.write_batch(steps)
 

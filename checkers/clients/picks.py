@@ -42,6 +42,10 @@ ROWS: Final[T.StructType] = from_arrow_schema(_ROWS)
 HELD_ROWS: Final = 50_000
 """So many rows of an Arrow file are looked at together."""
 
+_KEPT: Final = ("some.npy", "ends.npy")
+_LEAST_BITS, _MOST_BITS, _SPARE = 16, 26, 16
+_MIX: Final = np.int64(-7046029254386353131)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
@@ -58,11 +62,6 @@ class Want:
     rows: Callable[[], pa.Table]
     columns: Sequence[str] = tuple(_ROWS.names)
     facts: int | None = None
-
-
-_KEPT: Final = ("some.npy", "ends.npy")
-_LEAST_BITS, _MOST_BITS, _SPARE = 16, 26, 16
-_MIX: Final = np.int64(-7046029254386353131)
 
 
 def distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from checkers.clients.numbers import Bools, Ints
 from checkers.clients.strides import KNOWN, READS
-from checkers.leaves import dataset
+from checkers.leaves import dataset, for_spark
 from checkers.ordering import in_order
 
 _SKIPPED_ROWS: Final = 1_000_000
@@ -55,9 +55,7 @@ class Extending:
         what = ds.field("what")
         known = found.filter((what == KNOWN) | ((what == READS) & ds.field("sure")))
         tables = in_order(known, _PLACE, self._scratch, range_rows=_TOGETHER)
-        with pq.ParquetWriter(
-            folder / f"{number}.parquet", EXTENT, compression="lz4", use_dictionary=False
-        ) as writer:
+        with for_spark(folder, number, EXTENT) as writer:
             keep(_written(_extended(table for table in tables if len(table)), writer), folder)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -27,6 +26,7 @@ from checkers.clients.numbers import Numbers, Part, Source, numbered, parts
 from checkers.clients.picks import ROWS, Picking, Request, Want
 from checkers.clients.strides import KNOWN, READS, SCHEMA, SENDS, strides
 from checkers.clients.tally import PIECE, RECORD, SLOT
+from checkers.leaves import for_spark
 
 SIDES: Final = pa.schema([("client", pa.int64()), ("sends", pa.bool_()), ("reads", pa.bool_())])
 NAMES: Final = pa.schema(
@@ -280,7 +280,8 @@ def _sides(rows: Numbers) -> pa.Table:
 
 
 def _write(table: pa.Table, folder: Path, number: int) -> None:
-    pq.write_table(table, folder / f"{number}.parquet", compression="lz4", use_dictionary=False)
+    with for_spark(folder, number, table.schema) as writer:
+        writer.write_table(table)
 
 
 def _read(folder: Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:

@@ -20,7 +20,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
@@ -46,6 +45,7 @@ from checkers.clients.numbers import Numbers
 from checkers.clients.places import Order
 from checkers.clients.telling import Share, portions
 from checkers.clients.view import FEW, View, in_a_place
+from checkers.leaves import for_spark
 
 _STEP: Final = LINKED.remove(LINKED.get_field_index("overlaps")).append(
     pa.field("delta", pa.int64())
@@ -105,8 +105,7 @@ class _Measuring:
     def __call__(self, number: int, share: Share) -> None:
         """Measure what falls to one task, whose number its file bears."""
         order = Order(self._order)
-        path = self._folder / f"{number}.parquet"
-        with pq.ParquetWriter(path, _STEP, compression="lz4", use_dictionary=False) as writer:
+        with for_spark(self._folder, number, _STEP) as writer:
             for batch in portions(self._steps, share):
                 steps = batch.drop_columns(["overlaps"])
                 slot, begin, end = (
@@ -155,9 +154,7 @@ def _link(view: View, name: str, strides: Sequence[Path]) -> None:
 def _untangled(steps: Path, tangled: pa.Table, folder: Path) -> None:
     """The steps of all sequences but some."""
     those = picks.one(_whole(tangled))
-    with pq.ParquetWriter(
-        folder / "0.parquet", LINKED, compression="lz4", use_dictionary=False
-    ) as writer:
+    with for_spark(folder, 0, LINKED) as writer:
         for batch in portions([steps]):
             writer.write_batch(batch.filter(pa.array(~np.isin(picks.one(_whole(batch)), those))))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.disks import ORDINARY, TORN
+from checkers.disks import ORDINARY, TORN, UNREADABLE
 from checkers.registry import anomalies, checker
 
 if TYPE_CHECKING:
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 @checker("corrupt", guarantee="Every batch on every replica's disk passes its checksum.")
 def corrupt(tables: "Tables") -> "DataFrame":
-    """Stretches that cannot be read; a kill leaves a torn batch at a log's end, which is none."""
+    """Stretches that are no batch; a kill leaves a torn one at a log's end, which is none.
+
+    What the system does not give back is no evidence (``checkers.verdicts``).
+    """
     last = tables.local(_last_segments(tables))
-    ordinary = F.col("damage").isin(*ORDINARY)
+    ordinary = F.col("damage").isin(*ORDINARY, UNREADABLE)
     torn_inside = (F.col("damage") == TORN) & (F.col("segment") < F.col("last_segment"))
     damaged = (
         tables.log.where(F.col("damage").isNotNull())

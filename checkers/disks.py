@@ -21,6 +21,7 @@ SOURCE: Final = (
 """The columns of ``kafka-log`` that ``records`` reads."""
 
 TORN: Final = "torn"
+UNREADABLE: Final = "unreadable"
 ORDINARY: Final = ("torn", "zeros", "empty")
 """What a kill leaves at a log's end, preallocation, compaction: no evidence of anything."""
 
@@ -33,7 +34,8 @@ class End:
         first: offset of its first record; None when it holds none.
         last: offset of its last record.
         segment: base offset of its last segment.
-        damaged: whether some stretch of it cannot be read.
+        damaged: whether some stretch of it is no sound batch.
+        unread: whether the system did not give some of it back, which is no evidence of anything.
     """
 
     run: str
@@ -44,6 +46,7 @@ class End:
     last: int | None
     segment: int
     damaged: bool
+    unread: bool = False
 
 
 def records(log: DataFrame) -> DataFrame:
@@ -60,5 +63,6 @@ def ends(log: DataFrame) -> list[End]:
         F.max("offset").alias("last"),
         F.max("segment").alias("segment"),
         F.bool_or(damaged).alias("damaged"),
+        F.bool_or(F.col("damage").eqNullSafe(UNREADABLE)).alias("unread"),
     )
     return [End(**row.asDict()) for row in found.collect()]

@@ -56,9 +56,22 @@ def write(finds: Sequence[DataFrame | Path], folder: Path) -> None:
                 (folder / f"{one.name}-{file.name}").symlink_to(file.resolve())
 
 
-def collect(
-    folder: Path, targets: Mapping[str, tuple[str, Path]], scratch: Path
-) -> dict[str, Found]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where one run's anomalies go.
+
+    Attributes:
+        name: the run's, which its rows bear.
+        path: the file, ``analysis/anomalies.parquet``.
+        without: kinds of anomaly that this run cannot show; they are dropped.
+    """
+
+    name: str
+    path: Path
+    without: frozenset[str] = frozenset()
+
+
+def collect(folder: Path, targets: Mapping[str, Target], scratch: Path) -> dict[str, Found]:
     """Bring each run's anomalies into its own file, in order, and take note of the first ones.
 
     Each is told of which other it is a consequence (``checkers.clients.causes``). A duplicate in
@@ -66,8 +79,7 @@ def collect(
 
     Args:
         folder: where ``write`` put all runs' anomalies.
-        targets: the key of each case to its run's name, which its file bears, and to that file,
-            ``analysis/anomalies.parquet``.
+        targets: where each case's go, by its key.
         scratch: an empty folder.
     """
     found = {key: Found() for key in targets}
@@ -76,24 +88,27 @@ def collect(
     tables = in_order(source, ORDER, scratch)
     each = (part for table in tables for part in _by_run(table))
     for key, parts in groupby(each, key=itemgetter(0)):
-        name, target = targets[key]
-        _bring(found[key], (_caused(part, causes) for _, part in parts), name, target)
-    for key, (name, target) in targets.items():
+        _bring(found[key], (_caused(part, causes) for _, part in parts), targets[key])
+    for key, target in targets.items():
         if not (found[key].counts or found[key].following):
-            _bring(found[key], (), name, target)
+            _bring(found[key], (), target)
     return found
 
 
-def _bring(found: Found, parts: Iterable[pa.RecordBatch], name: str, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
+def _bring(found: Found, parts: Iterable[pa.RecordBatch], target: Target) -> None:
+    target.path.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.path.with_suffix(".partial")
+    without = pa.array(sorted(target.without), pa.string())
     # Numbers that differ fill dictionaries up in vain: two bytes of three, a third of the time.
     with pq.ParquetWriter(partial, SCHEMA, compression="zstd", use_dictionary=False) as writer:
-        for batch in parts:
-            run = pa.repeat(name, batch.num_rows)
+        for part in parts:
+            batch = part
+            if target.without:
+                batch = part.filter(pc.invert(pc.is_in(part["kind"], without)))
+            run = pa.repeat(target.name, batch.num_rows)
             writer.write_batch(batch.set_column(0, "run", run).cast(SCHEMA))
             _note(found, batch)
-    partial.replace(target)
+    partial.replace(target.path)
 
 
 def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:

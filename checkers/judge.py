@@ -1,5 +1,6 @@
 """Judges runs: all checkers over all runs in one pass of Spark, then a verdict for each run."""
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from checkers import fates, found
+from checkers.kinds import ABSENCES
 from checkers.lineage.evidence import Evidence, Row, gather
 from checkers.registry import finders, registered
 from checkers.staging import Case
@@ -76,7 +78,7 @@ def _judge(
     done = _pass(tables, tables.staging / "found")
     if len(cases) == 1 or not (done.crashed or done.ledgers is None):
         return _findings(tables, done, stories=stories)
-    afresh = [Case.of(case.run, case.key) for case in cases]
+    afresh = [case.afresh() for case in cases]
     half = len(cases) // 2
     halves = (afresh[:half], afresh[half:])
     return [one for part in halves for one in _judge(part, spark, folder, stories=stories)]
@@ -114,10 +116,16 @@ def _write_each(finds: dict[tuple[str, ...], DataFrame | Path], folder: Path, do
 
 def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     targets = {
-        case.key: (case.run.name, case.run.analysis / "anomalies.parquet") for case in tables.cases
+        case.key: found.Target(
+            name=case.run.name,
+            path=case.run.analysis / "anomalies.parquet",
+            without=ABSENCES if case.cut else frozenset(),
+        )
+        for case in tables.cases
     }
     scratch = Path(tempfile.mkdtemp(dir=tables.staging))
     all_found = found.collect(done.found, targets, scratch)
+    half_read = _half_read(tables)
     suspects: dict[str, list[Row]] = {
         key: detailed(each.listed) for key, each in all_found.items() if each.listed
     }
@@ -135,10 +143,22 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
             faults=injected(case, tables.staging),
             crashed=done.crashed,
             untold=untold,
+            half_read=half_read.get(case.key, ()),
             evidence=evidence.get(case.key),
         )
         for case in tables.cases
     ]
+
+
+def _half_read(tables: Tables) -> dict[str, list[str]]:
+    """By run, the replicas that the system did not give back to their ends, which were verified."""
+    replicas: dict[str, list[str]] = {}
+    with contextlib.suppress(Exception):  # a crash of every checker of the disks, which say so
+        for end in tables.ends:
+            if end.unread:
+                path = f"replicas/{end.broker}/{end.topic}-{end.partition}"
+                replicas.setdefault(end.run, []).append(path)
+    return replicas
 
 
 def _ledger(row: dict[str, int]) -> Ledger:

@@ -169,6 +169,11 @@ KINDS: Final = {
 ``-realtime``, where the cycle closes only through a process's own order, or through time."""
 
 
+ABSENCES: Final = frozenset({"phantom", "unseen"})
+"""Kinds that rest on what is *not* in a history. Of a run that was cut short the last rows were
+never written down, so it shows none of these."""
+
+
 def kind(name: str) -> Kind:
     """The kind of that name; a form of a cycle is that cycle's.
 

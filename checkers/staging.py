@@ -1,19 +1,29 @@
 """Lays the files of runs out as Spark reads them, and notes what is missing or broken.
 
 ``<staging>/<table>/run=<key>/part.parquet``: sealed Parquet is linked there, and the stream of a
-run that was cut short is copied up to its last whole batch.
+run that was cut short is copied up to its last whole batch. ``<staging>/log/<key>/replicas``: the
+replicas' segments and checkpoint files are linked there. What is no evidence
+(``harness.manifest``) is not staged, and of a replica without all of its segments nothing is.
 """
 
-from dataclasses import dataclass, field
+import os
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness import manifest
+from harness.errors import StoreError
 from harness.history import ADDED, TABLES, read_stream
 from harness.plan import Plan
 from harness.store import Run, Status
+from harness.verdict import Unread
+
+_NAMED_MAX: Final = 5
+"""Files that are no evidence and are named in the reasons; the others are counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,19 +32,56 @@ class Case:
 
     Attributes:
         key: names the run in every table's ``run`` column; unlike a directory's name it is unique.
-        reasons: why the run cannot be judged as a whole, a sentence each.
+        replicas: where the replicas that are compared are staged; None before ``stage``.
+        unread: what of the run is no evidence, and is not staged.
+        unsealed: tables that were never finished, a sentence each.
     """
 
     key: str
     run: Run
     plan: Plan
     status: Status
-    reasons: list[str] = field(default_factory=list)
+    replicas: Path | None = None
+    unread: list[Unread] = field(default_factory=list)
+    unsealed: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, run: Run, key: str) -> Self:
-        """Read a run's small files. Raises StoreError when they are missing or broken."""
-        return cls(key=key, run=run, plan=run.plan(), status=run.status())
+        """Read a run's small files, and verify all that are judged.
+
+        Raises:
+            StoreError: its plan or status is missing, broken, or not what was recorded.
+        """
+        plan, status = run.plan(), run.status()
+        unread = list(manifest.verify(run))
+        if wrong := next((one for one in unread if one.path == "plan.json"), None):
+            raise StoreError(f"{run.path / wrong.path} {wrong.why}")
+        return cls(key=key, run=run, plan=plan, status=status, unread=unread)
+
+    def afresh(self) -> Self:
+        """The same run, to be staged once more."""
+        return replace(self, replicas=None, unread=list(self.unread), unsealed=[])
+
+    @property
+    def cut(self) -> str:
+        """The phase in which the run was cut short; empty when it ended."""
+        return "" if self.status.phase == "frozen" else self.status.phase
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the run cannot be judged as a whole, a sentence each."""
+        found = []
+        if self.cut:
+            phase = self.cut
+            found = [f"The run was cut short in its phase {phase}: what it left was judged."]
+        found += [each.says for each in self.unread[:_NAMED_MAX]]
+        if (more := len(self.unread) - _NAMED_MAX) > 0:
+            found.append(f"{more:,} more files of the run are no evidence either.")
+        return [*found, *self.unsealed]
+
+    def lacks(self, name: str) -> bool:
+        """Whether a table of the run is no evidence."""
+        return any(each.path.rpartition(".")[0] == name for each in self.unread)
 
     @property
     def compacted(self) -> bool:
@@ -49,25 +96,18 @@ class Case:
 
     @property
     def replica_folders(self) -> list[Path]:
-        """The folders of the topic's replicas, of every broker."""
-        topic = self.plan.topic
-        names = [f"{topic.name}-{partition}" for partition in range(topic.partitions)]
-        brokers = sorted(self.run.replicas.iterdir()) if self.run.replicas.is_dir() else []
-        return [broker / name for broker in brokers for name in names if (broker / name).is_dir()]
+        """The folders of the topic's replicas, of every broker, as far as they were staged."""
+        return [] if self.replicas is None else sorted(self.replicas.glob("*/*/"))
 
 
 def stage(case: Case, staging: Path) -> None:
-    """Make a run's tables readable below ``staging``; ``case.reasons`` tells what could not be."""
-    if case.status.phase != "frozen":
-        case.reasons.append(
-            f"The run was cut short in its phase {case.status.phase}: what it left was judged."
-        )
+    """Make a run's files readable below ``staging``; ``case.reasons`` tells what could not be."""
     for name in TABLES:
         folder = staging / name / f"run={case.key}"
         folder.mkdir(parents=True)
-        if reason := _stage_table(case.run.path, name, folder / "part.parquet"):
-            case.reasons.append(reason)
-    _stage_replicas(case, staging)
+        if not case.lacks(name):
+            _stage_table(case, name, folder / "part.parquet")
+    _stage_replicas(case, staging / "log" / case.key / "replicas")
 
 
 def staged(staging: Path, name: str, key: str) -> Path:
@@ -75,22 +115,30 @@ def staged(staging: Path, name: str, key: str) -> Path:
     return staging / name / f"run={key}" / "part.parquet"
 
 
-def _stage_table(run: Path, name: str, part: Path) -> str | None:
-    parquet, stream = run / f"{name}.parquet", run / f"{name}.arrows"
+def _stage_table(case: Case, name: str, part: Path) -> None:
+    parquet, stream = case.run.parquet(name), case.run.stream(name)
+    which = stream if os.path.lexists(stream) and not os.path.lexists(parquet) else parquet
+    path = which.relative_to(case.run.path).as_posix()
     try:
-        if parquet.exists():
-            found = pq.read_schema(parquet)
-            if missing := _missing_columns(found, TABLES[name]):
-                return f"{name}.parquet has no usable column {missing}."
+        if which is stream:
+            case.unsealed.append(_copy_stream(stream, part, name))
+        elif missing := _missing_columns(pq.read_schema(parquet), TABLES[name]):
+            case.unread.append(Unread(path=path, why=f"has no usable column {missing}"))
+        else:
             part.symlink_to(parquet.resolve())
-            return None
-        if not stream.exists():
-            return f"{name}.parquet is missing."
-        return _copy_stream(stream, part, name)
+    except FileNotFoundError:
+        case.unread.append(Unread(path=path, why="is missing"))
     except (OSError, pa.ArrowException) as error:
         part.unlink(missing_ok=True)
-        which = parquet if parquet.exists() else stream
-        return f"{name}{which.suffix} cannot be read: {str(error).splitlines()[0].rstrip('.')}."
+        case.unread.append(Unread(path=path, why=f"cannot be read: {_words(error)}"))
+
+
+def _words(error: Exception) -> str:
+    """The system's word, or the first line of Arrow's without the names of its own classes."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    line = str(error).partition("\n")[0].rstrip(".")
+    return re.sub(r"(Could not open Parquet input source )?'?<Buffer>'?: ", "", line)
 
 
 def _missing_columns(found: pa.Schema, wanted: pa.Schema) -> str:
@@ -128,21 +176,43 @@ def _copy_stream(stream: Path, part: Path, name: str) -> str:
     return f"{name} was not sealed: its {rows} rows up to the last whole batch were judged."
 
 
-def _stage_replicas(case: Case, staging: Path) -> None:
-    folder = staging / "log" / case.key
-    folder.mkdir(parents=True)
-    if not case.run.replicas.is_dir():
-        (folder / "replicas").mkdir()
-        if case.copyless:
-            return
-        case.reasons.append("replicas/ is missing: no disk was compared.")
+def _stage_replicas(case: Case, target: Path) -> None:
+    target.mkdir(parents=True)
+    case.replicas = target
+    source = case.run.replicas
+    if not source.is_dir():
+        if not case.copyless:
+            why = "is missing: no disk was compared"
+            case.unread = [each for each in case.unread if not _inside(each.path, "replicas")]
+            case.unread.insert(0, Unread(path="replicas/", why=why))
         return
-    (folder / "replicas").symlink_to(case.run.replicas.resolve(), target_is_directory=True)
     topic = case.plan.topic
+    names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
+    unread = {each.path for each in case.unread}
+    found = 0
+    for folder in sorted(path for path in source.glob("*/*/") if path.name in names):
+        path = folder.relative_to(case.run.path).as_posix()
+        found += 1
+        if not any(_inside(each, path) and not each.endswith("-checkpoint") for each in unread):
+            _link(folder, target / folder.parent.name / folder.name, unread, path)
+    for broker in sorted(target.iterdir()):
+        home = source / broker.name
+        _link(home, broker, unread, f"replicas/{broker.name}")
     wanted = topic.partitions * topic.replication_factor
-    found = len(case.replica_folders)
     if found < wanted:
-        case.reasons.append(
-            f"replicas/ holds {found} of the {wanted} replicas of {topic.name}:"
-            " the others were not compared."
+        why = (
+            f"holds {found} of the {wanted} replicas of {topic.name}: the others were not compared"
         )
+        case.unread.insert(0, Unread(path="replicas/", why=why))
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def _link(source: Path, target: Path, unread: set[str], path: str) -> None:
+    """Link the files of a folder into another, but for those that are no evidence."""
+    target.mkdir(parents=True, exist_ok=True)
+    for file in source.iterdir():
+        if file.is_file() and f"{path}/{file.name}" not in unread:
+            (target / file.name).symlink_to(file.resolve())

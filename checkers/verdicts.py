@@ -19,7 +19,7 @@ from checkers.registry import registered
 from checkers.staging import Case, staged
 from harness.errors import StoreError
 from harness.store import Run
-from harness.verdict import Anomaly, Ledger, Verdict, Witness
+from harness.verdict import ACKNOWLEDGED, Account, Anomaly, Ledger, Unread, Verdict, Witness
 
 DETAILED_MAX: Final = 50
 """Anomalies of a run whose whole story is told; others that are listed bear the finding alone."""
@@ -36,6 +36,7 @@ class Findings:
         crashed: checker name to what went wrong.
         evidence: None when there was nothing to explain, or it could not be gathered.
         untold: why it could not be; empty when it could.
+        half_read: replicas that could not be read to their ends.
     """
 
     case: Case
@@ -45,12 +46,28 @@ class Findings:
     crashed: dict[str, str] = field(default_factory=dict)
     evidence: Evidence | None = None
     untold: str = ""
+    half_read: Sequence[str] = ()
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """What of the run is no evidence."""
+        late = (Unread(path=path, why="cannot be read to its end") for path in self.half_read)
+        return (*self.case.unread, *late)
+
+    @property
+    def account(self) -> Account:
+        """How far the ledger's numbers mean anything."""
+        if self.ledger is None or self.case.lacks("history/ops"):
+            return "none"
+        return "begun" if self.case.cut else "whole"
 
 
 def verdict(findings: Findings) -> Verdict:
     """The judge's whole answer about one run."""
     case, counts = findings.case, findings.found.counts
-    promise = promised(case.plan, faults=findings.faults)
+    # Some fault may have been injected where nobody can read whether one was.
+    faults = 1 if case.lacks("events/faults") else findings.faults
+    promise = promised(case.plan, faults=faults)
     word, reasons = decide(promise, counts, unjudged=_unjudged(findings))
     if following := sum(findings.found.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
@@ -65,12 +82,15 @@ def verdict(findings: Findings) -> Verdict:
         verdict=word,
         reasons=reasons,
         promise=promise.says,
-        headline=_headline(case, ledger, counts),
+        headline=_headline(findings, counts),
         ledger=ledger,
         counts={checker.name: counts.get(checker.name, 0) for checker in registered()},
         following=findings.found.following,
         anomalies=_anomalies(findings, promise),
         checkers=_outcomes(findings),
+        cut=case.cut,
+        unread=findings.unread,
+        account=findings.account,
     )
 
 
@@ -82,6 +102,8 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
         acks="unknown",
         verdict="unknown",
         reasons=(f"{error.message.rstrip('.')}.",),
+        unread=(Unread(path="plan.json and status.json", why="were not read"),),
+        account="none",
         promise="Nothing is known of what was promised.",
         headline="This run could not be judged",
         ledger=NOTHING,
@@ -118,9 +140,12 @@ def injected(case: Case, staging: Path) -> int:
 def _unjudged(findings: Findings) -> list[str]:
     case, ledger = findings.case, findings.ledger
     reasons = [*case.reasons, *(_sentence(problem) for problem in case.status.problems)]
+    reasons += [f"{path} cannot be read to its end." for path in findings.half_read]
     reasons += [f"The checker {name} crashed: {why}" for name, why in findings.crashed.items()]
     if ledger is None:
         return [*reasons, "The ledger could not be made."]
+    if findings.account == "none":
+        return reasons
     reasons += [f"The ledger does not balance: {error}." for error in ledger.errors()]
     if not ledger.acknowledged:
         reasons.append("No record was acknowledged, so no promise was put to the test.")
@@ -136,23 +161,40 @@ def _outcomes(findings: Findings) -> dict[str, str]:
 def _outcome(name: str, findings: Findings) -> str:
     if name in findings.crashed:
         return f"crashed: {findings.crashed[name]}"
-    count = findings.found.counts.get(name, 0)
-    return f"found {count}" if count else "held"
+    if count := findings.found.counts.get(name, 0):
+        return f"found {count}"
+    return "not judged" if findings.case.cut or findings.unread else "held"
 
 
-def _headline(case: Case, ledger: Ledger, counts: dict[str, int]) -> str:
-    total = ledger.acknowledged
-    records = "acknowledged record" if total == 1 else "acknowledged records"
-    if ledger.lost:
-        did = f"lost {ledger.lost} of {total} {records}"
-    elif total and ledger.read == total:
-        did = f"kept all {total} {records}" if total > 1 else f"kept its only {records}"
-    else:
-        did = f"gave back {ledger.read} of {total} {records}"
+def _headline(findings: Findings, counts: dict[str, int]) -> str:
+    """The finding in one sentence, which claims no more than was recorded and read."""
+    plan = findings.case.plan
+    settings = f"(acks={plan.workload.acks}, {elections(plan)})"
+    if findings.account == "none":
+        return f"What Kafka {plan.software} did with its records cannot be judged {settings}"
+    assert findings.ledger is not None
+    if findings.case.cut:
+        return f"Kafka {plan.software}: cut short while {findings.case.cut}, not judged {settings}"
+    did = _kept(findings.ledger, plan.workload.acks)
     if forks := counts.get(DIVERGENCE, 0):
-        did += f" and holds different records at {forks} offset{'s' * (forks > 1)}"
-    acks = case.plan.workload.acks
-    return f"Kafka {case.plan.software} {did} (acks={acks}, {elections(case.plan)})"
+        did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"
+    return f"Kafka {plan.software} {did} {settings}"
+
+
+def _kept(ledger: Ledger, acks: str) -> str:
+    total = ledger.acknowledged
+    records = "record" if total == 1 else "records"
+    # With acks=0 nobody acknowledges.
+    records = (
+        f"{records} that {ACKNOWLEDGED[acks]}"
+        if acks in ACKNOWLEDGED
+        else f"acknowledged {records}"
+    )
+    if ledger.lost:
+        return f"lost {ledger.lost:,} of {total:,} {records}"
+    if total and ledger.read == total:
+        return f"kept all {total:,} {records}" if total > 1 else f"kept its only {records}"
+    return f"gave back {ledger.read:,} of {total:,} {records}"
 
 
 def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:

@@ -65,7 +65,8 @@ def show_judged(judged: Sequence["Judged"]) -> None:
         )
         for reason in verdict.reasons:
             out.print(Text(f"  {reason}"))
-        out.print(f"  {verdict.ledger.says}")
+        if verdict.sums:
+            out.print(f"  {verdict.sums}")
         for anomaly in verdict.anomalies[:5]:
             out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
         if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run

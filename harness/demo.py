@@ -73,7 +73,9 @@ def demo_table(judged: "Sequence[Judged]") -> Table:
         [
             one.verdict.kafka,
             one.run.plan().story or "",
-            f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}",
+            f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}"
+            if one.verdict.account == "whole"
+            else "not known",
             str(one.verdict.counts.get("divergence", 0)),
             coloured(one.verdict.verdict),
             modelled(one),

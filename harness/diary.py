@@ -51,6 +51,12 @@ class Diary:
         self._write(msgspec.structs.replace(self._status, phase=phase))
         self._progress(phase)
 
+    def frozen(self, manifest: str) -> None:
+        """The run is whole; its files are those of a manifest with this digest."""
+        done = msgspec.structs.replace(self._status, phase="frozen", manifest=manifest)
+        self._write(done)
+        self._progress("frozen")
+
     def quiesced(self) -> None:
         """Every replica is back in the ISR."""
         self._write(msgspec.structs.replace(self._status, quiesced=True))

@@ -39,7 +39,7 @@ def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
 
     Nothing about the run can make it fail; what cannot be read is an answer of its own.
     """
-    answer = _answer(run, verdict)
+    answer = _answer(run, verdict) if verdict.complete else _incomplete(run, verdict)
     run.write("analysis/model.json", answer.to_json())
     return answer
 
@@ -72,16 +72,31 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
     return as_scripted(run, verdict, foretold, remedies(tell, rules) if harms else (), course)
 
 
+def _incomplete(run: Run, verdict: Verdict) -> "Reconciliation":
+    """Return the answer about a run of which something is missing.
+
+    Almost every rule rests on what did *not* happen too: a send without a record, a cut that no
+    broker told of. Rows that were not written down or cannot be read would look like that.
+    """
+    why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
+    return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
+
+
 def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":
     """The answer about a run in which brokers went from one release's rules to another's."""
-    from checkers.model.reconciliation import Outcome, Reconciliation  # noqa: PLC0415 - as above
+    why = "Brokers were upgraded meanwhile, and the model has one release's rules."
+    return _not_known(run, verdict, why)
+
+
+def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
+    from checkers.model.reconciliation import Outcome, Reconciliation  # noqa: PLC0415 - as below
 
     return Reconciliation(
         run=run.name,
         kafka=verdict.kafka,
         kind="random",
         status="unknown",
-        reasons=("Brokers were upgraded meanwhile, and the model has one release's rules.",),
+        reasons=(why,),
         observed=Outcome(),
     )
 

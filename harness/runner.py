@@ -14,6 +14,7 @@ from clusters.drivers import DRIVERS
 from clusters.external import cluster as external
 from clusters.sessions import await_sessions
 from clusters.versions import release
+from harness import manifest
 from harness.diary import Diary, Narrator, Progress
 from harness.environment import describe
 from harness.errors import HarnessError, WaitTimeoutError
@@ -149,7 +150,7 @@ def conduct(
             _read(workload, diary)
         keep()
         _seal(plan, run, recorder, clock, diary)
-        diary.phase("frozen")
+        diary.frozen(manifest.record(run))
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: Diary) -> None:

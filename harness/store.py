@@ -5,6 +5,7 @@ store/<run>/
   history/   ops.arrows while running -> ops.parquet
   events/    partitions, replicas, faults, steps, log_lines (likewise)
   steps.json                                   the steps of its schedule, to be taken again
+  manifest.json                                every file that is judged: its size and SHA-256
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
   logs/      broker and controller logs
   analysis/  verdict.json  anomalies.parquet
@@ -41,12 +42,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         quiesced: every replica was back in the ISR before the final read.
         problems: what the harness could not do, a sentence each.
         seconds: from the run's creation to its last phase.
+        manifest: SHA-256 of ``manifest.json`` (``harness.manifest``); empty while the run goes on,
+            and in runs of before there was one.
     """
 
     phase: Phase
     quiesced: bool = False
     problems: tuple[str, ...] = ()
     seconds: float = 0.0
+    manifest: str = ""
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

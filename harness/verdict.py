@@ -1,6 +1,7 @@
 """What the judge found: anomalies with their witnesses, a ledger, and one of three verdicts."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Final, Literal, Self
 
 import msgspec
 
@@ -10,6 +11,28 @@ from harness.plan import SCHEMA_VERSION
 VALID: Literal["valid"] = "valid"
 INVALID: Literal["invalid"] = "invalid"
 UNKNOWN: Literal["unknown"] = "unknown"
+
+
+Account = Literal["whole", "begun", "none"]
+"""How far a run's records can be accounted for: to the final read; as far as they were sent when
+the run was cut short; or not at all, because its history cannot be read."""
+
+
+class Unread(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or folder of a run that is no evidence: it was left out of everything that is judged.
+
+    Attributes:
+        path: from the run directory.
+        why: the end of a sentence that begins with the path.
+    """
+
+    path: str
+    why: str
+
+    @property
+    def says(self) -> str:
+        """The whole sentence."""
+        return f"{self.path} {self.why.rstrip('.')}."
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +76,10 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     witnesses: tuple[Witness, ...] = ()
 
 
+ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
+"""What became of a send that its client calls done, by ``acks``: with 0 nobody acknowledges."""
+
+
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """Where every record went.
 
@@ -67,15 +94,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     read: int
     lost: int
     unseen: int
-
-    @property
-    def says(self) -> str:
-        """Both sums, as a person reads them."""
-        return (
-            f"sent {self.sent:,} = acknowledged {self.acknowledged:,} + failed {self.failed:,}"
-            f" + unknown {self.unknown:,}; acknowledged = read {self.read:,} + lost {self.lost:,}"
-            f" + unseen {self.unseen:,}"
-        )
 
     def errors(self) -> list[str]:
         """What does not add up; empty when the books balance."""
@@ -105,7 +123,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         following: those that only follow from another one, by kind; they are not in ``counts``,
             and only ``anomalies.parquet`` has them, with their ``cause``.
         anomalies: the first of each kind, breaking ones first; all are in ``anomalies.parquet``.
-        checkers: checker name to ``held``, ``found N`` or ``crashed: …``.
+        checkers: checker name to ``held``, ``found N``, ``crashed: …``, or ``not judged`` where
+            nothing was found in a run of which something is missing.
+        cut: the phase in which the run was cut short; empty when it ended.
+        unread: files that are no evidence, so that nothing was concluded from them.
+        account: how far the ledger's numbers mean anything.
     """
 
     schema: int = SCHEMA_VERSION
@@ -121,6 +143,28 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     anomalies: tuple[Anomaly, ...]
     checkers: dict[str, str]
     following: dict[str, int] = {}
+    cut: str = ""
+    unread: tuple[Unread, ...] = ()
+    account: Account = "whole"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run ended and all of its files are as they were recorded."""
+        return not self.cut and not self.unread
+
+    @property
+    def sums(self) -> str:
+        """Where every record went, as far as that is known; empty when nothing is."""
+        if self.account == "none":
+            return ""
+        book, kept = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
+        sent = (
+            f"sent {book.sent:,} = {kept} {book.acknowledged:,} + failed {book.failed:,}"
+            f" + unknown {book.unknown:,}"
+        )
+        if self.account == "begun":
+            return f"recorded up to the cut: {sent}"
+        return f"{sent}; {kept} = read {book.read:,} + lost {book.lost:,} + unseen {book.unseen:,}"
 
     def to_json(self) -> bytes:
         """The verdict as ``verdict.json`` holds it."""
@@ -147,22 +191,32 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def summary(self, report: str | None) -> dict[str, object]:
-        """The one object that ``run --json`` and ``check --json`` print."""
+        """The one object that ``run --json`` and ``check --json`` print.
+
+        A number that nobody could count is null.
+        """
+        begun = self.account != "none"
+        ended = self.account == "whole"
+
+        def found(kind: str) -> int | None:
+            return self.counts.get(kind, 0) or (0 if self.complete else None)
+
         return {
             "run": self.run,
             "kafka": self.kafka,
             "acks": self.acks,
             "verdict": self.verdict,
+            "headline": self.headline,
             "reasons": list(self.reasons),
-            "sent": self.ledger.sent,
-            "acknowledged": self.ledger.acknowledged,
-            "failed": self.ledger.failed,
-            "unknown": self.ledger.unknown,
-            "read": self.ledger.read,
-            "lost": self.ledger.lost,
-            "unseen": self.ledger.unseen,
-            "divergent": self.counts.get("divergence", 0),
-            "duplicate": self.counts.get("duplicate", 0),
+            "sent": self.ledger.sent if begun else None,
+            "acknowledged": self.ledger.acknowledged if begun else None,
+            "failed": self.ledger.failed if begun else None,
+            "unknown": self.ledger.unknown if begun else None,
+            "read": self.ledger.read if ended else None,
+            "lost": self.ledger.lost if ended else None,
+            "unseen": self.ledger.unseen if ended else None,
+            "divergent": found("divergence"),
+            "duplicate": found("duplicate"),
             "anomalies": [msgspec.to_builtins(anomaly) for anomaly in self.anomalies],
             "report": report,
         }

@@ -48,7 +48,12 @@ def assumptions(
     run: Run, plan: Plan, status: Status | None, verdict: Verdict, evidence: Evidence,
     struck: list[Effect],
 ) -> list[Assumption]:  # fmt: skip
-    """Every assumption, in the order in which a sceptic asks."""
+    """Every assumption, in the order in which a sceptic asks.
+
+    Of a run of which something is missing none is known but that one.
+    """
+    if not verdict.complete:
+        return [_whole(verdict), _flushes(run, plan)]
     return [
         _faults(struck),
         _window(struck),
@@ -59,6 +64,15 @@ def assumptions(
         _quiesced(status),
         _final_read(verdict),
     ]
+
+
+def _whole(verdict: Verdict) -> Assumption:
+    name = "All that was recorded is there"
+    found = [f"The run was cut short while it was {verdict.cut}."] if verdict.cut else []
+    found += [each.says for each in verdict.unread[:3]]
+    more = len(verdict.unread) - 3
+    found += [f"So it is with {count(more, 'file')} more."] if more > 0 else []
+    return Assumption(name=name, word="not held", found=" ".join(found))
 
 
 def _faults(struck: list[Effect]) -> Assumption:

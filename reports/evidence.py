@@ -4,7 +4,7 @@ A cut-short run lacks tables, or has them as unfinished streams; what could not 
 ``Evidence.missing`` and the rest is shown.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,16 +30,23 @@ from reports.observed import (
 )
 
 
-def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()) -> Evidence:
+def gather(
+    run: Run,
+    *,
+    values: Iterable[str] = (),
+    places: Iterable[Place] = (),
+    without: Collection[str] = (),
+) -> Evidence:
     """Read everything of a run that is drawn.
 
     Args:
         run: judged or at least begun.
         values: ids of the records whose acknowledgement times are wanted.
         places: where it is wanted which records were acknowledged.
+        without: paths of files that are no evidence; nothing is read of them.
     """
     missing: list[str] = []
-    tables = {name: _table(run, name, missing) for name in TABLES}
+    tables = {name: _table(run, name, missing, without) for name in TABLES}
     open_ = [
         f"{name} ({tables[name].num_rows:,} rows shown)"
         for name in TABLES
@@ -82,9 +89,12 @@ def gather(run: Run, *, values: Iterable[str] = (), places: Iterable[Place] = ()
     )
 
 
-def _table(run: Run, name: str, missing: list[str]) -> pa.Table:
+def _table(run: Run, name: str, missing: list[str], without: Collection[str]) -> pa.Table:
     """A table of the run; empty, with a sentence in ``missing``, when there is none."""
     schema = TABLES[name]
+    if wrong := {f"{name}.parquet", f"{name}.arrows"}.intersection(without):
+        missing.append(f"{wrong.pop()} is no evidence, and nothing of it is shown.")
+        return schema.empty_table()
     try:
         if run.parquet(name).exists():
             return pq.read_table(run.parquet(name)).select(schema.names)

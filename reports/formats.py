@@ -94,12 +94,18 @@ def markdown(told: Sequence[Told]) -> str:
             _cell(one.what),
             _cell(verdict.acks),
             _MARKS[verdict.verdict],
-            f"{verdict.ledger.lost:,} / {verdict.ledger.acknowledged:,}",
+            _lost(verdict),
             model.WORDS[said.status] if said else "not asked",
             _cell(one.run.name),
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(_section(one) for one in told)])
+
+
+def _lost(verdict: Verdict) -> str:
+    """``1 / 4``: lost of acknowledged; a dash for what nobody could count."""
+    book = verdict.ledger
+    return f"{book.lost:,} / {book.acknowledged:,}" if verdict.account == "whole" else "-"
 
 
 def junit(told: Sequence[Told]) -> str:
@@ -142,7 +148,7 @@ def _section(one: Told) -> str:
         f"## {_cell(one.run.name)}\n",
         f"{_MARKS[verdict.verdict]}: {_cell(verdict.headline)}\n",
         *(f"- {_cell(reason)}" for reason in verdict.reasons),
-        f"- {verdict.ledger.says}",
+        *([f"- {verdict.sums}"] if verdict.sums else []),
         f"- {_cell(_said(one))}",
         *(f"- {_cell(sentence)}" for sentence in _anomalies(one)),
         f"- repeat: `{_repeat(one)}`",

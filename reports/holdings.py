@@ -1,8 +1,9 @@
 """What each replica holds at the end, offset by offset, and which windows of it to show."""
 
 import glob
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -130,14 +131,35 @@ def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: 
     return Row(offset=offset, subject=subject, differs=differs, held=held, states=states)
 
 
-def read_holdings(run: Run, partition: Partition, missing: list[str]) -> Holdings:
+def replica_folders(run: Run, partition: Partition, without: Collection[str]) -> list[Path]:
+    """Return the folders of one partition's replicas, in order.
+
+    Args:
+        run: whose they are.
+        partition: the one.
+        without: paths of files that are no evidence; a replica with one of them is left out.
+    """
+    topic, number = partition
+    found = run.replicas.glob(f"*/{glob.escape(topic)}-{number}")
+    return [
+        folder
+        for folder in sorted(found)
+        if folder.parent.name.isdecimal()
+        and not any(
+            path.startswith(folder.relative_to(run.path).as_posix())
+            and not path.endswith("-checkpoint")
+            for path in without
+        )
+    ]
+
+
+def read_holdings(
+    run: Run, partition: Partition, missing: list[str], without: Collection[str] = ()
+) -> Holdings:
     """Read one partition's frozen replicas; what cannot be read is added to ``missing``."""
     topic, number = partition
     found: dict[int, dict[int, Held]] = {}
-    folders = sorted(run.replicas.glob(f"*/{glob.escape(topic)}-{number}"))
-    for folder in folders:
-        if not folder.parent.name.isdecimal():
-            continue
+    for folder in replica_folders(run, partition, without):
         held: dict[int, Held] = {}
         try:
             for batch in read_partition(folder):

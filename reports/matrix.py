@@ -42,7 +42,7 @@ class Shown:
         """A row as the page shows it."""
         allowed = row.verdict == VALID and bool(row.lost)
         notes = [f"{row.divergent:,} forked"] if row.divergent else []
-        notes += [f"{row.unseen:,} unseen"] if row.unseen else []
+        notes += [f"{row.unseen:,} unseen"] if row.unseen and row.counted else []
         notes += ["as allowed"] if allowed else []
         foretold, odd = _foretold(row)
         return cls(
@@ -130,8 +130,8 @@ def headline(rows: Sequence[Row]) -> str:
 
 def sums(rows: Sequence[Row], matrix: Matrix | None) -> list[str]:
     """What all runs come to, a clause each."""
-    lost = sum(row.lost for row in rows)
-    acknowledged = sum(row.acknowledged for row in rows)
+    lost = sum(row.lost for row in rows if row.counted)
+    acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
     told = [row.as_predicted for row in rows if row.as_predicted is not None]
     words = [

@@ -4,7 +4,6 @@ The side-by-side table says which record stands where; here it is proved, with t
 at which the batch begins, so that a reader can look for himself (``kafka-dump-log``, ``xxd``).
 """
 
-import glob
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from checkers.segments.reader import read_partition
 from harness.errors import HighwaterError
 from harness.store import Run
+from reports.holdings import replica_folders
 from reports.observed import Partition
 from reports.text import count
 
@@ -58,18 +58,20 @@ Raws: TypeAlias = Mapping[int, Sequence[Raw]]
 
 
 def read_raw(
-    run: Run, partition: Partition, offsets: Collection[int], missing: list[str]
+    run: Run,
+    partition: Partition,
+    offsets: Collection[int],
+    missing: list[str],
+    without: Collection[str] = (),
 ) -> dict[int, list[Raw]]:
     """Read what every frozen replica has at some offsets.
 
     Args:
         missing: told of what cannot be read.
+        without: paths of files that are no evidence.
     """
     found: dict[int, list[Raw]] = {offset: [] for offset in offsets}
-    topic, number = partition
-    for folder in sorted(run.replicas.glob(f"*/{glob.escape(topic)}-{number}")):
-        if not offsets or not folder.parent.name.isdecimal():
-            continue
+    for folder in replica_folders(run, partition, without) if offsets else ():
         broker = int(folder.parent.name)
         there: dict[int, Raw] = {}
         try:

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from checkers.model.reconciliation import Because, Finding, Reconciliation
 from harness.errors import StoreError
 from harness.plan import Plan
 from harness.store import Run
-from harness.verdict import INVALID, Anomaly, Ledger, Verdict
+from harness.verdict import ACKNOWLEDGED, INVALID, Anomaly, Verdict
 from reports import model, strip
 from reports.acts import acts, subject
 from reports.assumptions import assumptions
@@ -92,8 +92,10 @@ def page(run: Run) -> str:
     said = _or_none(lambda: model.read(run), unread)
     about = subject(said, plan.topic.name)
     asked = [*verdict.anomalies, *([about] if about else [])]
+    without = frozenset(each.path for each in verdict.unread)
     evidence = gather(
         run,
+        without=without,
         values={a.value for a in asked if a.value is not None} | _sent(said),
         places=places(asked),
     )
@@ -104,10 +106,10 @@ def page(run: Run) -> str:
     if status is not None and status.phase != "frozen" and not known:
         missing.insert(0, f"The run was cut short while it was {status.phase}.")
     shown = _partitions(verdict, evidence)
-    holdings = {p: read_holdings(run, p, missing) for p in shown}
+    holdings = {p: read_holdings(run, p, missing, without) for p in shown}
     found = bursts(verdict.anomalies)
     told, others = found[:STORIES_MAX], found[STORIES_MAX : STORIES_MAX + LISTED_MAX]
-    raws = _raws(run, told, missing)
+    raws = _raws(run, told, missing, without)
     struck = effects(evidence)
     stories = [
         _story(i, link, each, evidence, holdings, raws)
@@ -121,7 +123,7 @@ def page(run: Run) -> str:
         verdict=verdict,
         model=said and model.section(said),
         frame_of=partial(_frame_of, stories),
-        foretold=foreseen(plan, status, evidence),
+        foretold=foreseen(plan, status, evidence) if verdict.complete else (),
         cast=cast(plan, evidence),
         acts=acts(said.course, about, evidence, holdings.get((about.topic, 0), {}))
         if said and about
@@ -141,7 +143,8 @@ def page(run: Run) -> str:
         struck=struck,
         assumptions=assumptions(run, plan, status, verdict, evidence, struck),
         commands=_commands(run, plan, verdict),
-        ledger=ledger_bars(verdict.ledger),
+        ledger=ledger_bars(verdict),
+        acknowledged=ACKNOWLEDGED.get(verdict.acks, "acknowledged"),
         sides=_sides(holdings, verdict),
     )
 
@@ -192,13 +195,17 @@ def _story(
     )
 
 
-def _raws(run: Run, told: Sequence[Burst], missing: list[str]) -> dict[Partition, Raws]:
+def _raws(
+    run: Run, told: Sequence[Burst], missing: list[str], without: Collection[str]
+) -> dict[Partition, Raws]:
     """What lies on the disks at the offset of every finding that is told."""
     wanted: dict[Partition, set[int]] = {}
     for one in (each.first for each in told):
         if one.offset is not None:
             wanted.setdefault((one.topic, one.partition), set()).add(one.offset)
-    return {where: read_raw(run, where, offsets, missing) for where, offsets in wanted.items()}
+    return {
+        where: read_raw(run, where, offsets, missing, without) for where, offsets in wanted.items()
+    }
 
 
 def _frame_of(stories: Sequence[Story], finding: Finding, link: Because) -> tuple[str, int] | None:
@@ -262,11 +269,15 @@ def _timeline(partition: Partition, evidence: Evidence, verdict: Verdict) -> tup
     return f"{topic}-{number}", drawn
 
 
-def ledger_bars(ledger: Ledger) -> Markup:
-    """The ledger as two bars: every record sent, and every record acknowledged."""
+def ledger_bars(verdict: Verdict) -> Markup:
+    """Draw the ledger as two bars: every record sent, and every record acknowledged.
+
+    Of a run that was cut short there is only the first.
+    """
     width = 480.0
+    ledger, done = verdict.ledger, ACKNOWLEDGED.get(verdict.acks, "acknowledged")
     sent = [
-        Share(count=ledger.acknowledged, name="acknowledged", class_="ok"),
+        Share(count=ledger.acknowledged, name=done, class_="ok"),
         Share(count=ledger.failed, name="failed", class_="failed"),
         Share(count=ledger.unknown, name="unknown", class_="unknown"),
     ]
@@ -276,18 +287,25 @@ def ledger_bars(ledger: Ledger) -> Markup:
         Share(count=ledger.unseen, name="unseen", class_="unknown"),
     ]
     about = (
-        f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} were acknowledged, {ledger.failed:,} "
-        f"failed and {ledger.unknown:,} are unknown. Of the acknowledged, {ledger.read:,} were "
+        f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} {_were(done)}, {ledger.failed:,} "
+        f"failed and {ledger.unknown:,} are unknown."
+    )
+    drawn = [text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent)]
+    if verdict.account == "begun":
+        return svg(width, 60.0, "What was sent until the cut", about, *drawn, uid="ledger")
+    about += (
+        f" Of those that {_were(done)}, {ledger.read:,} were "
         f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
     )
-    return svg(
-        width, 128.0, "Where every record went", about,
-        text(0, 14, f"sent {ledger.sent:,}", "barname"),
-        bar(0, 22, width, 32, sent),
-        text(0, 84, f"acknowledged {ledger.acknowledged:,}", "barname"),
+    drawn += [
+        text(0, 84, f"{done} {ledger.acknowledged:,}", "barname"),
         bar(0, 92, width, 32, acked),
-        uid="ledger",
-    )  # fmt: skip
+    ]
+    return svg(width, 128.0, "Where every record went", about, *drawn, uid="ledger")
+
+
+def _were(done: str) -> str:
+    return f"were {done}" if done == "acknowledged" else done
 
 
 def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[Side]:

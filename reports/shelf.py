@@ -27,6 +27,7 @@ class Entry:
         link: to its report; None where there is none.
         why: what is amiss with the run, if it could not be judged or read.
         verdict: None where it was not judged.
+        lost: None where nobody could count what was.
         model: the model's word, if it was asked.
     """
 
@@ -36,7 +37,7 @@ class Entry:
     what: str = ""
     acks: str = ""
     verdict: str | None = None
-    lost: int = 0
+    lost: int | None = None
     acknowledged: int = 0
     model: str = ""
     why: str = ""
@@ -95,7 +96,7 @@ def _entry(root: Path, name: str) -> Entry:
     return replace(
         known,
         verdict=verdict.verdict,
-        lost=verdict.ledger.lost,
+        lost=verdict.ledger.lost if verdict.account == "whole" else None,
         acknowledged=verdict.ledger.acknowledged,
         model=model.WORDS[said.status] if said else "",
     )

@@ -36,18 +36,20 @@ Key = tuple[str, int, str, int]
 def missing(tables: "Tables") -> "DataFrame":
     """In-sync replicas that end before a record which the final reader was given, so committed.
 
-    Of runs that quiesced alone, and whose disks were copied: there nothing fails any more when the
-    last ISR is observed. A consumer is given nothing above the leader's high watermark, and that is
-    what every member of the ISR has (Partition.maybeIncrementLeaderHW).
+    Of runs that quiesced alone, and of replicas that could be read: there nothing fails any more
+    when the last ISR is observed. A consumer is given nothing above the leader's high watermark,
+    and that is what every member of the ISR has (Partition.maybeIncrementLeaderHW).
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
+    staged = {case.key: {*_staged(case)} for case in tables.cases}
     rows = []
     for isr, read_to in _in_sync(tables):
         for broker in isr["isr"]:
             key: Key = (isr["run"], broker, isr["topic"], isr["partition"])
             end = ends.get(key)
             leo = 0 if end is None or end.last is None else end.last + 1
-            if leo <= read_to and not (end and end.damaged):
+            read = (broker, f"{isr['topic']}-{isr['partition']}") in staged[isr["run"]]
+            if read and leo <= read_to and not (end and end.damaged):
                 says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
                 rows.append(_row(MISSING, key, leo, says))
     return _frame(tables, rows)
@@ -55,8 +57,7 @@ def missing(tables: "Tables") -> "DataFrame":
 
 def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
     """The last ISR observed of each partition, and the last offset of the final read."""
-    cases = (case for case in tables.cases if case.status.quiesced and not case.copyless)
-    quiesced = {case.key for case in cases}
+    quiesced = {case.key for case in tables.cases if case.status.quiesced}
     reach = {
         (one.run, one.topic, one.partition): one.last
         for one in tables.books
@@ -157,14 +158,21 @@ def _span(end: "End") -> Row:
     }
 
 
-def _replicas(case: "Case") -> list[Replica]:
-    folders: dict[int, set[str]] = {}
+def _staged(case: "Case") -> Iterator[tuple[int, str]]:
+    """The replicas that are compared: broker, and the name of the folder."""
     for folder in case.replica_folders:
         if folder.parent.name.isdecimal():
-            folders.setdefault(int(folder.parent.name), set()).add(folder.name)
+            yield int(folder.parent.name), folder.name
+
+
+def _replicas(case: "Case") -> list[Replica]:
+    assert case.replicas is not None  # it is staged
+    folders: dict[int, set[str]] = {}
+    for broker, name in _staged(case):
+        folders.setdefault(broker, set()).add(name)
     dirs = [
         LogDir(
-            path=case.run.replicas / str(broker),
+            path=case.replicas / str(broker),
             broker=broker,
             name=str(broker),
             only=frozenset(names),

@@ -93,6 +93,7 @@ class Row(Cell, frozen=True, kw_only=True):
         report: path of its page, from the folder of the page that lists it.
         seconds: how long its run took.
         problem: what the harness could not do, so that the run ended early; None when it did not.
+        counted: whether anybody could count what was lost; where not, these numbers mean nothing.
     """
 
     verdict: Literal["valid", "invalid", "unknown"]
@@ -106,6 +107,12 @@ class Row(Cell, frozen=True, kw_only=True):
     seconds: float
     problem: str | None
     model: str | None = None
+    counted: bool = True
+
+    @property
+    def losses(self) -> str:
+        """``1 / 4``: records lost, of all acknowledged; a dash where nobody could count them."""
+        return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @classmethod
     def of(
@@ -141,6 +148,7 @@ class Row(Cell, frozen=True, kw_only=True):
             seconds=status.seconds,
             problem=early and ": ".join([early, *status.problems[-1:]]),
             model=model,
+            counted=verdict.account == "whole",
         )
 
 
@@ -308,6 +316,7 @@ SCHEMA: Final = pa.schema(
         pa.field("seconds", pa.float64(), nullable=False),
         pa.field("problem", pa.string()),
         pa.field("model", pa.string()),
+        pa.field("counted", pa.bool_()),
     ]
 )
 """Columns of ``cells.parquet``; the fields of ``Row`` in their order."""

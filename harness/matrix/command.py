@@ -223,6 +223,6 @@ def _cell(rows: Sequence[Row]) -> Text:
         odd = " NOT PREDICTED" if row.as_predicted is False else ""
         odd = " UNEXPLAINED" if row.model == "unexplained" else odd
         odd = " UNKNOWN" if row.verdict == "unknown" else odd
-        words = f"{row.lost}/{row.acknowledged}{forked}{odd}"
+        words = f"{row.losses.replace(' ', '')}{forked}{odd}"
         shown.append(Text(words, style=console.COLOURS[row.verdict]))
     return Text("\n").join(shown) if shown else Text("-")

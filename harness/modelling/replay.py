@@ -184,7 +184,9 @@ def table(judged: Sequence[Judged]) -> Table:
     rows: list[list[str | Text]] = [
         [
             one.verdict.kafka,
-            f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}",
+            f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}"
+            if one.verdict.account == "whole"
+            else "not known",
             str(one.verdict.counts.get("divergence", 0)),
             console.coloured(one.verdict.verdict),
             console.modelled(one),

@@ -117,7 +117,7 @@ def staged(staging: Path, name: str, key: str) -> Path:
 
 def _stage_table(case: Case, name: str, part: Path) -> None:
     parquet, stream = case.run.parquet(name), case.run.stream(name)
-    which = stream if os.path.lexists(stream) and not os.path.lexists(parquet) else parquet
+    which = stream if case.run.unsealed(name) else parquet
     path = which.relative_to(case.run.path).as_posix()
     try:
         if which is stream:

@@ -16,6 +16,7 @@ from checkers.model.reconciliation import Reconciliation
 from checkers.segments.files import segments
 from checkers.segments.reader import SCHEMA, read_segment
 from checkers.session import HEAVY_BYTES, SparkStarter
+from harness.errors import StoreError
 from harness.expected import reconcile
 from harness.feasible import check_plan
 from harness.history import TABLES, UNJUDGED
@@ -38,6 +39,7 @@ class Judged:
     """A run, what judge and model say of it, and where its report lies.
 
     Attributes:
+        report: its page; there is no such file where the run's plan cannot be read.
         model: None where the model was not asked.
     """
 
@@ -48,7 +50,8 @@ class Judged:
 
     def summary(self) -> dict[str, object]:
         """The object that ``--json`` prints."""
-        return self.verdict.summary(str(self.report)) | {"model": msgspec.to_builtins(self.model)}
+        report = str(self.report) if self.report.is_file() else None
+        return self.verdict.summary(report) | {"model": msgspec.to_builtins(self.model)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +95,18 @@ def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[Judged]:
     verdicts = judge(runs, session)
     answers = [reconcile(run, verdict) for run, verdict in zip(runs, verdicts, strict=True)]
     return [
-        Judged(run=run, verdict=verdict, report=write_report(run), model=answer)
+        Judged(run=run, verdict=verdict, report=_report(run), model=answer)
         for run, verdict, answer in zip(runs, verdicts, answers, strict=True)
     ]
+
+
+def _report(run: Run) -> Path:
+    """Write a judged run's page; an older one of a run whose plan cannot be read is removed."""
+    try:
+        return write_report(run)
+    except StoreError:
+        run.report.unlink(missing_ok=True)
+        return run.report
 
 
 def check(runs: Sequence[Run], *, spark: SparkOptions = SparkOptions()) -> list[Judged]:

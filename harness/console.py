@@ -72,7 +72,8 @@ def show_judged(judged: Sequence["Judged"]) -> None:
         if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run
             out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
         _show_model(one)
-        out.print(Text(f"  report: {one.report}"))
+        if one.report.is_file():
+            out.print(Text(f"  report: {one.report}"))
 
 
 def finish(judged: Sequence["Judged"], *, as_json: bool) -> NoReturn:

@@ -9,15 +9,14 @@ cut short, or recorded before there were manifests, every file is read to its en
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterator
-from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from harness.errors import StoreError
+from harness.files import open_regular
 from harness.history import TABLES, UNJUDGED
 from harness.store import Run
 from harness.verdict import Unread
@@ -27,13 +26,6 @@ SCHEMA: Final = 1
 
 _SEGMENT: Final = re.compile(r"\d{20}\.log")
 _CHECKPOINT: Final = re.compile(r".+-checkpoint")
-_KINDS: Final = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,21 +88,6 @@ def verify(run: Run) -> tuple[Unread, ...]:
     return tuple(_check(run, iter(paths), manifest.files))
 
 
-def open_regular(path: Path | str) -> BufferedReader:
-    """Open a regular file for reading, and nothing else: a pipe would be waited for.
-
-    Raises:
-        OSError: it cannot be opened, or is no regular file; ``strerror`` says why.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    kind = next((name for test, name in _KINDS if test(mode)), "something else")
-    raise OSError(None, f"it is {kind}, not a file", str(path))
-
-
 def _check(run: Run, paths: Iterator[str], recorded: dict[str, Recorded]) -> Iterator[Unread]:
     for path in paths:
         try:
@@ -151,7 +128,7 @@ def _manifest(run: Run, digest: str) -> Manifest:
         raise _UnsoundError(_reason(error)) from error
     except msgspec.MsgspecError as error:
         raise _UnsoundError(f"is of another Highwater: {error}") from error
-    raise _UnsoundError("is not what was recorded")
+    raise _UnsoundError("is not the one whose digest status.json has")
 
 
 def _reason(error: OSError) -> str:

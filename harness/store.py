@@ -13,6 +13,7 @@ store/<run>/
 store/latest -> the last run
 """
 
+import os
 import secrets
 import shutil
 from datetime import datetime
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import StoreError
+from harness.files import open_regular
 from harness.history import TABLES, UNJUDGED, read_stream, to_parquet
 from harness.plan import Plan
 from harness.verdict import Verdict
@@ -118,6 +120,10 @@ class Run:
         """Where a table of ``TABLES`` lies once the run has ended."""
         return self.path / f"{table}.parquet"
 
+    def unsealed(self, table: str) -> bool:
+        """Return whether a table is still a stream, as while a run goes on."""
+        return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
+
     def table(self, name: str) -> pa.Table:
         """A table of ``TABLES``, from Parquet or from what its stream has so far.
 
@@ -126,7 +132,9 @@ class Run:
         """
         try:
             if self.parquet(name).exists():
+                open_regular(self.parquet(name)).close()  # PyArrow would wait for a pipe
                 return pq.read_table(self.parquet(name))
+            open_regular(self.stream(name)).close()
             return pa.Table.from_batches(read_stream(self.stream(name)), schema=_SCHEMAS[name])
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
@@ -194,7 +202,8 @@ class Run:
 
     def _read(self, name: str) -> bytes:
         try:
-            return (self.path / name).read_bytes()
+            with open_regular(self.path / name) as file:
+                return file.read()
         except FileNotFoundError as error:
             hint = (
                 "Judge it first: highwater check RUN"

@@ -4,6 +4,7 @@ Every line is measured in the run itself. What nobody observed is said to be not
 neither held nor broken. (Judged before anything else, as in etcd's robustness tests.)
 """
 
+import io
 import itertools
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from harness.errors import StoreError
+from harness.files import open_regular
 from harness.history import STEPS_TABLE
 from harness.plan import Plan
 from harness.store import Run, Status
@@ -215,7 +217,7 @@ def _logged_flushes(run: Run) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for path in sorted(run.logs.glob("broker-*.log")):
         try:
-            with path.open(encoding="utf-8", errors="backslashreplace") as lines:
+            with io.TextIOWrapper(open_regular(path), "utf-8", "backslashreplace") as lines:
                 for line in itertools.islice(lines, _CONFIG_LINES):
                     if match := _FLUSH.match(line):
                         found.setdefault(match[1], match[2])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from checkers.strikes import Strikes, begun, strikes
-from harness.history import OK, RUN, SEND, TABLES, read_stream
+from harness.history import OK, RUN, SEND, STEPS_TABLE, TABLES, read_stream
 from harness.store import Run
 from reports.observed import (
     UNKNOWN,
@@ -48,9 +48,7 @@ def gather(
     missing: list[str] = []
     tables = {name: _table(run, name, missing, without) for name in TABLES}
     open_ = [
-        f"{name} ({tables[name].num_rows:,} rows shown)"
-        for name in TABLES
-        if run.stream(name).exists() and not run.parquet(name).exists()
+        f"{name} ({tables[name].num_rows:,} rows shown)" for name in TABLES if run.unsealed(name)
     ]
     if open_:
         missing.append(f"Written while the run went on and never finished: {', '.join(open_)}.")
@@ -70,7 +68,8 @@ def gather(
         )
         for key in sorted({*tracks, *leaderships})
     }
-    faults, steps = _faults(tables["events/faults"], strikes(run))
+    schedule = {} if f"{STEPS_TABLE}.parquet" in without else strikes(run)
+    faults, steps = _faults(tables["events/faults"], schedule)
     acks, acked_at, last = _acks(tables["history/ops"], set(values))
     ends = [last, *(each.end_ns or each.start_ns for each in (*faults, *steps))]
     ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]

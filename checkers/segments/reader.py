@@ -17,6 +17,7 @@ from checkers.segments.codecs import NAMES
 from checkers.segments.columns import Damage, Decoded, Mask, column, record_ids, texts
 from checkers.segments.files import FILE_BYTES_MAX, SEGMENT, Segment, limited
 from checkers.segments.framing import decode, frames, tail
+from harness.files import open_regular
 
 SCHEMA: Final = pa.schema(
     [
@@ -78,7 +79,7 @@ def read_segment(
     """
     where = segment if isinstance(segment, Segment) else Segment.at(segment)
     try:
-        with open(where.path, "rb") as file:  # noqa: PTH123 - the path travels to Spark as a string
+        with open_regular(where.path) as file:
             whole = file.seek(0, 2)
             if not whole:
                 return

@@ -34,7 +34,7 @@ class Case:
         key: names the run in every table's ``run`` column; unlike a directory's name it is unique.
         replicas: where the replicas that are compared are staged; None before ``stage``.
         unread: what of the run is no evidence, and is not staged.
-        unsealed: tables that were never finished, a sentence each.
+        unsealed: tables that were never finished, and how many rows of each are whole.
     """
 
     key: str
@@ -43,7 +43,7 @@ class Case:
     status: Status
     replicas: Path | None = None
     unread: list[Unread] = field(default_factory=list)
-    unsealed: list[str] = field(default_factory=list)
+    unsealed: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, key: str) -> Self:
@@ -60,7 +60,7 @@ class Case:
 
     def afresh(self) -> Self:
         """The same run, to be staged once more."""
-        return replace(self, replicas=None, unread=list(self.unread), unsealed=[])
+        return replace(self, replicas=None, unread=list(self.unread), unsealed={})
 
     @property
     def cut(self) -> str:
@@ -77,7 +77,12 @@ class Case:
         found += [each.says for each in self.unread[:_NAMED_MAX]]
         if (more := len(self.unread) - _NAMED_MAX) > 0:
             found.append(f"{more:,} more files of the run are no evidence either.")
-        return [*found, *self.unsealed]
+        if self.unsealed:
+            names = [f"{name} {rows:,}" for name, rows in self.unsealed.items()]
+            first = f"{names[0]} rows up to the last whole batch"
+            what = ", ".join([first, *names[1:]])
+            found.append(f"Tables that were never finished were judged: {what}.")
+        return found
 
     def lacks(self, name: str) -> bool:
         """Whether a table of the run is no evidence."""
@@ -121,7 +126,7 @@ def _stage_table(case: Case, name: str, part: Path) -> None:
     path = which.relative_to(case.run.path).as_posix()
     try:
         if which is stream:
-            case.unsealed.append(_copy_stream(stream, part, name))
+            case.unsealed[name] = _copy_stream(stream, part, name)
         elif missing := _missing_columns(pq.read_schema(parquet), TABLES[name]):
             case.unread.append(Unread(path=path, why=f"has no usable column {missing}"))
         else:
@@ -166,14 +171,14 @@ def plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _copy_stream(stream: Path, part: Path, name: str) -> str:
+def _copy_stream(stream: Path, part: Path, name: str) -> int:
     wanted = TABLES[name]
     rows = 0
     with pq.ParquetWriter(part, wanted) as writer:
         for batch in read_stream(stream):
             writer.write_batch(batch)
             rows += batch.num_rows
-    return f"{name} was not sealed: its {rows} rows up to the last whole batch were judged."
+    return rows
 
 
 def _stage_replicas(case: Case, target: Path) -> None:

@@ -174,7 +174,8 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
         return f"What Kafka {plan.software} did with its records cannot be judged {settings}"
     assert findings.ledger is not None
     if findings.case.cut:
-        return f"Kafka {plan.software}: cut short while {findings.case.cut}, not judged {settings}"
+        cut = f"cut short while {findings.case.cut}, not judged as a whole"
+        return f"Kafka {plan.software}: {cut} {settings}"
     did = _kept(findings.ledger, plan.workload.acks)
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"

@@ -179,7 +179,7 @@ def _spans(faults: Sequence[Fault], broker: int, time: Scale, top: float) -> lis
             continue
         end = time.hi if fault.end_ns is None else fault.end_ns
         x, width = time(fault.start_ns), max(2.0, time(end) - time(fault.start_ns))
-        until = "never healed" if fault.end_ns is None else f"until {seconds(fault.end_ns, 1)}"
+        until = "not healed" if fault.end_ns is None else f"until {seconds(fault.end_ns, 1)}"
         title = tag("title", f"{fault.past} at {seconds(fault.start_ns)}, {until}: {fault.says}")
         parts.append(rect(x, top, width, LANE, "fault", title))
         parts.append(line(x, top, x, top + LANE, "faultedge"))

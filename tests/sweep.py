@@ -173,9 +173,11 @@ def sweep(run: Run, other: Run, home: Path) -> Iterator[Spoilt]:
     for number, path in enumerate(files(run)):
         for how, spoil in WAYS.items():
             copy = Run(home / f"{number}-{how}")
-            shutil.copytree(run.path, copy.path, symlinks=True)
+            _copy(run, copy)
             file = copy.path / path
             before = file.read_bytes()
+            file.unlink()
+            shutil.copy2(run.path / path, file)
             donor = other.path / path
             spoil(file, donor if donor.is_file() else other.path / "plan.json")
             if how in ("unreadable", "a-pipe") or not file.is_file() or _differs(file, before):
@@ -185,12 +187,23 @@ def sweep(run: Run, other: Run, home: Path) -> Iterator[Spoilt]:
     for number, path in enumerate(folders(run)):
         for how in ("closed", "gone"):
             copy = Run(home / f"folder-{number}-{how}")
-            shutil.copytree(run.path, copy.path, symlinks=True)
+            _copy(run, copy)
             if how == "gone":
                 shutil.rmtree(copy.path / path)
             else:
                 (copy.path / path).chmod(0)
             yield Spoilt(run=copy, path=path, how=how)
+
+
+def _copy(run: Run, copy: Run) -> None:
+    """Copy a run by links: what is spoilt is made a file of its own."""
+    shutil.copytree(
+        run.path,
+        copy.path,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("analysis", "report.html"),
+        copy_function=os.link,
+    )
 
 
 def _differs(file: Path, before: bytes) -> bool:

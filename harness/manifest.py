@@ -140,8 +140,9 @@ def _reason(error: OSError) -> str:
 def _judged(run: Run) -> Iterator[str]:
     """The files of a run that a judge reads, and the folders that cannot be listed, in order."""
     yield "plan.json"
-    if (run.path / "steps.json").exists():
-        yield "steps.json"
+    for name in ("environment.json", "steps.json", "logs/clients.log"):
+        if os.path.lexists(run.path / name):
+            yield name
     for name in (*TABLES, *UNJUDGED):
         for path in (run.parquet(name), run.stream(name)):
             if os.path.lexists(path):

@@ -303,7 +303,7 @@ GOLDEN: Final = (
         build=_lost_without_offset,
         verdict="valid",
         anomalies=(("lost-write", 0, None, "a"), ("lost-write", -1, None, "c")),
-        says=("lost 2 of 3",),
+        says=("lost 2 of 3 records that left the client",),
     ),
     Golden(
         name="acks-0-read-before",

@@ -67,7 +67,12 @@ class Side:
         plan, verdict = run.plan(), run.verdict()
         here = _there(subject, plan) if subject else None
         asked = [here] if here else []
-        evidence = gather(run, values={a.value for a in asked if a.value}, places=places(asked))
+        evidence = gather(
+            run,
+            values={a.value for a in asked if a.value},
+            places=places(asked),
+            without=[each.path for each in verdict.unread],
+        )
         missing = list(evidence.missing)
         held = read_holdings(run, (here.topic, here.partition), missing) if here else {}
         return cls(

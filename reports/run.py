@@ -125,6 +125,7 @@ def page(run: Run) -> str:
         frame_of=partial(_frame_of, stories),
         foretold=foreseen(plan, status, evidence) if verdict.complete else (),
         cast=cast(plan, evidence),
+        faults_unread=_no_faults(without),
         acts=acts(said.course, about, evidence, holdings.get((about.topic, 0), {}))
         if said and about
         else (),
@@ -147,6 +148,11 @@ def page(run: Run) -> str:
         acknowledged=ACKNOWLEDGED.get(verdict.acks, "acknowledged"),
         sides=_sides(holdings, verdict),
     )
+
+
+def _no_faults(without: Collection[str]) -> bool:
+    """Return whether nobody can read which faults were injected."""
+    return any(path.startswith("events/faults.") for path in without)
 
 
 def _sent(said: Reconciliation | None) -> set[str]:

@@ -32,7 +32,7 @@ UNSUPPORTED: Final = (
     r"Promise kept",
     r"No fault was injected",
     r"as predicted\b",
-    r"✓ held",
+    r"(lost-write|divergence|corrupt|missing|phantom)\s*✓ held",
     r"Error\(",
     r"Traceback",
 )

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from checkers import kinds
 from harness.plan import Plan
+from harness.verdict import ACKNOWLEDGED
 
 Word = Literal["valid", "invalid", "unknown"]
 
@@ -43,11 +44,13 @@ class Promise:
 
     Attributes:
         says: one sentence for a person.
+        acks: with 0 nobody is said to have acknowledged a record.
         breaking: the kinds of anomaly that break it.
     """
 
     says: str
     breaking: frozenset[str]
+    acks: str = "all"
 
 
 def promised(plan: Plan, *, faults: int) -> Promise:
@@ -64,7 +67,7 @@ def promised(plan: Plan, *, faults: int) -> Promise:
         breaking |= {LOST, "inconsistent-offsets"}
     if _keeps_committed(plan, faults=faults):
         breaking |= _READ_IN_ORDER
-    return Promise(says=_sentence(plan), breaking=frozenset(breaking))
+    return Promise(says=_sentence(plan), breaking=frozenset(breaking), acks=plan.workload.acks)
 
 
 def decide(
@@ -81,13 +84,13 @@ def decide(
         unjudged: why the run could not be judged as a whole; empty when it could.
     """
     found = sorted((kind for kind in counts if counts[kind]), key=_rank)
-    broken = [said(kind, counts[kind]) for kind in found if kind in promise.breaking]
+    broken = [said(kind, counts[kind], promise.acks) for kind in found if kind in promise.breaking]
     others = [
-        f"{said(kind, counts[kind])} Nothing was promised against that."
+        f"{said(kind, counts[kind], promise.acks)} Nothing was promised against that."
         for kind in found
         if kind not in promise.breaking and kind != UNSEEN
     ]
-    unseen = [said(UNSEEN, counts[UNSEEN])] if counts.get(UNSEEN) else []
+    unseen = [said(UNSEEN, counts[UNSEEN], promise.acks)] if counts.get(UNSEEN) else []
     reasons = (*unjudged, *broken, *unseen, *others)
     if unjudged:
         return "unknown", reasons
@@ -96,10 +99,13 @@ def decide(
     return ("unknown" if unseen else "valid"), reasons
 
 
-def said(kind: str, count: int) -> str:
-    """A finding and how often, as a sentence."""
-    words = kinds.kind(kind)
-    return f"{count} {words.one if count == 1 else words.many}."
+def said(kind: str, count: int, acks: str = "all") -> str:
+    """Return a finding and how often, as a sentence."""
+    found = kinds.kind(kind)
+    words = found.one if count == 1 else found.many
+    if acks in ACKNOWLEDGED:
+        words = words.removeprefix("acknowledged ")
+    return f"{count:,} {words}."
 
 
 def _rank(name: str) -> tuple[int, str]:

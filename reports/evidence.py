@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from checkers.strikes import Strikes, begun, strikes
 from harness.history import OK, RUN, SEND, STEPS_TABLE, TABLES, read_stream
 from harness.store import Run
+from harness.verdict import ACKNOWLEDGED
 from reports.observed import (
     UNKNOWN,
     Cut,
@@ -79,6 +80,7 @@ def gather(
         faults=faults,
         steps=steps,
         acks=acks,
+        done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
         acked_at=acked_at,
         sends=_sends(tables["history/ops"], asked),
         pace=_pace(tables["history/ops"]),

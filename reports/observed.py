@@ -188,6 +188,7 @@ class Evidence:
 
     Attributes:
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
+        done: what that was: with acks=0 nobody acknowledges.
         acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
         sends: for the asked-for places, who was acknowledged there: (sent at, id) in order of time.
         log_lines: ``events/log_lines``.
@@ -198,6 +199,7 @@ class Evidence:
     faults: tuple[Fault, ...] = ()
     steps: tuple[Fault, ...] = ()
     acks: dict[Partition, Ints] = field(default_factory=dict)
+    done: str = "acknowledged"
     acked_at: Mapping[str, int] = field(default_factory=dict)
     sends: Mapping[Place, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     pace: Pace = field(default_factory=_no_pace)

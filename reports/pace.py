@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from reports.drawing import Scale, join, line, number, rect, steps, svg, tag, text, ticks
 from reports.observed import Evidence, Fault, Ints
-from reports.text import count, seconds
+from reports.text import count, seconds, were
 
 WIDTH: Final = 1120.0
 LEFT: Final = 86.0
@@ -35,7 +35,7 @@ def pace(evidence: Evidence) -> Markup | None:
     return svg(
         WIDTH,
         bottom + 34,
-        "Throughput and latency of acknowledged sends",
+        f"Throughput and latency of sends that {were(evidence.done)}",
         describe(evidence),
         *_grid(time, bottom),
         *(_region(fault, time, bottom) for fault in evidence.faults),
@@ -55,13 +55,14 @@ def describe(evidence: Evidence) -> str:
         struck |= (sends.ended_ns >= fault.start_ns) & (sends.ended_ns <= end)
     number_of = count(len(sends.ended_ns), "send")
     told = [
-        f"{number_of} acknowledged, after {_duration(half)} (median) to {_duration(most)} (most)"
+        f"{number_of} {evidence.done}, after {_duration(half)} (median) to {_duration(most)} (most)"
     ]
     for name, chosen in (("while a fault was open", struck), ("otherwise", ~struck)):
         if chosen.any():
             told.append(f"median {name} {_duration(float(np.median(sends.took_ns[chosen])))}")
     if len(sends.failed_ns):
-        told.append(f"{count(len(sends.failed_ns), 'send')} not acknowledged")
+        none = "not acknowledged" if evidence.done == "acknowledged" else "failed"
+        told.append(f"{count(len(sends.failed_ns), 'send')} {none}")
     return "; ".join(told) + "."
 
 

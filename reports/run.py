@@ -33,6 +33,7 @@ from reports.pace import pace
 from reports.page import render, save
 from reports.prevention import prevention
 from reports.raw import Raw, Raws, read_raw
+from reports.text import were
 from reports.timeline import Mark, timeline
 
 STORIES_MAX: Final = 10
@@ -293,14 +294,14 @@ def ledger_bars(verdict: Verdict) -> Markup:
         Share(count=ledger.unseen, name="unseen", class_="unknown"),
     ]
     about = (
-        f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} {_were(done)}, {ledger.failed:,} "
+        f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} {were(done)}, {ledger.failed:,} "
         f"failed and {ledger.unknown:,} are unknown."
     )
     drawn = [text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent)]
     if verdict.account == "begun":
         return svg(width, 60.0, "What was sent until the cut", about, *drawn, uid="ledger")
     about += (
-        f" Of those that {_were(done)}, {ledger.read:,} were "
+        f" Of those that {were(done)}, {ledger.read:,} were "
         f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
     )
     drawn += [
@@ -308,10 +309,6 @@ def ledger_bars(verdict: Verdict) -> Markup:
         bar(0, 92, width, 32, acked),
     ]
     return svg(width, 128.0, "Where every record went", about, *drawn, uid="ledger")
-
-
-def _were(done: str) -> str:
-    return f"were {done}" if done == "acknowledged" else done
 
 
 def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[Side]:

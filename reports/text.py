@@ -44,6 +44,11 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def were(done: str) -> str:
+    """Return ``were acknowledged``, or what sends did that nobody acknowledges."""
+    return f"were {done}" if done == "acknowledged" else done
+
+
 def seconds(time_ns: int | None, digits: int = 3) -> str:
     """Nanoseconds as ``2.409 s``."""
     return "" if time_ns is None else f"{time_ns / 1e9:.{digits}f} s"

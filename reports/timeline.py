@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from reports.drawing import Scale, join, line, number, rect, steps, svg, tag, text, ticks
-from reports.observed import UNKNOWN, Evidence, Fault, Ints, Scene, Track
+from reports.observed import UNKNOWN, Evidence, Fault, Ints, Partition, Scene, Track
 from reports.reigns import BAND, bands, epochs, reigns
 from reports.text import count, seconds, short
 
@@ -54,7 +54,7 @@ def timeline(
         f"{topic}-{partition} over the whole run",
         describe(scene, evidence),
         _grid(time, evidence.end_ns, 24, bottom),
-        _acks(evidence.acks.get(scene.partition, np.empty(0, np.int64)), marks, time),
+        _acks(evidence, scene.partition, marks, time),
         *lanes,
         _elections(scene, time, top, bottom),
         uid=uid,
@@ -95,19 +95,22 @@ def _grid(time: Scale, end_ns: int, top: float, bottom: float) -> Markup:
     return join(parts)
 
 
-def _acks(acks: Ints, marks: Sequence[Mark], time: Scale) -> Markup:
+def _acks(evidence: Evidence, partition: Partition, marks: Sequence[Mark], time: Scale) -> Markup:
     """Acknowledgements along the top: a stroke each, or their rate when they are many."""
     top, base = 30.0, 24 + ACKS - 12
+    acks = evidence.acks.get(partition, np.empty(0, np.int64))
     parts: list[Markup] = [text(LEFT - 10, top + 14, "acks", "lanename", "end")]
     if len(acks) <= TICKS_MAX:
         parts += [line(time(int(t)), base - 14, time(int(t)), base, "ack") for t in acks]
     else:
-        parts.append(_rate(acks, time, top, base))
+        parts.append(_rate(acks, evidence.done, time, top, base))
         parts.append(text(LEFT - 10, top + 30, f"{len(acks):,}", "axis", "end"))
     parts.append(line(LEFT, base, WIDTH - RIGHT, base, "base"))
     for mark in marks[:MARKS_MAX]:
         x = time(mark.time_ns)
-        title = tag("title", f"{mark.name}, acknowledged at {seconds(mark.time_ns)}: {mark.kind}")
+        title = tag(
+            "title", f"{mark.name}, {evidence.done} at {seconds(mark.time_ns)}: {mark.kind}"
+        )
         shape = (
             f"M{number(x - 5)} {number(base - 26)}H{number(x + 5)}L{number(x)} {number(base - 17)}Z"
         )
@@ -128,7 +131,7 @@ def _acks(acks: Ints, marks: Sequence[Mark], time: Scale) -> Markup:
     return join(parts)
 
 
-def _rate(acks: Ints, time: Scale, top: float, base: float) -> Markup:
+def _rate(acks: Ints, done: str, time: Scale, top: float, base: float) -> Markup:
     bins = 160
     heights, edges = np.histogram(acks, bins=bins, range=(time.lo, time.hi))
     most = max(int(heights.max()), 1)
@@ -137,7 +140,7 @@ def _rate(acks: Ints, time: Scale, top: float, base: float) -> Markup:
     points = [(time(float(e)), y(int(h))) for e, h in zip(edges[:-1], heights, strict=True)]
     points.append((time(time.hi), y(int(heights[-1]))))
     path = f"{steps(points)}V{number(base)}H{number(points[0][0])}Z"
-    title = tag("title", f"{len(acks):,} acknowledged, at most {per_s:,.0f} records/s")
+    title = tag("title", f"{len(acks):,} {done}, at most {per_s:,.0f} records/s")
     return tag("path", title, d=path, class_="rate")
 
 

@@ -7,6 +7,7 @@ from checkers.lineage.evidence import Row
 from checkers.lineage.subject import Cut, Subject, where
 from checkers.policy import BESIDE, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from harness.history import OK
+from harness.verdict import ACKNOWLEDGED
 
 
 def sentence(row: Row, subject: Subject | None) -> str:
@@ -41,6 +42,8 @@ def _acknowledged(row: Row, subject: Subject | None) -> str:
     acks = f"acknowledged with acks={row['acks']}" if row["acks"] else "acknowledged"
     name = where(row["topic"], row["partition"])
     at = f"at offset {row['offset']} of {name}" if row["offset"] is not None else f"in {name}"
+    if row["acks"] in ACKNOWLEDGED:
+        return f"sent with acks={row['acks']}, which nobody acknowledges, {at}"
     by = ""
     for send in subject.sends if subject else ():
         leader = subject.leader_at(send["complete_ns"]) if subject else None

@@ -7,7 +7,7 @@ from checkers.lineage.evidence import Row
 from checkers.lineage.subject import NEVER, Subject, where
 from checkers.policy import CORRUPT, LOST, UNSEEN
 from harness.history import FINAL, INFO, OK
-from harness.verdict import Witness
+from harness.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
 """Of more faults in a record's life, the first half and the last half of this many are told."""
@@ -54,6 +54,15 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
                 what=row["outcome"],
                 time_ns=row["complete_ns"],
                 says=f"{subject.value} was not acknowledged ({row['error']}): {outcome}.",
+                source=_OPS,
+            )
+            continue
+        if row["acks"] in ACKNOWLEDGED:
+            yield Witness(
+                who=row["process"],
+                what="sent",
+                time_ns=row["complete_ns"],
+                says=f"{subject.value} {ACKNOWLEDGED[row['acks']]}; nobody acknowledges it.",
                 source=_OPS,
             )
             continue

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -56,9 +57,22 @@ def cut(how: signal.Signals, after_s: float, store: Path) -> str:
     return said
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What a run that was cut short left.
+
+    Attributes:
+        runs: its directory; none where it had not begun.
+        said: what it said on standard error.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+    said: str
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
-    """What such runs left in their stores; some had not begun."""
+def cuts(tmp_path_factory: pytest.TempPathFactory) -> list[Cut]:
     found = []
     dice = Random(SEED)  # noqa: S311 - moments, not secrets
     for number in range(COUNT):
@@ -66,14 +80,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
         how = SIGNALS[number % len(SIGNALS)]
         # A moment of each stretch of the run, so that few moments meet different phases, too.
         at_s = LAST_S * (number + dice.random()) / COUNT
-        assert "Traceback" not in cut(how, at_s, store)
-        found += [Store(store).open(name) for name in Store(store).names()]
+        said = cut(how, at_s, store)
+        runs = tuple(Store(store).open(name) for name in Store(store).names())
+        found.append(Cut(name=f"{how.name} after {at_s:.1f} s", runs=runs, said=said))
     return found
 
 
+def test_cut_run_ends_with_a_sentence(cuts: list[Cut]) -> None:
+    odd = ("Traceback", "Exception", "py4j", "Error:")
+    assert not [f"{each.name}: {each.said}" for each in cuts if any(o in each.said for o in odd)]
+
+
 def test_cut_run_claims_no_more_than_it_recorded(
-    runs: list[Run], spark: SparkSession, capsys: pytest.CaptureFixture[str]
+    cuts: list[Cut], spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    runs = [run for each in cuts for run in each.runs]
     assert runs
     wrong: list[str] = []
     met = []

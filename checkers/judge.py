@@ -14,6 +14,7 @@ from checkers import fates, found
 from checkers.kinds import ABSENCES
 from checkers.lineage.evidence import Evidence, Row, gather
 from checkers.registry import finders, registered
+from checkers.session import require_alive
 from checkers.staging import Case
 from checkers.tables import Tables
 from checkers.verdicts import Findings, detailed, injected, unreadable, verdict
@@ -37,6 +38,9 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
 
     Returns:
         A verdict for each run, in their order.
+
+    Raises:
+        HarnessError: Spark itself ended; no verdict was written.
     """
     temporary = spark.conf.get("spark.local.dir")
     with tempfile.TemporaryDirectory(prefix="judge-", dir=temporary) as folder:
@@ -76,6 +80,8 @@ def _judge(
         return []
     tables = Tables(spark, Path(tempfile.mkdtemp(dir=folder)), cases)
     done = _pass(tables, tables.staging / "found")
+    if done.crashed:
+        require_alive(spark)
     if len(cases) == 1 or not (done.crashed or done.ledgers is None):
         return _findings(tables, done, stories=stories)
     afresh = [case.afresh() for case in cases]

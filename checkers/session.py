@@ -5,7 +5,6 @@ leaves one behind. What Spark has to say goes to a file beside its temporary dat
 is removed.
 """
 
-import atexit
 import contextlib
 import os
 import shutil
@@ -14,6 +13,7 @@ import tempfile
 import threading
 import warnings
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
@@ -27,15 +27,17 @@ from checkers.java import find_java
 from checkers.sharing import flags as sharing_flags
 from checkers.warmup import warm_up
 from harness.archive import COLLECTOR, Flags
+from harness.cleanup import at_end
 from harness.errors import HarnessError
 from harness.waiting import await_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error quotes
 _CORES_MAX: Final = 4
 _EXECUTOR_LIMIT_S: Final = 120.0
+_END_LIMIT_S: Final = 10.0
 _LOOPBACK: Final = "127.0.0.1"
 _FOLDER: Final = "highwater-spark-"
 _lock = threading.Lock()
@@ -196,8 +198,9 @@ def start(
         with log.open("wb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
             launch: Callable[..., Any] = launch_gateway  # without types
-            gateway = launch(conf, {"stdout": file, "stderr": file})
-            atexit.register(_end, gateway)
+            with _temporary_files_in(temporary):
+                gateway = launch(conf, {"stdout": file, "stderr": file})
+            at_end(partial(_end, gateway))
             session = SparkSession(SparkContext(gateway=gateway, conf=conf))
             _await_executor(session)
     except Exception as error:
@@ -259,8 +262,44 @@ def _temporary_folder() -> Path:
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    at_end(partial(_clear, folder))
     return folder
+
+
+@contextlib.contextmanager
+def _temporary_files_in(folder: Path) -> "Iterator[None]":
+    """Have PySpark wait for its JVM in a folder of ours: it leaves its own where it is ended."""
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _clear(folder: Path) -> None:
+    """Remove Spark's folder, after a JVM that is only starting, which would make it again."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any(str(folder) in word for word in child.cmdline()):
+                child.kill()
+                child.wait(_END_LIMIT_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_alive(session: SparkSession) -> None:
+    """Go on if a session still answers.
+
+    Raises:
+        HarnessError: it does not, so that nothing it says of a run means anything.
+    """
+    try:
+        session.sql("SELECT 1").collect()
+    except Exception as error:
+        raise HarnessError(
+            "Spark ended while it was judging",
+            hint="Verdicts and reports are as they were before. Judge again: highwater check RUN",
+        ) from error
 
 
 def end_in_order(session: SparkSession) -> None:

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import msgspec
 
-from harness.errors import HarnessError, HighwaterError
+from harness.errors import HarnessError, HighwaterError, Interruption
 from harness.recorder import Recorder
 from harness.store import Phase, Run, Status
 from harness.workload import Counts
@@ -88,7 +88,9 @@ class Diary:
         if error is None:
             return
         self._blame_full_disk(error)
-        words = error.message if isinstance(error, HighwaterError) else type(error).__name__
+        words = type(error).__name__
+        if isinstance(error, HighwaterError | Interruption):
+            words = error.message
         with contextlib.suppress(OSError):
             self.add([f"the run was cut short while {self._status.phase}: {words}"])
         if isinstance(error, HarnessError):

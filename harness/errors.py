@@ -25,6 +25,18 @@ class HighwaterError(Exception):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
+class Interruption(BaseException):
+    """Ctrl-C or SIGTERM. Not a KeyboardInterrupt, which typer would take for its own to report.
+
+    Args:
+        name: what the person did.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.message = f"interrupted by {name}"
+
+
 class UsageError(HighwaterError):
     """The request itself was wrong: an unknown version, an option out of range."""
 

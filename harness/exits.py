@@ -10,3 +10,5 @@ UNKNOWN: Final = 3
 FAILED: Final = 4
 """The harness could not go on."""
 INTERRUPTED: Final = 130
+CLOSED: Final = 141
+"""Whoever read the output has read enough: what a shell says of a command that SIGPIPE ended."""

@@ -24,6 +24,7 @@ from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
 from checkers.registry import ANOMALY
 from checkers.session import suit
+from harness.history import OK, SEND
 
 MEANS: Final = {
     "lost-write": "acknowledged, read by nobody, and a reader came further",
@@ -52,6 +53,7 @@ for _kind in ("G0", "G1c"):
 
 _ALWAYS_ALLOWED: Final = frozenset(("int-send-skip", "G0", "G0-process", "G0-realtime"))
 _ALLOWED_TO_SUBSCRIBERS: Final = frozenset(("poll-skip", "nonmonotonic-poll"))
+_UNREAD: Final = frozenset(("unseen",))  # of a history without polls: nobody has looked
 _ALLOWED_WITH_WW: Final = frozenset(("G1c", "G1c-process", "G1c-realtime"))
 
 OPERATIONS_FILE: Final = "history.parquet"
@@ -70,18 +72,26 @@ class Judgement:
         read: what reading it came to.
         counts: how many anomalies of each kind were found.
         breaking: the kinds among them that break a promise.
-        reasons: of the verdict, a sentence each.
+        doubts: why the history does not tell all, a sentence each.
+        reasons: of the verdict, the doubts among them.
         verdict: ``unknown`` where not all could be read, ``invalid`` where a promise is broken;
-            else ``unknown`` too where no final reader came as far as others had.
+            else ``unknown`` where there is any other doubt.
     """
 
     history: History
     read: Read
     counts: dict[str, int]
     breaking: tuple[str, ...]
+    doubts: tuple[str, ...]
     reasons: tuple[str, ...]
     verdict: Word
     _found: Path
+
+    def weight(self, kind: str) -> str:
+        """Return a finding's weight in a word: ``breaks`` a promise, ``allowed``, ``untested``."""
+        if kind in self.breaking:
+            return "breaks"
+        return "untested" if kind in _UNREAD else "allowed"
 
     def anomalies(self) -> Iterator[dict[str, Any]]:
         """The anomalies, kind by kind, as ``checkers.jepsen.entries.entry`` tells each."""
@@ -123,13 +133,16 @@ def judge(
     in_kinds = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
     order = (in_kinds, F.col("topic"), F.col("partition"), F.col("offset"), F.col("value"))
     view.keep("told", told.orderBy(*order))
-    breaking = tuple(kind for kind in counts if kind not in allowed(read.subscribed, ww=ww))
-    doubts = tuple(filter(None, (read.cut,))) + tuple(_doubt(*each) for each in short(view))
+    harmless = allowed(read.subscribed, ww=ww) | (_UNREAD if not read.polled else frozenset())
+    breaking = tuple(kind for kind in counts if kind not in harmless)
+    untested = _untested(_acknowledged(Path(path)), polled=read.polled)
+    doubts = (*filter(None, (read.cut, untested)), *(_doubt(*each) for each in short(view)))
     return Judgement(
         history=history,
         read=read,
         counts=counts,
         breaking=breaking,
+        doubts=doubts,
         reasons=(*doubts, *(reason(kind, counts[kind]) for kind in breaking)),
         verdict="unknown"
         if read.cut
@@ -156,6 +169,22 @@ def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
 def reason(kind: str, count: int) -> str:
     """A finding and how often, as a sentence."""
     return f"{count} {kind}: {MEANS[kind]}."
+
+
+def _acknowledged(path: Path) -> int:
+    """How many sends a table of ``OPERATIONS`` says were acknowledged."""
+    sent = (ds.field("kind").cast("string") == SEND) & (ds.field("outcome").cast("string") == OK)
+    return int(ds.dataset(path, format="parquet").count_rows(filter=sent))
+
+
+def _untested(acknowledged: int, *, polled: bool) -> str:
+    """Why a history puts no promise to the test, a sentence; empty where it does."""
+    if not acknowledged:
+        return "No send was acknowledged, so no promise was put to the test."
+    if not polled:
+        sends = f"{acknowledged:,} send{'s were' if acknowledged > 1 else ' was'} acknowledged"
+        return f"{sends} and no poll ended well: nobody looked whether the records are there."
+    return ""
 
 
 def _doubt(topic: str, partition: int, offset: int) -> str:

@@ -53,11 +53,13 @@ class Read:
     Attributes:
         operations: how many sends, polls and transactions clients began.
         subscribed: whether any client was subscribed to topics.
+        polled: whether any poll ended well, with records or without.
         cut: why not all of it could be read, a sentence; empty when it could.
     """
 
     operations: int = 0
     subscribed: bool = False
+    polled: bool = False
     cut: str = ""
 
 
@@ -97,6 +99,7 @@ class History:
                     functions = batch.ops[:, o.F]
                     read.operations += int(np.isin(functions, (o.SEND, o.READ, o.TXN)).sum())
                     read.subscribed |= bool((functions == o.SUBSCRIBE).any())
+                    read.polled = read.polled or self._polled(batch)
                     writer.write_table(table(self._bytes, batch))
         except MalformedError as error:
             raise self._malformed(*error.args) from None
@@ -159,6 +162,14 @@ class History:
         if at < len(self._text):
             raise self._malformed(at, NO_EDN)
         return ""
+
+    def _polled(self, batch: Batch) -> bool:
+        """Whether some operation that ended well polled, be it in a transaction."""
+        ended = batch.ops[batch.ops[:, o.TYPE] == o.OK]
+        if (ended[:, o.F] == o.READ).any():
+            return True
+        transactions = ended[ended[:, o.F] == o.TXN][:, (o.START, o.STOP)]
+        return any(b":poll" in self._text[start:stop] for start, stop in transactions.tolist())
 
     def _unanswered(self, invocations: Numbers) -> Batch:
         """Operations that were never completed, with what they were to send."""

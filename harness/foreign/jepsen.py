@@ -62,8 +62,8 @@ def _show(judged: "Judgement") -> None:
         Text(judged.verdict.upper(), style=f"bold {console.COLOURS[judged.verdict]}"),
         Text(f"{judged.history.path}: {judged.read.operations} operations of clients"),
     )
-    if judged.read.cut:
-        console.out.print(Text(f"  {judged.read.cut}"))
+    for doubt in judged.doubts:
+        console.out.print(Text(f"  {doubt}"))
     if not judged.counts:
         return
     first: dict[str, dict[str, Any]] = {}
@@ -73,7 +73,7 @@ def _show(judged: "Judgement") -> None:
         [
             kind,
             str(count),
-            "breaks" if kind in judged.breaking else "allowed",
+            judged.weight(kind),
             MEANS[kind],
             _told(first[kind]),
         ]

@@ -93,6 +93,62 @@ def test_what_the_last_reader_does_not_reach_is_unknown(
     assert told["anomalies"] == []
 
 
+SEND: Final = "{:process 0, :type :invoke, :f :send, :value [[:send 3 1]]}\n"
+FAILED: Final = "{:process 0, :type :fail, :f :send, :value [[:send 3 1]]}\n"
+ACKNOWLEDGED: Final = "{:process 0, :type :ok, :f :send, :value [[:send 3 [0 1]]]}\n"
+POLLED: Final = "{:process 1, :type :ok, :f :poll, :value [[:poll {}]]}\n"
+UNPOLLED: Final = "{:process 1, :type :info, :f :poll, :value [[:poll]]}\n"
+WRITTEN: Final = "{:process 2, :type :ok, :f :txn, :value [[:send 4 [0 1]]]}\n"
+UNANSWERED: Final = "No send was acknowledged, so no promise was put to the test."
+UNREAD: Final = "acknowledged and no poll ended well: nobody looked whether the records are there."
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SEND, UNANSWERED),
+        (SEND + FAILED, UNANSWERED),
+        (POLLED, UNANSWERED),
+        (SEND + ACKNOWLEDGED, f"1 send was {UNREAD}"),
+        (SEND + ACKNOWLEDGED + WRITTEN + UNPOLLED, f"2 sends were {UNREAD}"),
+    ],
+)
+def test_what_put_no_promise_to_the_test_is_unknown(history: Path, text: str, reason: str) -> None:
+    history.write_text(text, "utf-8")
+    result = check("--jepsen", str(history), "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["verdict"], told["reasons"]) == (3, "unknown", [reason])
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_what_nobody_read_is_untested_and_a_person_is_told_so(history: Path) -> None:
+    history.write_text(SEND + ACKNOWLEDGED, "utf-8")
+    result = check("--jepsen", str(history))
+    assert result.exit_code == 3
+    assert f"1 send was {UNREAD}" in result.stdout
+    assert "untested" in result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (SEND + FAILED + POLLED.replace("{}", "{3 [[0 1]]}"), "G1a"),
+        (SEND + ACKNOWLEDGED + POLLED, "unseen"),
+        (SEND + ACKNOWLEDGED + POLLED.replace(":poll,", ":txn,"), "unseen"),
+    ],
+)
+def test_what_a_reader_shows_to_be_broken_is_invalid(history: Path, text: str, kind: str) -> None:
+    history.write_text(text, "utf-8")
+    result = check("--jepsen", str(history), "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["verdict"], list(told["counts"])) == (1, "invalid", [kind])
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from checkers import frames
-from checkers.segments.files import FILE_BYTES_MAX, Segment, segments
+from checkers.segments.files import FILE_BYTES_MAX, Segment, open_regular, segments
 from checkers.segments.reader import SCHEMA, read_segment
 from harness.errors import UsageError
 
@@ -150,7 +150,7 @@ def plan(found: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
 def _size(segment: Segment) -> int:
     """Bytes of a segment that are worth a task: no hole at its end, which only wants mention."""
     try:
-        with open(segment.path, "rb") as file:  # noqa: PTH123 - it travels to Spark as a string
+        with open_regular(segment.path) as file:
             whole = min(file.seek(0, os.SEEK_END), FILE_BYTES_MAX)
             hole = os.lseek(file.fileno(), 0, os.SEEK_HOLE) if whole else 0
             return whole if _data_behind(file.fileno(), hole) else min(whole, hole + 1)

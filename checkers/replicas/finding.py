@@ -7,7 +7,7 @@ import msgspec
 Verdict = Literal["agree", "lag", "fork", "corrupt", "unknown"]
 """Of a partition. agree: the same records; lag: the same, some replicas hold fewer; fork: other
 records at one offset; corrupt: a log is damaged, and no sound records differ; unknown: something
-could not be read."""
+could not be read, or is zeros where records should be."""
 
 WORST_FIRST: Final[tuple[Verdict, ...]] = ("fork", "corrupt", "unknown", "lag", "agree")
 

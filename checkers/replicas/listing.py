@@ -19,7 +19,7 @@ from checkers.segments.checkpoints import (
     read_epochs,
     read_offsets,
 )
-from checkers.segments.files import PARTITION, SEGMENT, Segment, limited
+from checkers.segments.files import PARTITION, SEGMENT, Segment, limited, read_regular
 
 CLEANED: Final = "cleaner-offset-checkpoint"
 """Up to which offset the log cleaner has compacted each log (LogCleanerManager)."""
@@ -173,7 +173,7 @@ def _segments(number: int, path: Path, findings: list[Finding]) -> tuple[tuple[S
             for entry in entries:
                 if SEGMENT.fullmatch(entry.name) and int(entry.name[:20]) <= _OFFSET_MAX:
                     names.append(entry.name)
-                    size += entry.stat().st_size
+                    size += _size(entry)
                 elif entry.name.endswith(_LEFT_OVER):
                     says = f"{entry.name} is left of a compaction that was interrupted; not read."
                     findings.append(Finding(kind="leftover", severity="note", says=says))
@@ -198,9 +198,18 @@ def _segments(number: int, path: Path, findings: list[Finding]) -> tuple[tuple[S
     return tuple(limited(found)), size
 
 
+def _size(entry: os.DirEntry[str]) -> int:
+    """Return a file's bytes; 0 where there is none, which reading it will say."""
+    try:
+        return entry.stat().st_size if entry.is_file() else 0
+    except OSError:
+        return 0
+
+
 def _topic_id(path: Path) -> str | None:
     try:
-        found = _TOPIC_ID.search((path / "partition.metadata").read_text("utf-8", "replace"))
+        text = read_regular(path / "partition.metadata").decode("utf-8", "replace")
+        found = _TOPIC_ID.search(text)
     except OSError:
         return None
     return found[1] if found else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from checkers.segments.files import PARTITION, SEGMENT
+from checkers.segments.files import PARTITION, SEGMENT, read_regular
 from harness.errors import UsageError
 
 DEPTH_MAX: Final = 4
@@ -148,7 +148,7 @@ def _brokers(places: Sequence[_Place]) -> list[int]:
 def _identity(path: Path) -> int | None:
     """The id in ``meta.properties``, which Kafka writes since 0.8.2."""
     try:
-        found = _IDENTITY.search((path / "meta.properties").read_text("utf-8", "replace"))
+        found = _IDENTITY.search(read_regular(path / "meta.properties").decode("utf-8", "replace"))
     except OSError:
         return None
     return _id(found[1]) if found else None

@@ -47,6 +47,16 @@ class Facts:
         return max([*ends, *(one.base_offset for one in self.replica.segments[-1:])], default=0)
 
     @property
+    def last_segment(self) -> int:
+        """The base offset of its last segment; 0 when there is none."""
+        return self.replica.segments[-1].base_offset if self.replica.segments else 0
+
+    def covered(self, segment: int) -> int:
+        """Return the greatest offset of a segment's sound batches; the one before it for none."""
+        ends = (span["covered"] for span in self.spans if span["segment"] == segment)
+        return max((end for end in ends if end is not None), default=segment - 1)
+
+    @property
     def first(self) -> int:
         """The first offset that it holds; its LEO when it holds none."""
         firsts = [span["first"] for span in self.spans if span["first"] is not None]
@@ -138,13 +148,13 @@ def _findings(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
 
 def _damages(facts: Facts) -> Iterator[Finding]:
     """Bytes that are no sound batch: an error, unless a kill or preallocation explains them."""
-    last = facts.replica.segments[-1].base_offset if facts.replica.segments else 0
+    last = facts.last_segment
     for row in facts.damage:
         where = f"{row['segment']:020d}.log, byte {row['position']}"
         says = f"{where}: {row['error']}."
         offset = row["base_offset"]
         if row["damage"] == "zeros":
-            yield Finding(kind="zeros", severity="note", says=says)
+            yield _zeros(facts, row, says)
         elif row["damage"] == TORN and row["segment"] == last:
             says += " A writer that is killed leaves that behind; it counts for nothing."
             yield Finding(kind="torn-tail", severity="note", says=says, offset=offset)
@@ -154,7 +164,32 @@ def _damages(facts: Facts) -> Iterator[Finding]:
     told = len(facts.damage)
     if told and facts.damage[0]["all"] > told:
         says = f"{facts.damage[0]['all'] - told:,} more stretches cannot be read."
-        yield Finding(kind="corrupt", severity="error", says=says)
+        unread = all(row["damage"] in ("zeros", "unreadable") for row in facts.damage)
+        yield Finding(kind="unreadable" if unread else "corrupt", severity="error", says=says)
+
+
+def _zeros(facts: Facts, row: Row, says: str) -> Finding:
+    """Zeros up to a segment's end: a note where preallocation explains them, else an error.
+
+    A broker that preallocates cuts a segment off where its records end once it is no longer the
+    active one (LogSegment.onBecomeInactiveSegment). In the active one no record need be, as long as
+    there is one in front of it, or its broker wrote down that there is nothing to have.
+    """
+    segment, one = row["segment"], facts.replica
+    due = next((each.end for each in one.segments if each.base_offset == segment), segment)
+    where = f"{segment:020d}.log holds zeros from byte {row['position']} on"
+    if segment == facts.last_segment:
+        if facts.sum("records") or one.hw == facts.leo:
+            return Finding(kind="zeros", severity="note", says=says)
+        says = (
+            f"{where}, and its log no record: one that was preallocated and never written looks"
+            " like that, and so does one that was wiped."
+        )
+    elif facts.covered(segment) + 1 >= due:
+        return Finding(kind="zeros", severity="note", says=says)
+    else:
+        says = f"{where}, where records up to offset {due - 1} should be."
+    return Finding(kind="zeros", severity="error", says=says, offset=facts.covered(segment) + 1)
 
 
 def _order(facts: Facts) -> Iterator[Finding]:

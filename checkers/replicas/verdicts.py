@@ -1,6 +1,7 @@
 """The verdict on a partition, and the sentences that say why."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from checkers.replicas.compare import Comparison
 from checkers.replicas.finding import (
@@ -11,6 +12,9 @@ from checkers.replicas.finding import (
     Verdict,
 )
 from checkers.replicas.states import Facts, state
+
+_UNTOLD: Final = frozenset({"unreadable", "zeros"})
+"""Kinds of errors that keep from saying what a log holds, and accuse nobody."""
 
 
 def partition(
@@ -44,7 +48,7 @@ def _verdict(states: Sequence[ReplicaState], compared: Comparison) -> Verdict:
     if compared.divergent:
         return "fork"
     wrong = {each.kind for one in states for each in one.findings if each.severity == "error"}
-    if wrong - {"unreadable"}:
+    if wrong - _UNTOLD:
         return "corrupt"
     if wrong:
         return "unknown"
@@ -74,10 +78,10 @@ def _sentences(
             (one, each)
             for one in states
             for each in one.findings
-            if each.severity == "error" and (verdict == "unknown") == (each.kind == "unreadable")
+            if each.severity == "error" and (verdict == "unknown") == (each.kind in _UNTOLD)
         )
         yield f"Broker {one.broker}: {finding.says}"
-        if len(states) > 1:
+        if sum(each.records > 0 for each in states) > 1:
             yield "Of what can be read, replicas hold the same record at every offset they share."
     elif verdict == "lag":
         yield _lag(states)

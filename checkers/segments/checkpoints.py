@@ -9,6 +9,7 @@ kafka.server.checkpoints).
 from pathlib import Path
 from typing import Final
 
+from checkers.segments.files import read_regular
 from harness.errors import StoreError
 
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
@@ -67,7 +68,7 @@ def read_epochs(path: Path) -> tuple[tuple[int, int], ...]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return read_regular(path).decode("utf-8")
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -1,5 +1,6 @@
 """Runs with missing, broken or cut-short files are judged as far as they go, and never valid."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from checkers import judge as judging
 from checkers.judge import judge
 from checkers.registry import Checker, anomalies, registered
+from checkers.segments.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START, RECOVERY_POINT
 from checkers.tables import Tables
 from harness.plan import External, Topic
 from harness.store import Run
@@ -196,6 +198,26 @@ def test_rotten_data_crash_their_own_checkers_only(spark: SparkSession, tmp_path
     assert any("The ledger could not be made" in reason for reason in rotten.reasons)
     assert sound.verdict == "invalid"
     assert sound.checkers["lost-write"] == "found 1"
+
+
+@pytest.mark.timeout(120)
+def test_a_fifo_among_the_replicas_keeps_no_judge_waiting(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """In place of a segment, and of each file that brokers write beside it."""
+    run = RunBuilder(tmp_path / "run")
+    run.everywhere([(0, 0, "m0")])
+    run.fence(1)
+    built = run.write()
+    (log,) = (built.replicas / "2").glob("events-0/*.log")
+    log.unlink()
+    beside = [built.replicas / "1" / name for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START)]
+    for path in (log, *beside, built.replicas / "1/events-0" / LEADER_EPOCH):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    (verdict,) = judge([built], spark)
+    assert verdict.verdict != "valid"
+    assert "it is a FIFO, not a file" in str(verdict)
 
 
 def _explode(_: Tables) -> DataFrame:

@@ -203,6 +203,51 @@ CASES = {
         kinds={2: ("corrupt",)},
     ),
     "preallocated": Case(logs=(SIX + bytes(999), SIX), verdict="agree", kinds={1: ("zeros",)}),
+    "rolled-and-preallocated": Case(
+        logs=(((0, SIX), (6, bytes(999))), SIX),
+        verdict="agree",
+        leo=(6, 6),
+        kinds={1: ("zeros",)},
+    ),
+    "preallocated-and-cut-late": Case(
+        logs=(((0, SIX[: 2 * SIZE] + bytes(999)), (2, SIX[2 * SIZE :])), SIX),
+        verdict="agree",
+        kinds={1: ("zeros",)},
+    ),
+    "preallocated-and-nothing-to-have": Case(
+        logs=(((6, bytes(999)),),) * 2,
+        verdict="agree",
+        hw=(6, 6),
+        leo=(6, 6),
+        kinds={1: ("zeros",), 2: ("zeros",)},
+    ),
+    "zeros": Case(
+        logs=(bytes(999),) * 2,
+        verdict="unknown",
+        says="holds zeros from byte 0 on, and its log no record",
+        kinds={1: ("zeros",), 2: ("zeros",)},
+    ),
+    "zeros-alone": Case(logs=(bytes(999),), verdict="unknown", kinds={1: ("zeros",)}),
+    "zeros-and-a-high-watermark": Case(
+        logs=(bytes(999),) * 2,
+        verdict="corrupt",
+        hw=(6, 6),
+        kinds={1: ("zeros", "hw-above-leo"), 2: ("zeros", "hw-above-leo")},
+    ),
+    "zeros-beside-records": Case(
+        logs=(bytes(999), SIX, SIX), verdict="unknown", kinds={1: ("zeros",)}
+    ),
+    "zeros-in-front": Case(
+        logs=(((0, bytes(999)), (2, SIX[2 * SIZE :])), SIX),
+        verdict="unknown",
+        says="holds zeros from byte 0 on, where records up to offset 1 should be.",
+        kinds={1: ("zeros",)},
+    ),
+    "zeros-everywhere": Case(  # more stretches than are told one by one
+        logs=(tuple((base, bytes(99)) for base in range(25)),) * 2,
+        verdict="unknown",
+        kinds=dict.fromkeys((1, 2), ("zeros",) * 20 + ("unreadable",)),
+    ),
     "hole": Case(
         logs=(SIX[: 2 * SIZE] + SIX[3 * SIZE :], SIX, SIX),
         verdict="corrupt",

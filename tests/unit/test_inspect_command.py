@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from checkers.replicas.listing import CLEANED
+from checkers.segments.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START, RECOVERY_POINT
 from checkers.segments.files import FILE_BYTES_MAX
 from harness.cli import app
 from harness.errors import UsageError
@@ -110,6 +113,72 @@ def test_a_segment_that_is_written_to_meanwhile_is_no_corruption(tmp_path: Path)
     assert [each["kind"] for each in partition["replicas"][0]["findings"]] == ["torn-tail"]
 
 
+def test_two_logs_of_zeros_agree_on_nothing(tmp_path: Path) -> None:
+    """However long they are, and whether the file system knows of the hole or not."""
+    for broker in brokers(tmp_path, 2):
+        broker.log("sparse-0", b"")
+        os.truncate(broker.path / "sparse-0" / f"{0:020d}.log", 400 << 20)
+        broker.log("written-0", bytes(4 << 20))
+    done = run(tmp_path, "--json")
+    assert done.exit_code == 3
+    assert [each["verdict"] for each in json.loads(done.stdout)["partitions"]] == ["unknown"] * 2
+
+
+def special(path: Path, kind: str) -> None:
+    """Put something that is no file at a path."""
+    match kind:
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "FIFO":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as made:
+                made.bind(os.path.relpath(path))  # an absolute one may be too long
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["device", "FIFO", "folder", "socket"])
+def test_what_is_no_file_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    one, two = brokers(tmp_path, 2)
+    name = f"{0:020d}.log"
+    one.log("events-0", plain("ab"))
+    two.log("events-0", b"").joinpath(name).unlink()
+    special(two.path / "events-0" / name, kind)
+    done = run(tmp_path, "--json")
+    (partition,) = json.loads(done.stdout)["partitions"]
+    assert (done.exit_code, partition["verdict"]) == (3, "unknown")
+    says = f"Broker 2: {name}, byte 0: cannot be read: it is a {kind}, not a file."
+    assert partition["says"] == says
+
+
+@pytest.mark.timeout(120)
+def test_nothing_beside_a_log_keeps_it_waiting(tmp_path: Path) -> None:
+    """Each file that is looked for beside the segments is a FIFO that nobody writes to."""
+    for broker in brokers(tmp_path, 2):
+        log = broker.log("events-0", plain("ab"))
+        (broker.path / "meta.properties").unlink()
+        beside = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START, CLEANED, "meta.properties")
+        for path in (*(broker.path / name for name in beside), log / "partition.metadata"):
+            os.mkfifo(path)
+        os.mkfifo(log / LEADER_EPOCH)
+    (partition,) = json.loads(run(tmp_path, "--json").stdout)["partitions"]
+    findings = partition["replicas"][0]["findings"]
+    assert {each["kind"] for each in findings} == {"checkpoint-broken"}
+    assert len(findings) == 5
+    assert "it is a FIFO, not a file. It is taken as missing." in findings[0]["says"]
+
+
+def test_a_link_to_a_segment_is_a_segment(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path / "disks", 2)
+    one.log("events-0", plain("ab"))
+    (tmp_path / "elsewhere").write_bytes(plain("ab"))
+    two.log("events-0", b"").joinpath(f"{0:020d}.log").unlink()
+    (two.path / "events-0" / f"{0:020d}.log").symlink_to(tmp_path / "elsewhere")
+    assert run(tmp_path / "disks").exit_code == 0
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
 def test_no_permission_is_told(tmp_path: Path) -> None:
     """In a process of a user who may read nothing there."""
@@ -125,6 +194,8 @@ def test_no_permission_is_told(tmp_path: Path) -> None:
 import os
 from pathlib import Path
 from checkers.replicas.places import log_dirs
+from checkers.replicas.listing import CLEANED
+from checkers.segments.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START, RECOVERY_POINT
 from checkers.segments.files import Segment
 from checkers.segments.reader import read_segment
 from harness.errors import UsageError

@@ -29,6 +29,7 @@ from harness.outside import InventoryOption
 from harness.repeating import command as repeating
 from harness.soak.command import soak
 from harness.store import Store
+from reports.text import count
 
 app = typer.Typer(
     name="highwater",
@@ -113,9 +114,13 @@ def check(
     if every or ww:
         raise UsageError("--all and --ww-deps go with --jepsen.", hint="Leave them out.")
     if folder := MatrixFolder.named(runs, store):
-        matrix.finish(folder, recheck(folder, spark=spark), as_json=as_json)
+        with console.waiting(f"judging the runs of {folder.path} in Spark"):
+            rows = recheck(folder, spark=spark)
+        matrix.finish(folder, rows, as_json=as_json)
     found = [Store(store).open(name) for name in runs]
-    console.finish(api.check(found, spark=spark), as_json=as_json)
+    with console.waiting(f"judging {count(len(found), 'run')} in Spark"):
+        judged = api.check(found, spark=spark)
+    console.finish(judged, as_json=as_json)
 
 
 def versions(*, as_json: JsonOption = False) -> None:

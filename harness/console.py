@@ -1,12 +1,16 @@
 """What a person sees on the terminal: progress while runs go on, and tables at the end.
 
-Progress goes to standard error and only to a terminal; results go to standard output.
+Progress goes to standard error: a live line on a terminal, elsewhere a line every few seconds.
+Results go to standard output.
 """
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -32,27 +36,119 @@ MODEL_LINES = 12
 COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
 
 
+PAUSE_S = 5.0
+PAUSE_LATER_S = 30.0
+LATER_S = 120.0
+"""Seconds between two lines where there is no terminal, and after so many seconds longer ones."""
+
+LOOK_S = 0.25
+_LISTED = 3
+
+Clock = Callable[[], float]
+
+
+class Ticker:
+    """Repeats, while nothing else is printed, what still goes on.
+
+    Args:
+        say: prints a line.
+        clock: tells seconds.
+    """
+
+    def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._began = self._spoke = clock()
+        self._steps: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def show(self, who: str, step: str, *, aloud: bool = False) -> None:
+        """Note whose step begins, and print it at once if it is to be said aloud."""
+        now = self._clock()
+        with self._lock:
+            _, since = self._steps.pop(who, ("", now))
+            if step != "frozen":
+                self._steps[who] = step, since
+            self._spoke = now if aloud else self._spoke
+        if aloud:
+            self._say(f"{who}: {step}")
+
+    def tick(self) -> None:
+        """Print what goes on, unless something was printed a short while ago."""
+        now = self._clock()
+        pause = PAUSE_S if now - self._began < LATER_S else PAUSE_LATER_S
+        with self._lock:
+            if now - self._spoke < pause or not self._steps:
+                return
+            self._spoke = now
+            line = self._line(now)
+        self._say(line)
+
+    def _line(self, now: float) -> str:
+        parts = [
+            f"{who}{': ' if who else ''}still {step}, {now - since:.0f} s"
+            for who, (step, since) in self._steps.items()
+        ]
+        left = len(parts) - _LISTED
+        return "; ".join([*parts[:_LISTED], *([f"and {left} more"] if left > 0 else [])])
+
+
 @contextmanager
-def progress(plain: Sequence[str] = ()) -> "Iterator[Progress]":
+def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "Iterator[Progress]":
     """Show a line for each run that goes on.
 
     Args:
-        plain: whose steps are printed where there is no terminal; all others are not.
+        plain: whose steps are printed at once where there is no terminal; those of all others are
+            only when nothing else was printed for a few seconds.
+        clock: tells the seconds of these.
     """
-    if not err.is_terminal:
-        yield lambda who, step: err.print(f"{who}: {step}") if who in plain else None
+    if err.is_terminal and not err.is_dumb_terminal:
+        with _live() as show:
+            yield show
         return
+    ticker, ended = Ticker(_say, clock), threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(LOOK_S):
+            ticker.tick()
+
+    # Nobody waits for it: whatever keeps standard error from taking a line delays no end.
+    threading.Thread(target=tick, name="ticker", daemon=True).start()
+    try:
+        yield lambda who, step: ticker.show(who, step, aloud=who in plain)
+    finally:
+        ended.set()
+
+
+@contextmanager
+def waiting(step: str, *, clock: Clock = time.monotonic) -> Iterator[None]:
+    """Show for as long as it takes that a step goes on: ``judging 3 runs``."""
+    with progress(clock=clock) as show:
+        show("", step)
+        yield
+
+
+@contextmanager
+def _live() -> "Iterator[Progress]":
+    """Show a spinner, the time and the step of each that goes on."""
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Live(*columns, console=err, transient=True) as live:
         tasks: dict[str, TaskID] = {}
 
         def show(who: str, step: str) -> None:
-            description = f"[bold]{escape(who)}[/bold] {escape(step)}"
+            name = f"[bold]{escape(who)}[/bold] " if who else ""
+            description = f"{name}{escape(step)}"
             if who not in tasks:
                 tasks[who] = live.add_task(description, total=None)
             live.update(tasks[who], description=description, visible=step != "frozen")
 
         yield show
+
+
+def _say(line: str) -> None:
+    """Print a line past all buffers: one that nobody takes must not come back at the end."""
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
 def show_judged(judged: Sequence["Judged"]) -> None:

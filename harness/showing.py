@@ -11,6 +11,7 @@ from harness.arguments import DEFAULT_STORE, JsonOption, RunsArgument, StoreOpti
 from harness.errors import UsageError
 from harness.matrix.cells import MatrixFolder
 from harness.store import Store
+from reports.text import count
 
 
 def report(
@@ -36,13 +37,14 @@ def report(
             raise UsageError("--open shows pages.", hint="Leave --format out.")
         sys.stdout.write(formats.find_format(form)([formats.Told.of(one) for one in found]))
         return
-    if folder is not None:
-        written = [write_matrix_page(folder)]
-    else:
-        written = [write_report(one) for one in found]
-        if len(found) > 1:
-            rows = [row_of(one, store) for one in found]
-            written.append(write_page(rows, store / "index.html"))
+    with console.waiting(f"writing pages of {count(len(found), 'run')}"):
+        if folder is not None:
+            written = [write_matrix_page(folder)]
+        else:
+            written = [write_report(one) for one in found]
+            if len(found) > 1:
+                rows = [row_of(one, store) for one in found]
+                written.append(write_page(rows, store / "index.html"))
     if as_json:
         console.print_json([str(path) for path in written])
     else:

@@ -30,8 +30,9 @@ def check(file: Path, *, spark: SparkOptions, every: bool, ww: bool, as_json: bo
         tempfile.TemporaryDirectory(prefix="highwater-jepsen-") as name,
     ):
         folder = Path(name)
-        read = history.to_parquet(folder / OPERATIONS_FILE)
-        judged = judge(history, read, starter.session(), folder, every=every, ww=ww)
+        with console.waiting(f"judging {history.path} in Spark"):
+            read = history.to_parquet(folder / OPERATIONS_FILE)
+            judged = judge(history, read, starter.session(), folder, every=every, ww=ww)
         (_print_json if as_json else _show)(judged)
     raise typer.Exit(_CODES[judged.verdict])
 

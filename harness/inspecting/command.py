@@ -12,6 +12,7 @@ from rich.text import Text
 from checkers.replicas.finding import Inspection, PartitionState, ReplicaState, Verdict
 from harness import console
 from harness.arguments import JsonOption, MasterOption, MemoryOption
+from reports.text import count
 
 CODES: Final[dict[Verdict, int]] = {"agree": 0, "lag": 0, "fork": 1, "corrupt": 1, "unknown": 3}
 """Exit codes by the worst verdict; 2 is wrong usage."""
@@ -55,8 +56,11 @@ def inspect(
     from checkers.replicas.places import log_dirs
     from checkers.session import spark
 
-    log_dirs(directories)  # wrong usage is told before Spark starts
-    found = inspection.inspect(directories, spark(spark_master, driver_memory), internal=internal)
+    dirs = log_dirs(directories)  # wrong usage is told before Spark starts
+    told = count(len(dirs), "log directory", "log directories")
+    with console.waiting(f"reading {told} in Spark"):
+        session = spark(spark_master, driver_memory)
+        found = inspection.inspect(directories, session, internal=internal)
     if html is not None:
         from reports.inspect import write
 

@@ -5,6 +5,18 @@ from typing import Final
 from clusters.drivers import require_driver
 from clusters.versions import Release, release
 from harness.errors import UsageError
+from harness.limits import (
+    ABORTS,
+    BROKERS,
+    CHURN_S,
+    CLIENTS,
+    DELIVERY_S,
+    FAULTS_S,
+    OVERLAP,
+    PARTITIONS,
+    RECORD_BYTES,
+    STEPS,
+)
 from harness.plan import Plan, Workload
 from harness.suggest import nearest
 from nemesis.levels import check_levels
@@ -15,8 +27,6 @@ from nemesis.words import Choice
 
 EXTERNAL: Final = "external"
 """The driver of clusters that somebody else runs."""
-
-_CHURN_MOST_S: Final = 3600
 
 
 def check_plan(plan: Plan) -> None:
@@ -67,19 +77,23 @@ def _check_external(plan: Plan) -> None:
 def _check_limits(plan: Plan) -> None:
     topic, workload = plan.topic, plan.workload
     limits = [
-        (plan.brokers, 1, 9, "brokers"),
-        (topic.partitions, 1, 1000, "partitions"),
+        (plan.brokers, *BROKERS, "brokers"),
+        (topic.partitions, *PARTITIONS, "partitions"),
         (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
         (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
-        (workload.producers, 0, 64, "producers"),
-        (workload.consumers, 0, 64, "consumers"),
-        (workload.subscribe, 0, 64, "members of a group"),
-        (workload.aborts, 0, 1, "of all transactions aborted"),
-        (workload.record_bytes, 16, 900_000, "bytes a record"),
-        (workload.delivery_timeout_s, 1, 3600, "seconds until an unanswered send is info"),
-        (plan.duration_s, 0, 7 * 86400, "seconds of faults"),
-        (plan.overlap, 1, 9, "sequences of faults at the same time"),
-        (len(plan.steps), 0, 100_000, "steps"),
+        (workload.producers, *CLIENTS, "producers"),
+        (workload.consumers, *CLIENTS, "consumers"),
+        (workload.subscribe, *CLIENTS, "members of a group"),
+        (workload.aborts, *ABORTS, "of all transactions aborted"),
+        (workload.record_bytes, *RECORD_BYTES, "bytes a record"),
+        (
+            workload.delivery_timeout_s,
+            *DELIVERY_S,
+            "seconds until an unanswered send is info",
+        ),
+        (plan.duration_s, *FAULTS_S, "seconds of faults"),
+        (plan.overlap, *OVERLAP, "sequences of faults at the same time"),
+        (len(plan.steps), *STEPS, "steps"),
     ]
     for value, least, most, what in limits:
         if not least <= value <= most:
@@ -157,5 +171,7 @@ def _check_readers(workload: Workload) -> None:
             f"{len(workload.isolation)} isolation levels need as many readers",
             hint=f"Use --consumers {len(workload.isolation)}.",
         )
-    if workload.churn_s and not 1 <= workload.churn_s <= _CHURN_MOST_S:
-        raise UsageError(f"clients that live {workload.churn_s:g} s", hint="From 1s to 1h.")
+    if workload.churn_s and not CHURN_S.least <= workload.churn_s <= CHURN_S.most:
+        raise UsageError(
+            f"clients that live {workload.churn_s:g} s", hint=f"From {CHURN_S.lasting}."
+        )

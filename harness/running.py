@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from harness import console, options, outside
+from harness import console, limits, options, outside
 from harness.arguments import DEFAULT_STORE, JsonOption, MasterOption, MemoryOption, StoreOption
 from harness.outside import ConfirmOption, InventoryOption
 from harness.plan import Plan, Topic, Workload
@@ -23,23 +23,41 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     nemesis: Annotated[
         str | None,
         typer.Option(
-            help="Faults to mix at random: kill@leader=3,pause (docs/faults.md); or none."
+            help="Faults to mix at random, with weights: kill@leader=3,pause (docs/faults.md); or"
+            f" none. A weight is {limits.WEIGHT.says}."
         ),
     ] = None,
-    duration: Annotated[str, typer.Option("--for", help="How long faults go on: 60s, 2m.")] = "30s",
+    duration: Annotated[
+        str,
+        typer.Option("--for", help=f"How long faults go on: 60s, 2m; {limits.FAULTS_S.lasting}."),
+    ] = "30s",
     seed: Annotated[int, typer.Option(help="What every random choice follows from.")] = 0,
     acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
-    min_isr: Annotated[int, typer.Option("--min-isr", help="min.insync.replicas.")] = 1,
+    min_isr: Annotated[
+        int, typer.Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")
+    ] = 1,
     unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
     cluster: Annotated[str, typer.Option(help="Cluster driver: local or docker.")] = "local",
     inventory: InventoryOption = None,
     confirm: ConfirmOption = None,
-    brokers: Annotated[int, typer.Option(help="Brokers, and replicas of each partition.")] = 3,
-    partitions: Annotated[int | None, typer.Option(help="Partitions.  [default: 3]")] = None,
-    producers: Annotated[int | None, typer.Option(help="Producers.  [default: 3]")] = None,
-    consumers: Annotated[int, typer.Option(help="Readers during the run.")] = 1,
+    brokers: Annotated[
+        int,
+        typer.Option(help=f"Brokers, and replicas of each partition: {limits.BROKERS.says}."),
+    ] = 3,
+    partitions: Annotated[
+        int | None, typer.Option(help=f"Partitions, {limits.PARTITIONS.says}.  [default: 3]")
+    ] = None,
+    producers: Annotated[
+        int | None, typer.Option(help=f"Producers, {limits.CLIENTS.says}.  [default: 3]")
+    ] = None,
+    consumers: Annotated[
+        int, typer.Option(help=f"Readers during the run, {limits.CLIENTS.says}.")
+    ] = 1,
     rate: Annotated[str, typer.Option(help="Records per second in all, or max.")] = "200",
-    record_bytes: Annotated[int, typer.Option("--record-bytes", help="Bytes of a value.")] = 64,
+    record_bytes: Annotated[
+        int,
+        typer.Option("--record-bytes", help=f"Bytes of a value, {limits.RECORD_BYTES.says}."),
+    ] = 64,
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     idempotence: Annotated[
         bool, typer.Option("--idempotence", help="Idempotent producers.")
@@ -47,25 +65,42 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     transactions: Annotated[
         bool, typer.Option("--transactions", help="Producers send in transactions.")
     ] = False,
-    aborts: Annotated[float, typer.Option(help="Share of transactions to abort.")] = 0.2,
+    aborts: Annotated[
+        float, typer.Option(help=f"Share of transactions to abort, {limits.ABORTS.says}.")
+    ] = 0.2,
     transform: Annotated[
         bool, typer.Option("--transform", help="Transactions also read, and commit how far.")
     ] = False,
     isolation: Annotated[
         str, typer.Option(help="Of readers: read_committed, read_uncommitted, or both.")
     ] = "read_committed",
-    subscribe: Annotated[int, typer.Option(help="Members of a group of readers.")] = 0,
+    subscribe: Annotated[
+        int, typer.Option(help=f"Members of a group of readers, {limits.CLIENTS.says}.")
+    ] = 0,
     churn: Annotated[
-        str, typer.Option(help="How long a client lives until another replaces it: 5s.")
+        str,
+        typer.Option(
+            help=f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}."
+        ),
     ] = "none",
     delivery_timeout: Annotated[
-        str, typer.Option("--delivery-timeout", help="When an unanswered send becomes info.")
+        str,
+        typer.Option(
+            "--delivery-timeout",
+            help=f"When an unanswered send becomes info: {limits.DELIVERY_S.lasting}.",
+        ),
     ] = "30s",
     budget: Annotated[
         str,
-        typer.Option(help="The most of a fault, and of brokers hurt at a time: kill=5,brokers=1."),
+        typer.Option(
+            help="The most of a fault, and of brokers hurt at a time: kill=5,brokers=1; of a fault"
+            f" {limits.TIMES.says}, of brokers 1 to --brokers."
+        ),
     ] = "none",
-    overlap: Annotated[int, typer.Option(help="Sequences of random faults at the same time.")] = 1,
+    overlap: Annotated[
+        int,
+        typer.Option(help=f"Sequences of random faults at the same time, {limits.OVERLAP.says}."),
+    ] = 1,
     wire: Annotated[
         bool, typer.Option("--wire", help="Put the wire between brokers, and record what passes.")
     ] = False,

@@ -1,6 +1,7 @@
 """The commands that show what is stored: ``report``, ``compare`` and ``serve``."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from harness import console
 from harness.arguments import DEFAULT_STORE, JsonOption, RunsArgument, StoreOption
 from harness.errors import UsageError
 from harness.matrix.cells import MatrixFolder
-from harness.store import Store
+from harness.store import Run, Store
 from reports.text import count
 
 
@@ -43,8 +44,9 @@ def report(
         else:
             written = [write_report(one) for one in found]
             if len(found) > 1:
-                rows = [row_of(one, store) for one in found]
-                written.append(write_page(rows, store / "index.html"))
+                place = home(found, store)
+                rows = [row_of(one, place) for one in found]
+                written.append(write_page(rows, place / "index.html"))
     if as_json:
         console.print_json([str(path) for path in written])
     else:
@@ -54,13 +56,25 @@ def report(
         typer.launch(written[-1].resolve().as_uri())
 
 
+def home(runs: Sequence[Run], store: Path) -> Path:
+    """Return the folder of a page about several runs: the store, or where the first of them lies.
+
+    The store is left alone where none of the runs lies in it.
+    """
+    inside = any(store.resolve() in one.path.resolve().parents for one in runs)
+    return store if inside else runs[0].path.parent
+
+
 def compare(
     left: Annotated[str, typer.Argument(help="A judged run: its directory or name.")],
     right: Annotated[str, typer.Argument(help="Another of the same schedule.")],
     *,
     out: Annotated[
         Path | None,
-        typer.Option(help="The page.  [default: compare-LEFT-RIGHT.html in the store]"),
+        typer.Option(
+            help="The page.  [default: compare-LEFT-RIGHT.html in the store, or beside runs that"
+            " lie elsewhere]"
+        ),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
     store: StoreOption = DEFAULT_STORE,
@@ -69,7 +83,7 @@ def compare(
     from reports import comparison
 
     one, two = (Store(store).open(name) for name in (left, right))
-    target = out or store / comparison.name(one, two)
+    target = out or home((one, two), store) / comparison.name(one, two)
     console.out.print(str(comparison.write(one, two, target)))
     if show:
         typer.launch(target.resolve().as_uri())

@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
-from typing import Final
 
 from clusters.release import Release
 from harness.errors import UsageError
+from harness.limits import FAULTS_S, TIMES
 from harness.plan import Plan
 from harness.steps import Step, in_order
 from nemesis.fault import find_fault
 from nemesis.striking import BROKERS
 from nemesis.words import Choice
-
-_LENGTH_MOST_S: Final = 7 * 86400
-_TIMES_MOST: Final = 100_000
 
 
 def check_budget(plan: Plan) -> None:
@@ -26,7 +23,7 @@ def check_budget(plan: Plan) -> None:
     for name, most in plan.budget.items():
         if name != BROKERS:
             find_fault(name)
-        least, limit = (1, plan.brokers) if name == BROKERS else (0, _TIMES_MOST)
+        least, limit = (1, plan.brokers) if name == BROKERS else TIMES
         if not least <= most <= limit:
             raise UsageError(
                 f"a budget of {name}={most}: out of range", hint=f"From {least} to {limit}."
@@ -65,8 +62,8 @@ def _check(step: Step, plan: Plan, kafka: Release) -> None:
     aimed = _scope(step) == "broker"
     Choice.of(f"{step.fault}@{step.target}" if aimed else step.fault).require(plan, kafka)
     limits = (
-        (step.at_s, 0, _LENGTH_MOST_S, "seconds until it"),
-        (step.lasts_s, 0, _LENGTH_MOST_S, "seconds of it"),
+        (step.at_s, *FAULTS_S, "seconds until it"),
+        (step.lasts_s, *FAULTS_S, "seconds of it"),
         (step.partition, 0, plan.topic.partitions - 1, "as its partition"),
         (step.choice, 0, 1, "as its choice"),
     )

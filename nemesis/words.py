@@ -11,6 +11,7 @@ from typing import Final, Self
 from clusters.cluster import UnreachableError
 from clusters.versions import Release
 from harness.errors import UsageError, WaitTimeoutError
+from harness.limits import WEIGHT
 from harness.plan import Plan
 from harness.suggest import nearest
 from nemesis.fault import Fault, find_fault
@@ -29,7 +30,6 @@ TARGETS: Final = {
 """Whom a fault can be aimed at, beside a broker's id."""
 
 _WORD: Final = re.compile(r"(?P<name>[a-z][a-z-]*)(?:@(?P<target>\w+))?(?:=(?P<weight>\d+))?")
-_WEIGHT_MOST: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,8 @@ class Choice:
                 f"{fault.name} strikes the {fault.scope}, and cannot be aimed at a broker",
                 hint=f"Write {fault.name} alone.",
             )
-        if not 1 <= weight <= _WEIGHT_MOST:
-            raise UsageError(f"a weight of {weight}: out of range", hint=f"1 to {_WEIGHT_MOST}.")
+        if not WEIGHT.least <= weight <= WEIGHT.most:
+            raise UsageError(f"a weight of {weight}: out of range", hint=f"{WEIGHT.says}.")
         return cls(fault=fault, target=target, weight=weight)
 
     def require(self, plan: Plan, kafka: Release) -> None:

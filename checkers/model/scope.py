@@ -26,6 +26,14 @@ from harness.errors import UsageError
 Acks = Literal["0", "1", "all"]
 By = Literal["message", "round"]
 ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
+BOUNDS: Final = {
+    "brokers": (2, MAX_BROKERS),
+    "records": (1, MAX_RECORDS),
+    "failures": (0, 9),
+    "moves": (0, 9),
+    "late": (0, 9),
+}
+"""The least and the most of a scope's numbers; min_isr is 1 up to the brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +72,7 @@ class Scope:
 
     def __post_init__(self) -> None:
         """Refuse what does not fit in a state."""
-        bounds = {
-            "brokers": (2, MAX_BROKERS),
-            "records": (1, MAX_RECORDS),
-            "failures": (0, 9),
-            "moves": (0, 9),
-            "late": (0, 9),
-            "min_isr": (1, self.brokers),
-        }
+        bounds = {**BOUNDS, "min_isr": (1, self.brokers)}
         for name, (low, high) in bounds.items():
             value = getattr(self, name)
             if not low <= value <= high:

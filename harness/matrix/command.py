@@ -13,11 +13,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness import console, options
+from harness import console, limits, options
 from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
 from harness.errors import UsageError
 from harness.exits import BROKEN, FAILED, OK, UNKNOWN
 from harness.matrix.cells import Axes, Matrix, MatrixFolder, Row
+from harness.plan import Topic
 
 _WIDE: Final = 13
 """Rows of the page that fit on a terminal as columns."""
@@ -33,9 +34,17 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
         list[str] | None,
         typer.Option(help="Faults to mix at random, kill,pause; once for each mix."),
     ] = None,
-    duration: Annotated[str, typer.Option("--for", help="How long each mix goes on.")] = "30s",
+    duration: Annotated[
+        str,
+        typer.Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}."),
+    ] = "30s",
     acks: Annotated[str, typer.Option(help="Of 0, 1 and all.")] = "all",
-    min_isr: Annotated[str, typer.Option("--min-isr", help="min.insync.replicas.")] = "1",
+    min_isr: Annotated[
+        str,
+        typer.Option(
+            "--min-isr", help=f"min.insync.replicas, each 1 to {Topic().replication_factor}."
+        ),
+    ] = "1",
     unclean: Annotated[str, typer.Option(help="Unclean elections: false, true or both.")] = "false",
     driver: Annotated[
         str, typer.Option("--cluster", "--driver", help="Cluster drivers: local, docker.")

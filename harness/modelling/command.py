@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from checkers.model.scope import BOUNDS
 from harness import console, options
 from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
 from harness.errors import UsageError
 from harness.exits import BROKEN, OK, UNKNOWN
+from harness.limits import Limit
 from harness.modelling.rules import rules
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ app = typer.Typer(
 )
 
 _DRAWN = (".html", ".svg")
+
+
+def _within(name: str) -> str:
+    """Return the least and the most of a number of the scope."""
+    return Limit(*BOUNDS[name]).says
 
 
 @app.callback()
@@ -51,12 +58,21 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     invariant: Annotated[
         str, typer.Option(help="What must hold: names with commas, promises, or all.")
     ] = "promises",
-    brokers: Annotated[int, typer.Option(help="Replicas, 2 or 3.")] = 3,
-    records: Annotated[int, typer.Option(help="Records sent at most.")] = 2,
-    failures: Annotated[int, typer.Option(help="Kills, pauses and lags at most.")] = 1,
-    moves: Annotated[int, typer.Option(help="Leadership moves and orderly stops at most.")] = 2,
-    late: Annotated[int, typer.Option(help="Fetch answers that arrive late at most.")] = 0,
-    min_isr: Annotated[int, typer.Option("--min-isr", help="min.insync.replicas.")] = 1,
+    brokers: Annotated[int, typer.Option(help=f"Replicas, {_within('brokers')}.")] = 3,
+    records: Annotated[int, typer.Option(help=f"Records sent at most, {_within('records')}.")] = 2,
+    failures: Annotated[
+        int, typer.Option(help=f"Kills, pauses and lags at most, {_within('failures')}.")
+    ] = 1,
+    moves: Annotated[
+        int,
+        typer.Option(help=f"Leadership moves and orderly stops at most, {_within('moves')}."),
+    ] = 2,
+    late: Annotated[
+        int, typer.Option(help=f"Fetch answers that arrive late at most, {_within('late')}.")
+    ] = 0,
+    min_isr: Annotated[
+        int, typer.Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")
+    ] = 1,
     unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
     by: Annotated[
         str,

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Final
 
@@ -10,6 +10,7 @@ import typer
 
 from checkers.model.rules import RELEASES, SWITCHES, Rules, rules_of
 from harness import console, options
+from reports.text import count
 
 ORDER: Final = tuple(RELEASES)
 """Every release that the model knows: those on ZooKeeper, and then those on KRaft."""
@@ -20,7 +21,12 @@ def rules(
     kafka: Annotated[
         str, typer.Option(help="Releases, separated by commas; those of all without it.")
     ] = "all",
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="With releases named: also what they have in common.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all of them as JSON, those in common, too.")
+    ] = False,
 ) -> None:
     """List the rules that tell releases apart, and which release has which."""
     releases = ORDER if kafka == "all" else options.names(kafka)
@@ -29,18 +35,31 @@ def rules(
         sys.stdout.write(json.dumps(described(found), indent=2) + "\n")
         return
     has = {one: [name for name in releases if getattr(found[name], one)] for one in SWITCHES}
+    whole = everything or kafka == "all" or len(found) == 1
+    shown = SWITCHES if whole else differing(found)
     if kafka == "all":
         heads = ["rule", "what it is", "releases that have it"]
-        rows = [[one, says(one), ranges(has[one])] for one in SWITCHES]
+        rows = [[one, says(one), ranges(has[one])] for one in shown]
     else:
         heads = ["rule", *releases, "what it is", "source"]
         rows = [
             [one, *("on" if name in has[one] else "-" for name in releases), says(one), source(one)]
-            for one in SWITCHES
+            for one in shown
         ]
-    table = console.table("Rules of the model", heads, rows)
-    table.columns[0].no_wrap = True
-    console.out.print(table)
+    if rows:
+        table = console.table("Rules of the model", heads, rows)
+        table.columns[0].no_wrap = True
+        console.out.print(table)
+    if same := len(SWITCHES) - len(rows):
+        rest = count(same, "other rule") if rows else f"all {len(SWITCHES)} rules"
+        console.out.print(f"They have {rest} in common: --all lists these, too.")
+
+
+def differing(found: Mapping[str, Rules]) -> tuple[str, ...]:
+    """Return the switches that not all of some releases have alike."""
+    return tuple(
+        one for one in SWITCHES if len({getattr(rule, one) for rule in found.values()}) > 1
+    )
 
 
 def described(found: dict[str, Rules]) -> list[dict[str, Any]]:

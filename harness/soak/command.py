@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from harness import console, options
+from harness import console, limits, options
 from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
 
 
@@ -19,7 +19,10 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     cluster: Annotated[str, typer.Option("--cluster", help="Cluster driver.")] = "local",
     each: Annotated[
         str | None,
-        typer.Option(help="How long faults strike in a run.  [default: 12 to 45 s, by the seed]"),
+        typer.Option(
+            help=f"How long faults strike in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
+            "  [default: 12 to 45 s, by the seed]"
+        ),
     ] = None,
     first: Annotated[int, typer.Option(min=0, help="Number of the first run.")] = 0,
     runs: Annotated[

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from harness.cli import app
 from harness.errors import StoreError, UsageError
+from harness.showing import home
 from harness.store import Run
 from reports import comparison
 from reports.comparison import Side
@@ -68,3 +71,25 @@ def test_the_page_is_the_same_each_time(runs: dict[str, Run], tmp_path: Path) ->
     one = comparison.write(runs["loss"], runs["valid"], tmp_path / "one.html")
     two = comparison.write(runs["loss"], runs["valid"], tmp_path / "two.html")
     assert one.read_bytes() == two.read_bytes()
+
+
+def test_pages_of_runs_elsewhere_lie_beside_them(
+    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the store, which is another folder, is left alone."""
+    monkeypatch.chdir(tmp_path)
+    both = [str(runs[name].path) for name in ("loss", "valid")]
+    for command, page in (
+        ("compare", comparison.name(runs["loss"], runs["valid"])),
+        ("report", "index.html"),
+    ):
+        done = CliRunner().invoke(app, [command, *both])
+        assert done.exit_code == 0, done.output
+        assert done.stdout.splitlines()[-1] == str(runs["loss"].path.parent / page)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_of_a_run_in_the_store_lies_there(runs: dict[str, Run], tmp_path: Path) -> None:
+    inside = Run(tmp_path / "matrix" / "runs" / "valid")
+    assert home([runs["loss"], inside], tmp_path) == tmp_path
+    assert home([runs["loss"], runs["valid"]], tmp_path) == runs["loss"].path.parent

@@ -11,7 +11,7 @@ from checkers.model.rules import RELEASES, SWITCHES, rules_of
 from clusters.versions import CATALOGUE
 from harness import console
 from harness.cli import app
-from harness.modelling.rules import ORDER, alike, ranges, says, source
+from harness.modelling.rules import ORDER, alike, differing, ranges, says, source
 
 
 def run(*words: str) -> str:
@@ -44,6 +44,32 @@ def test_of_some_releases_each_is_a_column() -> None:
     found = json.loads(run("--kafka", "2.0.0,2.0.1", "--json"))
     differ = {one["rule"] for one in found if len(set(one["releases"].values())) > 1}
     assert {"epoch_on_election", "cut_on_missed_epoch", "join_from_epoch_start"} <= differ
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    found = io.StringIO()
+    monkeypatch.setattr(console, "out", Console(file=found, width=240))
+    return found
+
+
+def test_of_several_releases_what_tells_them_apart_is_printed(printed: io.StringIO) -> None:
+    run("--kafka", "2.0.0,2.0.1")
+    apart = differing({name: rules_of(name) for name in ("2.0.0", "2.0.1")})
+    assert 0 < len(apart) < len(SWITCHES)
+    for switch in SWITCHES:
+        assert (switch in printed.getvalue()) == (switch in apart)
+    rest = len(SWITCHES) - len(apart)
+    assert f"They have {rest} other rules in common: --all lists these, too." in printed.getvalue()
+    run("--kafka", "2.0.0,2.0.1", "--all")
+    assert all(switch in printed.getvalue() for switch in SWITCHES)
+
+
+def test_of_releases_that_are_alike_nothing_is_listed(printed: io.StringIO) -> None:
+    alikes = next(group for group in alike() if len(group) > 1)
+    run("--kafka", ",".join(alikes))
+    says = f"They have all {len(SWITCHES)} rules in common: --all lists these, too.\n"
+    assert printed.getvalue() == says
 
 
 def test_ranges_are_short_and_lose_nothing() -> None:

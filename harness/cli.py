@@ -149,7 +149,7 @@ def doctor(
     if as_json:
         console.print_json([finding.to_dict() for finding in findings])
     else:
-        rows = [[one.name, "ok" if one.ok else "MISSING", one.found, one.hint] for one in findings]
+        rows = [[one.name, one.state, one.found, one.hint] for one in findings]
         console.out.print(
             console.table(
                 "This machine" if inventory is None else "That cluster",

@@ -3,7 +3,7 @@
 import shutil
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ class Finding:
 
     Attributes:
         optional: nothing that a run needs.
-        hint: what to do about it; empty when it is there.
+        hint: what to do about it, or what will be done; empty when there is nothing to do.
     """
 
     name: str
@@ -39,6 +39,11 @@ class Finding:
     found: str
     hint: str = ""
     optional: bool = False
+
+    @property
+    def state(self) -> str:
+        """Whether it is there in a word; MISSING is what no run goes without."""
+        return "ok" if self.ok else "optional" if self.optional else "MISSING"
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -149,11 +154,18 @@ def _jars() -> Finding:
     missing = [name for name in CATALOGUE if name not in cached]
     return Finding(
         name="Kafka jars",
-        ok=not missing,
-        found=f"cached: {', '.join(cached) or 'none'}",
-        hint=f"Downloaded at the first run of {', '.join(missing)}." if missing else "",
+        ok=True,
+        found=_sorted_out(cached, missing, yet="not downloaded yet"),
+        hint="A release is downloaded at its first run." if missing else "",
         optional=True,
     )
+
+
+def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str:
+    """Return which releases are here, and which are not yet."""
+    parts = [f"here: {', '.join(here)}"] if here else []
+    parts += [f"{yet}: {', '.join(missing)}"] if missing else []
+    return "; ".join(parts)
 
 
 def _docker() -> Finding:
@@ -170,9 +182,10 @@ def _images() -> Finding:
     missing = [name for name in missing if name not in state.releases]
     return Finding(
         name="images",
-        ok=not missing,
-        found=f"base image: {state.base}; built: {', '.join(state.releases) or 'none'}",
-        hint=f"Built at the first run in containers of {', '.join(missing)}." if missing else "",
+        ok=True,
+        found=f"base image: {state.base}; "
+        + _sorted_out(state.releases, missing, yet="not built yet"),
+        hint="A release's is built at its first run in containers." if missing else "",
         optional=True,
     )
 

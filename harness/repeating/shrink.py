@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ import msgspec
 
 from checkers.session import SparkStarter
 from harness.api import SparkOptions
-from harness.errors import UsageError
+from harness.errors import StoreError, UsageError
 from harness.feasible import check_plan
 from harness.fleet import Fleet
 from harness.footsteps import By
@@ -22,9 +23,11 @@ from harness.repeating.replay import as_taken, refuse_external
 from harness.repeating.search import Ended, Search
 from harness.repeating.trials import Attempt, Rule, Trials
 from harness.steps import end_of
-from harness.store import Run
+from harness.store import Run, Store
 
 _HERE: Final = SparkOptions()
+_LOOKED_AT: Final = 100
+_NAMED: Final = 3
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,8 +124,10 @@ def shrink_run(
         HarnessError: the harness cannot perform runs here.
     """
     verdict = run.verdict()
+    plan = as_taken(run, by=by)
+    _require_steps(plan, Store(run.path.parent))
     return shrink(
-        as_taken(run, by=by),
+        plan,
         Goal.of(verdict, kinds),
         folder or run.path / "shrunk",
         sent=verdict.ledger.sent,
@@ -204,11 +209,25 @@ def shrink(
     return found
 
 
-def _require_steps(plan: Plan) -> None:
+def _require_steps(plan: Plan, store: Store | None = None) -> None:
     if plan.story is not None or plan.schedule is not None:
+        names = _random_runs(store) if store else []
+        made = "which highwater run --nemesis kill,pause makes"
+        known = f"such as {' or '.join(names)}" if names else made
         raise UsageError(
             "a story is a script, of which nothing can be left out",
-            hint="Shrink a run of random faults.",
+            hint=f"Name a run of random faults, {known}.",
         )
     refuse_external(plan)
     check_plan(plan)
+
+
+def _random_runs(store: Store) -> list[str]:
+    """Return the last runs of random faults, or of steps, in a store."""
+    found = []
+    for name in reversed(store.names()[-_LOOKED_AT:]):
+        with suppress(StoreError):
+            plan = store.open(store.root / name).plan()
+            if plan.nemesis or plan.steps:
+                found.append(str(store.root / name))
+    return found[:_NAMED]

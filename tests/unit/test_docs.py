@@ -19,3 +19,14 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_what_the_readme_shrinks_is_a_run_of_random_faults() -> None:
+    """Its commands work in their order: the latest run is then not a story's."""
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    commands = [line.strip() for line in lines if line.startswith("    highwater ")]
+    shrinks = next(n for n, line in enumerate(commands) if "shrink store/latest" in line)
+    runs = re.compile(r"highwater (run|replay|soak|matrix|model replay) ")
+    latest = [line for line in commands[:shrinks] if runs.match(line)][-1]
+    assert "--nemesis" in latest
+    assert "--acks 1 " in latest  # loses something on every release, so that there is a goal

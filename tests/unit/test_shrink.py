@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from harness.repeating.goal import Goal
 from harness.repeating.paste import brief_json, module_of
 from harness.repeating.replay import plan_again
 from harness.repeating.search import Search
-from harness.repeating.shrink import Shrunk, Size, shrink
+from harness.repeating.shrink import Shrunk, Size, shrink, shrink_run
 from harness.repeating.smaller import alone, shorter_steps, tight, waits, with_steps
 from harness.repeating.trials import Attempt, Rule, TimeIsUpError, Trials, read_attempts
 from harness.steps import Step, end_of
@@ -88,6 +89,20 @@ def test_a_run_without_anomalies_cannot_be_shrunk() -> None:
         Goal.of(verdict(breaks=("lost-write",), lost_write=1), ["divergence"])
     both = verdict(breaks=("lost-write",), lost_write=1, divergence=1)
     assert Goal.of(both, ["divergence"]).kinds == ("divergence",)
+
+
+def test_who_would_shrink_a_story_is_told_what_to_name(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    told = Plan(kafka="0.10.2.2", story="loss", workload=Workload(producers=0))
+    story = store.create(told, now=datetime.now(UTC), name="story")
+    story.write("analysis/verdict.json", verdict(breaks=("lost-write",), lost_write=1).to_json())
+    with pytest.raises(UsageError, match="a story is a script") as refused:
+        shrink_run(story)
+    assert "run --nemesis kill,pause makes" in refused.value.hint
+    store.create(schedule("kill"), now=datetime.now(UTC), name="random")
+    with pytest.raises(UsageError) as refused:
+        shrink_run(story)
+    assert refused.value.hint == f"Name a run of random faults, such as {tmp_path / 'random'}."
 
 
 @given(some_steps, seconds)

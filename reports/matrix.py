@@ -124,18 +124,22 @@ def headline(rows: Sequence[Row]) -> str:
             f"{len(losers)} of {len(judged)} Kafka releases {lose} records acknowledged with"
             " acks=all under clean elections."
         )
+    return f"{_broken(rows)}."
+
+
+def _broken(rows: Sequence[Row]) -> str:
     broken = sum(row.verdict == INVALID for row in rows)
-    return f"{broken} of {count(len(rows), 'run')} broke a promise."
+    return f"{broken} of {count(len(rows), 'run')} broke a promise"
 
 
 def sums(rows: Sequence[Row], matrix: Matrix | None) -> list[str]:
-    """What all runs come to, a clause each."""
+    """What all runs come to beside the headline, a clause each."""
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
     told = [row.as_predicted for row in rows if row.as_predicted is not None]
     words = [
-        f"{verdicts[INVALID]} of {count(len(rows), 'run')} broke a promise",
+        *([] if headline(rows) == f"{_broken(rows)}." else [_broken(rows)]),
         f"{lost:,} of {count(acknowledged, 'acknowledged record')} {_is(lost)} lost",
     ]
     if verdicts[UNKNOWN]:

@@ -16,6 +16,7 @@ from harness.matrix.command import exit_code
 from harness.matrix.plan import grouped, lay_out, plan_of
 from harness.matrix.run import unfinished, write_matrix_page
 from harness.store import Status
+from reports.matrix import headline, sums
 from tests.matrices import AXES, judged, planned, row
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -133,6 +134,25 @@ def test_the_page_says_what_matters_with_denominators(tmp_path: Path) -> None:
     assert "A story leaves one replica alive" in html
     assert html.count("not predicted") == 1
     assert html.count(">not judged<") == 2
+
+
+def test_that_a_promise_was_broken_is_said_once(tmp_path: Path) -> None:
+    """Of one release the headline says it, of many the clauses below."""
+    for kafkas in (("4.3.1",), ("0.10.2.2", "4.3.1")):
+        folder = judged_all(tmp_path / str(len(kafkas)), axes(kafkas=kafkas, stories=BOTH))
+        said = "; ".join((headline(folder.rows()), *sums(folder.rows(), folder.matrix())))
+        assert said.count("broke a promise") == 1
+        html = write_matrix_page(folder).read_text("utf-8")
+        assert html.count("broke a promise") == 1
+
+
+def judged_all(path: Path, of: Axes) -> MatrixFolder:
+    """A matrix in which every run was judged."""
+    folder = MatrixFolder(path)
+    laid = lay_out(of)
+    folder.write(laid)
+    folder.write_rows([row(cell) for cell in laid.cells])
+    return folder
 
 
 def test_a_matrix_that_is_none_is_a_clear_error(tmp_path: Path) -> None:

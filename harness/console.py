@@ -86,7 +86,7 @@ class Ticker:
 
     def _line(self, now: float) -> str:
         parts = [
-            f"{who}{': ' if who else ''}still {step}, {now - since:.0f} s"
+            f"{who}{': ' if who else ''}{'still ' * (now - since >= 1)}{step}, {now - since:.0f} s"
             for who, (step, since) in self._steps.items()
         ]
         left = len(parts) - _LISTED

@@ -147,7 +147,7 @@ def _live() -> "Iterator[Progress]":
 
 def _say(line: str) -> None:
     """Print a line past all buffers: one that nobody takes must not come back at the end."""
-    with suppress(OSError, ValueError):
+    with suppress(AttributeError, OSError, ValueError):  # closed from the start, or meanwhile
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 

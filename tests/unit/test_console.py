@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,6 +102,18 @@ def test_a_pipe_gets_a_line_while_a_step_goes_on(seconds: Seconds) -> None:
     with piped() as (read, _), console.waiting("judging 3 runs in Spark", clock=seconds):
         seconds.go(7)
         assert os.read(read, 4096) == b"still judging 3 runs in Spark, 7 s\n"
+
+
+def test_a_standard_error_that_was_closed_is_no_matter(
+    monkeypatch: pytest.MonkeyPatch, seconds: Seconds
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    failed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    with console.waiting("judging", clock=seconds):
+        seconds.go(7)
+        time.sleep(2 * LOOK_S)
+    assert failed == []
 
 
 def test_a_pipe_that_nobody_empties_delays_no_end(seconds: Seconds) -> None:

@@ -26,9 +26,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from checkers import frames
-from checkers.segments.files import FILE_BYTES_MAX, Segment, open_regular, segments
+from checkers.segments.files import FILE_BYTES_MAX, Segment, segments
 from checkers.segments.reader import SCHEMA, read_segment
 from harness.errors import UsageError
+from harness.files import open_regular
 
 NAME: Final = "kafka-log"
 SPARK_SCHEMA: Final[StructType] = from_arrow_schema(SCHEMA)

@@ -19,7 +19,8 @@ from checkers.segments.checkpoints import (
     read_epochs,
     read_offsets,
 )
-from checkers.segments.files import PARTITION, SEGMENT, Segment, limited, read_regular
+from checkers.segments.files import PARTITION, SEGMENT, Segment, limited
+from harness.files import read_regular
 
 CLEANED: Final = "cleaner-offset-checkpoint"
 """Up to which offset the log cleaner has compacted each log (LogCleanerManager)."""

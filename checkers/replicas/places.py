@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from checkers.segments.files import PARTITION, SEGMENT, read_regular
+from checkers.segments.files import PARTITION, SEGMENT
 from harness.errors import UsageError
+from harness.files import read_regular
 
 DEPTH_MAX: Final = 4
 """Folders below the one that is named in which a log directory is looked for."""

@@ -9,8 +9,8 @@ kafka.server.checkpoints).
 from pathlib import Path
 from typing import Final
 
-from checkers.segments.files import read_regular
 from harness.errors import StoreError
+from harness.files import read_regular
 
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"

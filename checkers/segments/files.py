@@ -1,14 +1,11 @@
 """Where segments lie, what their names say, and how their files are opened."""
 
-import errno
-import os
 import re
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import BinaryIO, Final, Self
+from typing import Final, Self
 
 from harness.errors import UsageError
 
@@ -21,41 +18,6 @@ compaction had joined more than that was split by the next start, KAFKA-6264).""
 
 PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 SEGMENT: Final = re.compile(r"\d{20}\.log")
-
-
-_SPECIAL: Final = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
-
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file, or a link to one, for reading.
-
-    Nothing else is opened: a FIFO would wait for a writer for ever, and a device has no end.
-
-    Raises:
-        OSError: it is no regular file, or cannot be opened.
-    """
-    mode = Path(path).stat().st_mode
-    if not stat.S_ISREG(mode):
-        name = next((word for is_such, word in _SPECIAL if is_such(mode)), "something special")
-        raise OSError(errno.EINVAL, f"it is {name}, not a file", str(path))
-    # Should it have been replaced since, no open waits.
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-
-
-def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Return what a regular file holds.
-
-    Raises:
-        OSError: it is no regular file, or cannot be read.
-    """
-    with open_regular(path) as file:
-        return file.read()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from checkers.segments.codecs import NAMES
 from checkers.segments.columns import Damage, Decoded, Mask, column, record_ids, texts
-from checkers.segments.files import FILE_BYTES_MAX, SEGMENT, Segment, limited, open_regular
+from checkers.segments.files import FILE_BYTES_MAX, SEGMENT, Segment, limited
 from checkers.segments.framing import decode, frames, tail
 from harness.files import open_regular
 

@@ -20,6 +20,7 @@ from harness.limits import (
 from harness.plan import Plan, Workload
 from harness.suggest import nearest
 from nemesis.levels import check_levels
+from nemesis.schedule import check_duration
 from nemesis.scripts import find_script
 from nemesis.steps_check import check_budget, check_steps
 from nemesis.stories import find_story
@@ -109,8 +110,7 @@ def _check_schedule(plan: Plan) -> None:
         raise UsageError("steps go with neither a story nor a nemesis", hint="Leave it out.")
     check_steps(plan, release(plan.kafka))
     check_budget(plan)
-    for word in plan.nemesis:
-        Choice.of(word).require(plan, release(plan.kafka))
+    _check_nemesis(plan)
     find_script(plan)
     if plan.story is None:
         return
@@ -132,6 +132,13 @@ def _check_schedule(plan: Plan) -> None:
             "a story sends every record itself, and knows where each one stands",
             hint="Leave --producers out, or use a nemesis.",
         )
+
+
+def _check_nemesis(plan: Plan) -> None:
+    for word in plan.nemesis:
+        Choice.of(word).require(plan, release(plan.kafka))
+    if plan.nemesis:
+        check_duration(plan.duration_s)
 
 
 def _check_client(plan: Plan, kafka: Release) -> None:

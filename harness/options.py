@@ -63,6 +63,18 @@ def names(text: str) -> tuple[str, ...]:
     return () if parts == ("none",) else parts
 
 
+def nemesis(text: str) -> tuple[str, ...]:
+    """Faults from a comma-separated list; ``none`` is a calm run.
+
+    Raises:
+        UsageError: no fault is named.
+    """
+    found = names(text)
+    if not found and text.strip() != "none":
+        raise UsageError(f"{text!r} names no fault", hint="Write kill,pause, or none: a calm run.")
+    return found
+
+
 def budget(text: str) -> dict[str, int]:
     """Names and numbers: ``kill=5,brokers=1``; ``none`` and nothing are no budget.
 

@@ -156,7 +156,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         ),
         workload=workload,
         story=story,
-        nemesis=options.names(nemesis or ""),
+        nemesis=() if nemesis is None else options.nemesis(nemesis),
         budget=options.budget(budget),
         overlap=overlap,
         duration_s=0.0 if story else options.duration(duration),

@@ -4,10 +4,13 @@ Targets are data ("the leader of partition 2"), resolved when their moment has c
 is recorded step by step; ``nemesis.steps`` takes such steps again.
 """
 
+import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
+from harness.errors import UsageError
 from harness.plan import Plan
 from harness.steps import Step, Steps, overlap
 from nemesis.scene import Scene
@@ -18,6 +21,9 @@ CALM_S = (1.0, 4.0)
 TROUBLE_S = (0.5, 8.0)
 """Seconds between two steps and of a step, drawn evenly from these. The upper ends are beyond a
 broker's session (2 s) and the lower ones below it, so that both sides of an election are met."""
+
+LEAST_S: Final = CALM_S[0] + TROUBLE_S[0]
+"""The shortest schedule that has room for a fault, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,8 @@ class Bout:
 def draw(plan: Plan, lane: int = 0) -> list[Bout]:
     """The bouts of a plan's random schedule; the same plan gives the same bouts.
 
-    One broker is struck in three bouts of four, several in the rest; never more than all.
+    One broker is struck in three bouts of four, several in the rest; never more than all. There is
+    a bout in every schedule of ``LEAST_S`` or longer: the first is shortened where it must be.
 
     Args:
         lane: which of the sequences that go on at the same time.
@@ -66,10 +73,26 @@ def draw(plan: Plan, lane: int = 0) -> list[Bout]:
     clock = 0.0
     while True:
         bout = _bout(dice, drawn, plan)
+        if not bouts and plan.duration_s >= LEAST_S:
+            bout = _shortened(bout, plan.duration_s)
         clock += bout.after_s + bout.lasts_s
         if clock > plan.duration_s:
             return bouts
         bouts.append(bout)
+
+
+def check_duration(seconds: float) -> None:
+    """Refuse a random schedule that is too short for any fault.
+
+    Raises:
+        UsageError: names the least duration.
+    """
+    if seconds < LEAST_S:
+        raise UsageError(
+            f"{seconds:g} s leave no room for a fault: a random schedule takes {LEAST_S:g} s"
+            " at least",
+            hint=f"Use {LEAST_S:g}s or more.",
+        )
 
 
 def draw_steps(plan: Plan) -> Steps:
@@ -109,6 +132,15 @@ def _bout(dice: random.Random, choices: Sequence[Choice], plan: Plan) -> Bout:
     )
 
 
+def _shortened(bout: Bout, most_s: float) -> Bout:
+    """The bout, cut to a length that has room for a fault."""
+    after_s = min(bout.after_s, most_s - TROUBLE_S[0])
+    lasts_s = min(bout.lasts_s, most_s - after_s)
+    if after_s + lasts_s > most_s:  # by the last bit of a float
+        lasts_s = math.nextafter(lasts_s, 0.0)
+    return replace(bout, after_s=after_s, lasts_s=lasts_s)
+
+
 def _strike(dice: random.Random, choices: Sequence[Choice], plan: Plan) -> Strike:
     """A target is drawn even where the word names one, so that this changes nothing else."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
@@ -124,7 +156,7 @@ def play(scene: Scene, bouts: Sequence[Bout], *, duration_s: float) -> None:
     """Play the bouts one after the other; every fault is healed at the end of its bout.
 
     Healing takes time of its own (a broker boots in seconds), so the later ones come later than
-    drawn; no bout begins that could not end within ``duration_s``.
+    drawn; but for the first, no bout begins that could not end within ``duration_s``.
 
     Raises:
         HarnessError: the run has to end.
@@ -132,8 +164,8 @@ def play(scene: Scene, bouts: Sequence[Bout], *, duration_s: float) -> None:
     striker = Striker(scene)
     striker.begin()
     deadline = scene.clock() + duration_s
-    for bout in bouts:
-        if scene.clock() + bout.after_s + bout.lasts_s > deadline:
+    for number, bout in enumerate(bouts):
+        if number and scene.clock() + bout.after_s + bout.lasts_s > deadline:
             break
         scene.hold(bout.after_s)
         struck = [

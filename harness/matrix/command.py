@@ -144,7 +144,7 @@ def _axes(  # noqa: PLR0913 - the words of a command
     return Axes(
         kafkas=tuple(CATALOGUE) if kafka == "all" else options.names(kafka),
         stories=stories,
-        nemeses=tuple(options.names(mix) for mix in nemesis),
+        nemeses=tuple(options.nemesis(mix) for mix in nemesis),
         acks=tuple(options.acks(one) for one in options.names(acks)),
         min_isrs=options.numbers(min_isr, "min.insync.replicas"),
         uncleans=options.switches(unclean),

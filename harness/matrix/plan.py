@@ -12,6 +12,7 @@ from harness.feasible import check_plan
 from harness.fleet import Key
 from harness.matrix.cells import Axes, Cell, Matrix, Setting, Skipped
 from harness.plan import Plan, Topic, Workload
+from nemesis.schedule import check_duration
 from nemesis.stories import find_story
 from nemesis.words import Choice
 
@@ -20,9 +21,10 @@ def lay_out(axes: Axes) -> Matrix:
     """Every combination of the axes, as a cell or as skipped for a reason; oldest Kafka first.
 
     Raises:
-        UsageError: a name that nothing has, or no combination that can be run.
+        UsageError: a name that nothing has, too short a duration, or no combination that can be
+            run.
     """
-    _check_names(axes)
+    _check(axes)
     cells: list[Cell] = []
     skipped: list[Skipped] = []
     for setting in _settings(axes):
@@ -73,13 +75,15 @@ def grouped(cells: Sequence[Cell], *, duration_s: float) -> list[list[Cell]]:
     return [groups[key] for key in slowest]
 
 
-def _check_names(axes: Axes) -> None:
+def _check(axes: Axes) -> None:
     for kafka in axes.kafkas:
         release(kafka)
     for story in axes.stories:
         find_story(story)
     for word in itertools.chain.from_iterable(axes.nemeses):
         Choice.of(word)
+    if any(axes.nemeses):
+        check_duration(axes.duration_s)
     for driver in axes.drivers:
         find_driver(driver)
 

@@ -50,16 +50,15 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     from harness.soak.rows import Row, Soak, SoakFolder
     from harness.soak.summary import exit_code, markdown
     from harness.soak.work import OVERALL, Bounds, perform
+    from nemesis.schedule import check_duration
 
     [driver] = find_drivers([cluster])
     found = find_releases(options.names(kafka))
     kafkas = tuple(one.name for one in found if driver in one.drivers)
-    whole = Soak(
-        seed=seed,
-        kafkas=kafkas,
-        driver=driver,
-        each_s=None if each is None else options.lasting(each),
-    )
+    each_s = None if each is None else options.lasting(each)
+    if each_s is not None:
+        check_duration(each_s)
+    whole = Soak(seed=seed, kafkas=kafkas, driver=driver, each_s=each_s)
     folder = SoakFolder(store / (name or f"soak-{seed}"))
     bounds = Bounds(
         seconds=options.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all

@@ -39,7 +39,7 @@ def make(case: Case, **words: Unpack[Words]) -> Plan:
     """The plan of a run for a case.
 
     Raises:
-        UsageError: neither a story nor a nemesis is named, or an unknown one.
+        UsageError: neither a story nor a nemesis is named, an unknown one, or too short a duration.
     """
     if "story" not in words and "nemesis" not in words:
         raise UsageError(
@@ -58,8 +58,8 @@ def make(case: Case, **words: Unpack[Words]) -> Plan:
 
 def _base(case: Case, words: Words) -> Plan:
     seed = words.get("seed", 0)
-    faults = words.get("nemesis", ())
-    names = options.names(faults if isinstance(faults, str) else ",".join(faults))
+    faults = words.get("nemesis", "none")
+    names = options.nemesis(faults if isinstance(faults, str) else ",".join(faults))
     if "story" in words:
         return replace(find_story(words["story"]).plan(case.kafka, seed=seed), nemesis=names)
     return Plan(

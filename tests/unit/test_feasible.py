@@ -20,6 +20,8 @@ def changed(**fields: object) -> Plan:
     [
         GOOD,
         changed(nemesis=()),
+        changed(nemesis=(), duration_s=0),
+        changed(duration_s=1.5),
         changed(nemesis=("kill@majority=3", "power-failure@2", "rolling-restart=2")),
         changed(nemesis=(), story="loss", duration_s=0, workload=ALONE),
         changed(
@@ -110,6 +112,8 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "--consumers 2",
         ),
         (changed(duration_s=-1), "seconds of faults", "From 0"),
+        (changed(duration_s=0), "0 s leave no room", "1.5s"),
+        (changed(duration_s=1.49), "1.5 s at least", "1.5s"),
         (
             changed(nemesis=(), story="loss", brokers=2, topic=Topic(replication_factor=2)),
             "three replicas",

@@ -16,7 +16,7 @@ from harness.fleet import WARM_CONFIG, Fleet
 from harness.plan import Plan, Topic, Workload
 from harness.store import Run, Store
 
-PLAN = Plan(kafka="4.3.1", nemesis=("kill",), broker_config={"a": "1"})
+PLAN = Plan(kafka="4.3.1", nemesis=("kill",), duration_s=30, broker_config={"a": "1"})
 
 
 @dataclass

@@ -76,3 +76,12 @@ def test_names() -> None:
     assert options.names("kill, pause") == ("kill", "pause")
     assert options.names("none") == ()
     assert options.names("") == ()
+
+
+@pytest.mark.parametrize("text", ["", ",,,", " , "])
+def test_a_list_of_no_faults_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="names no fault") as refused:
+        options.nemesis(text)
+    assert "none: a calm run" in refused.value.hint
+    assert options.nemesis("none") == ()
+    assert options.nemesis("kill, pause") == ("kill", "pause")

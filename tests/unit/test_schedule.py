@@ -1,12 +1,13 @@
 """A random schedule follows from the plan alone, and stays within it."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
 from harness.plan import Plan, Topic
-from nemesis.schedule import CALM_S, TROUBLE_S, draw
+from nemesis.schedule import CALM_S, LEAST_S, TROUBLE_S, draw, draw_steps
 
 
 def plan(
@@ -42,6 +43,32 @@ def test_a_schedule_stays_within_its_duration_and_brokers(seed: int, duration_s:
         assert TROUBLE_S[0] <= step.lasts_s <= TROUBLE_S[1]
         assert 1 <= len(step.strikes) <= 3
         assert all(strike.partition < 3 for strike in step.strikes)
+
+
+@pytest.mark.parametrize("duration_s", [LEAST_S, 1.51, 2, 4.1, 5, 6, 7.77, 8, 12, 30])
+def test_a_schedule_strikes_at_least_once_whatever_its_seed(duration_s: float) -> None:
+    for seed in range(200):
+        for brokers in (1, 3, 5, 9):
+            of = msgspec.structs.replace(plan(seed=seed, duration_s=duration_s), brokers=brokers)
+            first = draw(of)[0]
+            assert first.strikes
+            assert first.after_s + first.lasts_s <= duration_s
+        steps = draw_steps(msgspec.structs.replace(of, overlap=2))
+        assert all(step.at_s < duration_s for step in steps)
+        assert len(steps) >= 2
+
+
+def test_a_schedule_too_short_for_any_fault_has_none() -> None:
+    assert draw(plan(duration_s=LEAST_S - 0.01)) == []
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_only_a_first_bout_that_does_not_fit_is_shortened(seed: int) -> None:
+    short, long = draw(plan(seed=seed, duration_s=5)), draw(plan(seed=seed, duration_s=60))
+    assert short[0].strikes == long[0].strikes
+    assert short[0].after_s == min(long[0].after_s, 4.5)
+    if long[0].after_s + long[0].lasts_s <= 5:
+        assert short[0] == long[0]
 
 
 def test_a_longer_run_begins_like_a_shorter_one() -> None:

@@ -288,6 +288,20 @@ def test_random_bouts_record_their_steps_too(brokers: Brokers, tmp_path: Path) -
     assert all(one.lasts_s and one.lasts_s > 0.15 for one in found.taken)
 
 
+def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    drawn = Plan(
+        kafka="4.3.1",
+        nemesis=("itch",),
+        topic=Topic(partitions=3),
+        duration_s=schedule.LEAST_S,
+    )
+    with scene(brokers, tmp_path, drawn) as (on, run):
+        schedule.play(on, schedule.draw(drawn), duration_s=drawn.duration_s)
+    assert footsteps(run).taken
+
+
 def test_sequences_overlap_and_the_first_is_as_without_the_others() -> None:
     of = Plan(kafka="4.3.1", nemesis=("kill", "pause"), seed=3, duration_s=60, overlap=2)
     both = schedule.draw_steps(of)

@@ -21,6 +21,10 @@ Scope = Literal["broker", "topic", "coordination", "cluster"]
 requests to whoever runs; ZooKeeper or the KRaft controller; or every broker at once."""
 
 
+class NothingDoneError(HarnessError):
+    """There is nothing that a fault could do now; raised before it has touched anything."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
     """What a fault is aimed at.

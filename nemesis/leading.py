@@ -6,7 +6,7 @@ from functools import partial
 
 from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
 from harness.waiting import await_condition
-from nemesis.fault import Aim, aimed, by_request
+from nemesis.fault import Aim, NothingDoneError, aimed, by_request
 
 _LOOK_LIMIT_S = 10.0
 _ELECTED_LIMIT_S = 60.0
@@ -38,8 +38,7 @@ def move_leader(cluster: Cluster, aim: Aim) -> Iterator[str]:
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
     heirs = _others(cluster, state)
     if state.leader < 0 or not heirs:
-        yield f"{name} has nobody to whom leadership could be moved"
-        return
+        raise NothingDoneError(f"{name} has nobody to whom leadership could be moved")
     heir = heirs[int(aim.choice * len(heirs))]
     cluster.move_leader(aim.topic.name, aim.partition, heir)
     yield f"leadership of {name} was moved from broker {state.leader} to broker {heir}"
@@ -53,8 +52,7 @@ def reassign(cluster: Cluster, aim: Aim) -> Iterator[str]:
     # Kafka waits with it for who is struck and not yet out of the ISR.
     runs = all(cluster.brokers[one].state == "running" for one in state.isr)
     if len(state.isr) < aim.topic.replication_factor or not others or not runs:
-        yield f"{name} is not whole, and no replica of it is taken away"
-        return
+        raise NothingDoneError(f"{name} is not whole, and no replica of it is taken away")
     gone = others[int(aim.choice * len(others))]
     left = [one for one in state.isr if one != gone]
     try:
@@ -77,8 +75,7 @@ def unclean_election(cluster: Cluster, aim: Aim) -> Iterator[str]:
     running = [one.id for one in cluster.brokers.values() if one.state == "running"]
     others = [one for one in running if one != state.leader]
     if state.leader < 0 or not others:
-        yield f"{name} has nobody who could lead it uncleanly"
-        return
+        raise NothingDoneError(f"{name} has nobody who could lead it uncleanly")
     asks = cluster.release.number >= _ELECT_LEADERS
     cluster.configure(aim.topic.name, {_UNCLEAN: "false"})
     try:

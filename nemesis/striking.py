@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from clusters.cluster import UnreachableError
 from harness.errors import HarnessError
 from harness.waiting import await_condition
-from nemesis.fault import find_fault
+from nemesis.fault import NothingDoneError, find_fault
 from nemesis.injecting import StruckError
 from nemesis.scene import Scene
 from nemesis.words import resolve
@@ -183,7 +183,8 @@ def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
         return _OVERLAPS
     if ended:
         return f"its broker had ended by itself: {error.message}"
-    if isinstance(error, UnreachableError) or find_fault(name).scope == "topic":
+    waived = isinstance(error, (NothingDoneError, UnreachableError))
+    if waived or find_fault(name).scope == "topic":
         return error.message
     raise error
 

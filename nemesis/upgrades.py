@@ -16,7 +16,7 @@ from clusters.level import Level
 from clusters.sessions import Note, await_sessions
 from harness.plan import Topic
 from harness.waiting import await_condition
-from nemesis.fault import Aim, aimed
+from nemesis.fault import Aim, NothingDoneError, aimed
 
 _SESSION_LIMIT_S: Final = 60.0
 _ISR_LIMIT_S: Final = 60.0
@@ -32,8 +32,9 @@ def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """
     at = _height(cluster, aim.levels)
     if at + 1 >= len(aim.levels):
-        yield f"there is nothing to upgrade to: every broker runs {aim.levels[at]}"
-        return
+        raise NothingDoneError(
+            f"there is nothing to upgrade to: every broker runs {aim.levels[at]}"
+        )
     roll(cluster, aim.levels[at + 1], aim.note, aim.topic)
     yield f"every broker runs {aim.levels[at + 1]}"
 
@@ -48,8 +49,7 @@ def downgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     at = _height(cluster, aim.levels)
     now, before = aim.levels[at], aim.levels[max(at - 1, 0)]
     if now == before or (now.protocol, now.format) != (before.protocol, before.format):
-        yield f"there is no way back from {now}"
-        return
+        raise NothingDoneError(f"there is no way back from {now}")
     roll(cluster, before, aim.note, aim.topic)
     yield f"every broker runs {before} again"
 

@@ -4,6 +4,7 @@ import pytest
 
 from clusters.cluster import UnreachableError
 from harness.errors import HarnessError, WaitTimeoutError
+from nemesis.fault import NothingDoneError
 from nemesis.injecting import StruckError
 from nemesis.striking import why_not_now
 
@@ -14,9 +15,13 @@ from nemesis.striking import why_not_now
         ("move-leader", WaitTimeoutError("waited 10 s for somebody to tell who leads")),
         ("reassign", UnreachableError("ZooKeeper does not answer")),
         ("session-expiry", UnreachableError("ZooKeeper does not answer")),
+        ("downgrade", NothingDoneError("there is no way back from 4.3.1")),
+        ("unclean-election", NothingDoneError("events-0 has nobody who could lead it")),
     ],
 )
-def test_a_request_that_nobody_answers_is_left_out(fault: str, error: HarnessError) -> None:
+def test_a_request_that_nobody_answers_or_that_does_nothing_is_left_out(
+    fault: str, error: HarnessError
+) -> None:
     assert why_not_now(fault, error) == error.message
 
 

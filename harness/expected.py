@@ -3,6 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from clusters.versions import release
 from harness.plan import Plan
 from harness.store import Run
@@ -46,13 +48,22 @@ def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
 
 def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
     # The rules are of Numba, which takes half a second to import.
-    from checkers.model.reconcile.answer import as_random, as_scripted  # noqa: PLC0415
-    from checkers.model.rules import RELEASES, rules_of  # noqa: PLC0415
-    from checkers.model.script import ScriptError, remedies  # noqa: PLC0415
+    from checkers.model.reconcile.answer import as_random  # noqa: PLC0415
+    from checkers.model.rules import RELEASES  # noqa: PLC0415
 
     if verdict.kafka not in RELEASES:
         return as_random(run, verdict)
     plan = run.plan()
+    answer = _ruled(run, plan, verdict)
+    return msgspec.structs.replace(answer, protocol=plan.protocol, written=plan.format)
+
+
+def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
+    """The answer about a run of a release whose rules are known."""
+    from checkers.model.reconcile.answer import as_random, as_scripted  # noqa: PLC0415 - as above
+    from checkers.model.rules import rules_of  # noqa: PLC0415 - as above
+    from checkers.model.script import ScriptError, remedies  # noqa: PLC0415 - as above
+
     if plan.to and plan.story is None:
         return _unruled(run, verdict)
     tell = _teller(plan)

@@ -288,16 +288,18 @@ def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
 
 def _settings(sides: tuple[Side, Side]) -> list[tuple[Fact, Fact]]:
     """The settings in which the runs differ."""
-    both = zip(*(facts(side.plan, None) for side in sides), strict=True)
+    both = zip(*(facts(side.plan, None, side.evidence.deeds) for side in sides), strict=True)
     return [(one, two) for one, two in both if one.value != two.value]
 
 
 def _rules(sides: tuple[Side, Side]) -> tuple[list[Rule], list[Rule]]:
     """The switches of the model that the releases differ in: those that explain, and the others."""
-    names = [side.plan.kafka for side in sides]
-    if not set(names) <= set(RELEASES):
+    plans = [side.plan for side in sides]
+    if not {plan.played_on for plan in plans} <= set(RELEASES):
         return [], []
-    left, right = (rules_of(name) for name in names)
+    left, right = (
+        rules_of(plan.played_on, protocol=plan.protocol, written=plan.format) for plan in plans
+    )
     told = {
         link.rule
         for side in sides

@@ -52,7 +52,7 @@ def read(run: Run) -> Reconciliation | None:
 
 def sentence(found: Reconciliation) -> str:
     """The answer in one sentence."""
-    rules = f"the rules of Kafka {found.kafka}"
+    rules = f"the rules of {found.software}"
     total = found.explained + found.unexplained
     if found.status == "as-predicted" and found.predicted is not None:
         return f"By {rules}, {_outcome(found.predicted)}. So it was."
@@ -182,11 +182,12 @@ def _line(link: Because) -> str:
     return f"  [{link.rule}] {link.says}"
 
 
-def rule_word(name: str, kafka: str) -> str:
-    """A rule by its name, and ``off`` where it is a switch that this release lacks."""
-    if name not in SWITCHES or kafka not in RELEASES or getattr(rules_of(kafka), name):
+def rule_word(name: str, found: Reconciliation) -> str:
+    """A rule by its name, and ``off`` where it is a switch that did not hold in the run."""
+    if name not in SWITCHES or found.kafka not in RELEASES:
         return name
-    return f"{name}: off"
+    rules = rules_of(found.kafka, protocol=found.protocol, written=found.written)
+    return name if getattr(rules, name) else f"{name}: off"
 
 
 def rule_says(name: str) -> str:

@@ -27,7 +27,7 @@ _SETTINGS: Final = {
 
 def prevention(plan: Plan, said: Reconciliation | None) -> tuple[str, ...]:
     """Sentences, the nearest remedy first; nothing where nothing was harmed or is understood."""
-    if said is None or plan.kafka not in RELEASES:
+    if said is None or plan.played_on not in RELEASES:
         return ()
     harmed = [one for one in said.findings if one.kind in _HARM and one.verdict == "explained"]
     return tuple(dict.fromkeys(each for one in harmed for each in _of(plan, one)))
@@ -36,17 +36,17 @@ def prevention(plan: Plan, said: Reconciliation | None) -> tuple[str, ...]:
 def _of(plan: Plan, finding: Finding) -> Iterator[str]:
     rules = dict.fromkeys(link.rule for link in finding.because)
     yield from (_SETTINGS[rule] for rule in rules if rule in _SETTINGS)
-    now = rules_of(plan.kafka, protocol=plan.protocol, written=plan.format)
+    now = rules_of(plan.played_on, protocol=plan.protocol, written=plan.format)
     for rule in rules:
         if rule not in SWITCHES or getattr(now, rule):
             continue
         says = rule_says(rule)
-        if getattr(rules_of(plan.kafka), rule):
+        if getattr(rules_of(plan.played_on), rule):
             yield (
-                f"Kafka {plan.kafka}'s own inter.broker.protocol.version and"
+                f"Kafka {plan.played_on}'s own inter.broker.protocol.version and"
                 f" log.message.format.version. {says}"
             )
-        elif first := _first_with(rule, plan.kafka):
+        elif first := _first_with(rule, plan.played_on):
             alone = rule == "elr" and plan.topic.min_insync_replicas < _TWO
             with_ = ", with min.insync.replicas=2" if alone else ""
             yield f"Kafka {first} or later{with_}. {says}"

@@ -107,6 +107,9 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kafka: the release whose rules were applied.
+        protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that it was
+            to speak, by which older rules hold; empty: its own.
+        written: the newest ``log.message.format.version`` that it was to write; likewise.
         kind: ``scripted``: the model played the same schedule; ``random``: the run was checked as a
             trace.
         status: ``as-predicted``: exactly what was predicted; ``explained``: every anomaly follows
@@ -124,6 +127,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     run: str
     kafka: str
+    protocol: str = ""
+    written: str = ""
     kind: Kind
     status: Status
     reasons: tuple[str, ...] = ()
@@ -134,6 +139,13 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...] = ()
     course: tuple[Beat, ...] = ()
     checked: dict[str, int] = {}
+
+    @property
+    def software(self) -> str:
+        """Whose rules they are: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
+        verbs = (("speaking protocol", self.protocol), ("writing format", self.written))
+        limits = " and ".join(f"{what} {most}" for what, most in verbs if most)
+        return f"Kafka {self.kafka} {limits}".rstrip()
 
     @property
     def explained(self) -> int:

@@ -14,6 +14,7 @@ from harness.errors import StoreError
 from harness.expected import reconcile
 from harness.store import Run
 from nemesis.stories import STORIES
+from reports.model import rule_word, sentence
 from tests.builder import RunBuilder
 from tests.judged import anomalies, verdict
 
@@ -24,6 +25,7 @@ KEPT = Outcome(logs=dict.fromkeys("ABC", ("m0", "m1", "m2", "m3")))
 def kept(path: Path, change: Callable[[RunBuilder], None] = lambda _: None) -> Run:
     """A run of the story ``loss`` in which nothing was lost, unless something is changed in it."""
     run = RunBuilder(path, kafka="4.3.1")
+    run.plan = msgspec.structs.replace(run.plan, story="loss")
     run.leader(1, 0, [1, 2, 3])
     run.everywhere(M0123)
     run.fence(4)
@@ -47,6 +49,32 @@ def test_the_judge_asks_the_model_itself(tmp_path: Path) -> None:
     assert reconcile(run, verdict()).status == "as-predicted"
     saved = Reconciliation.from_json((run.analysis / "model.json").read_bytes())
     assert (saved.kind, saved.kafka, saved.format) == ("scripted", "4.3.1", FORMAT)
+
+
+def test_rules_by_an_old_protocol_are_called_that(tmp_path: Path) -> None:
+    def half_done(run: RunBuilder) -> None:
+        settings = {"kafka": "0.10.2.2", "to": ("0.11.0.3",), "protocol": "0.10.2"}
+        run.plan = msgspec.structs.replace(run.plan, **settings)
+
+    run = kept(tmp_path / "run", half_done)
+    answer = reconcile(run, verdict(kafka="0.11.0.3"))
+    assert (answer.kafka, answer.protocol, answer.written) == ("0.11.0.3", "0.10.2", "")
+    assert sentence(answer).startswith(
+        "By the rules of Kafka 0.11.0.3 speaking protocol 0.10.2, m3 is lost and nothing forks."
+    )
+    assert rule_word("epochs", answer) == "epochs: off"
+    both = msgspec.structs.replace(answer, written="0.9.0")
+    assert both.software == "Kafka 0.11.0.3 speaking protocol 0.10.2 and writing format 0.9.0"
+    own = msgspec.structs.replace(answer, protocol="")
+    assert own.software == "Kafka 0.11.0.3"
+    assert rule_word("epochs", own) == "epochs"
+
+
+def test_an_answer_of_before_protocols_were_named_is_read(tmp_path: Path) -> None:
+    answer = as_random(kept(tmp_path / "run"), verdict())
+    fields = msgspec.json.decode(answer.to_json())
+    older = {name: fields[name] for name in fields if name not in ("protocol", "written")}
+    assert Reconciliation.from_json(msgspec.json.encode(older)) == answer
 
 
 def test_what_was_predicted_and_is_not_there_was_not_reproduced(tmp_path: Path) -> None:

@@ -35,6 +35,11 @@ def said(kafka: str, *rules: str, kind: str = "lost-write") -> Reconciliation:
             ("acks=all", "epochs"),
             ["Kafka 0.11.0.3's own inter.broker.protocol.version"],
         ),
+        (
+            Plan(kafka="0.10.2.2", to=("0.11.0.3",), story="loss", protocol="0.10.2"),
+            ("acks=all", "epochs"),
+            ["Kafka 0.11.0.3's own inter.broker.protocol.version"],
+        ),
         (Plan(kafka="4.3.1"), ("acks=all", "epochs"), []),
         (
             Plan(kafka="4.0.2"),

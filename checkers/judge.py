@@ -17,7 +17,7 @@ from checkers.registry import finders, registered
 from checkers.session import require_alive
 from checkers.staging import Case
 from checkers.tables import Tables
-from checkers.verdicts import Findings, detailed, injected, unreadable, verdict
+from checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict
 from harness.errors import StoreError
 from harness.store import Run
 from harness.verdict import Ledger, Verdict
@@ -146,7 +146,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
             case=case,
             found=all_found[case.key],
             ledger=None if done.ledgers is None else done.ledgers.get(case.key, _ledger({})),
-            faults=injected(case, tables.staging),
+            deeds=deeds_of(case, tables.staging),
             crashed=done.crashed,
             untold=untold,
             half_read=half_read.get(case.key, ()),

@@ -71,17 +71,22 @@ def promised(plan: Plan, *, faults: int) -> Promise:
 
 
 def decide(
-    promise: Promise, counts: Mapping[str, int], *, unjudged: Sequence[str]
+    promise: Promise,
+    counts: Mapping[str, int],
+    *,
+    unjudged: Sequence[str],
+    untested: Sequence[str] = (),
 ) -> tuple[Word, tuple[str, ...]]:
     """The verdict and its reasons.
 
     What could not be judged outweighs everything; a broken promise outweighs records that no
-    reader came far enough to look for.
+    reader came far enough to look for, and faults that never struck.
 
     Args:
         promise: from ``promised``.
         counts: how many anomalies of each kind were found, without those that follow from others.
         unjudged: why the run could not be judged as a whole; empty when it could.
+        untested: why no promise was put to the test, though all could be judged; likewise.
     """
     found = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [said(kind, counts[kind], promise.acks) for kind in found if kind in promise.breaking]
@@ -91,12 +96,12 @@ def decide(
         if kind not in promise.breaking and kind != UNSEEN
     ]
     unseen = [said(UNSEEN, counts[UNSEEN], promise.acks)] if counts.get(UNSEEN) else []
-    reasons = (*unjudged, *broken, *unseen, *others)
+    reasons = (*unjudged, *broken, *unseen, *untested, *others)
     if unjudged:
         return "unknown", reasons
     if broken:
         return "invalid", reasons
-    return ("unknown" if unseen else "valid"), reasons
+    return ("unknown" if unseen or untested else "valid"), reasons
 
 
 def said(kind: str, count: int, acks: str = "all") -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import pyarrow.compute as pc
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.found import Found
@@ -17,6 +17,7 @@ from checkers.lineage.subject import Subject
 from checkers.policy import DIVERGENCE, Promise, decide, elections, promised
 from checkers.registry import registered
 from checkers.staging import Case, staged
+from harness.deeds import Deeds, Happening, asked
 from harness.errors import StoreError
 from harness.store import Run
 from harness.verdict import ACKNOWLEDGED, Account, Anomaly, Ledger, Unread, Verdict, Witness
@@ -27,12 +28,16 @@ DETAILED_MAX: Final = 50
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
 
+_UNSTRUCK: Final = "No fault struck ({} was asked for), so no promise was put to the test."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """All that was found out about one run.
 
     Attributes:
         ledger: None when the books could not be made.
+        deeds: what was done to the cluster; None when the table of faults is not there.
         crashed: checker name to what went wrong.
         evidence: None when there was nothing to explain, or it could not be gathered.
         untold: why it could not be; empty when it could.
@@ -42,7 +47,7 @@ class Findings:
     case: Case
     found: Found
     ledger: Ledger | None
-    faults: int
+    deeds: Deeds | None
     crashed: dict[str, str] = field(default_factory=dict)
     evidence: Evidence | None = None
     untold: str = ""
@@ -64,11 +69,11 @@ class Findings:
 
 def verdict(findings: Findings) -> Verdict:
     """The judge's whole answer about one run."""
-    case, counts = findings.case, findings.found.counts
+    case, counts, deeds = findings.case, findings.found.counts, findings.deeds
     # Some fault may have been injected where nobody can read whether one was.
-    faults = 1 if case.lacks("events/faults") else findings.faults
-    promise = promised(case.plan, faults=faults)
-    word, reasons = decide(promise, counts, unjudged=_unjudged(findings))
+    promise = promised(case.plan, faults=1 if deeds is None else deeds.count)
+    unstruck = [_UNSTRUCK.format(asked(case.plan))] if _unstruck(findings) else []
+    word, reasons = decide(promise, counts, unjudged=_unjudged(findings), untested=unstruck)
     if following := sum(findings.found.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
         reasons = (*reasons, f"{following} more {more} from these.")
@@ -83,6 +88,7 @@ def verdict(findings: Findings) -> Verdict:
         reasons=reasons,
         promise=promise.says,
         headline=_headline(findings, counts),
+        happened=Happening.of(case.plan, deeds).says,
         ledger=ledger,
         counts={checker.name: counts.get(checker.name, 0) for checker in registered()},
         following=findings.found.following,
@@ -128,13 +134,21 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
     return [row for _, _, row in ranked[:DETAILED_MAX]]
 
 
-def injected(case: Case, staging: Path) -> int:
-    """How many faults were injected into a run, as far as its table is there."""
+def deeds_of(case: Case, staging: Path) -> Deeds | None:
+    """What was done to a run's cluster; None where its table of faults cannot be read."""
     part = staged(staging, "events/faults", case.key)
-    if not part.exists():
-        return 0
-    phases = pq.read_table(part, columns=["phase"])["phase"].cast("string")
-    return int(pc.sum(pc.equal(phases, "inject")).as_py() or 0)
+    try:
+        rows = pq.read_table(part).to_pylist()
+    except (OSError, pa.ArrowException):
+        return None
+    return Deeds.of(rows)
+
+
+def _unstruck(findings: Findings) -> bool:
+    """Whether faults were asked for, and none struck in a run that went on to its end."""
+    case, deeds = findings.case, findings.deeds
+    whole = case.status.phase == "frozen"
+    return whole and not case.plan.calm and deeds is not None and deeds.nothing
 
 
 def _unjudged(findings: Findings) -> list[str]:
@@ -179,6 +193,10 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
     did = _kept(findings.ledger, plan.workload.acks)
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"
+    if _unstruck(findings):
+        did += ", and no fault struck"
+    elif plan.calm:
+        did += " in a calm run"
     return f"Kafka {plan.software} {did} {settings}"
 
 

@@ -200,8 +200,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise StoreError(f"plan.json is broken: {error}") from error
 
     @property
+    def calm(self) -> bool:
+        """Whether it asks for nothing to happen."""
+        return not (self.story or self.nemesis or self.steps) and self.schedule is None
+
+    @property
     def happens(self) -> str:
-        """What happens to the cluster, in a word or two."""
+        """What is to happen to the cluster, in a word or two."""
+        if self.schedule is not None:
+            return str(self.schedule.get("name", "replay"))
         return (
             self.story
             or ",".join(self.nemesis)

@@ -119,6 +119,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         reasons: why, a sentence each; for ``unknown`` what was missing.
         promise: what the run's settings promised, a sentence.
         headline: the finding in one sentence with denominators.
+        happened: what was done to the cluster, as recorded; empty where that is not known.
         counts: anomalies by kind, exact, whatever was cut from ``anomalies``.
         following: those that only follow from another one, by kind; they are not in ``counts``,
             and only ``anomalies.parquet`` has them, with their ``cause``.
@@ -138,6 +139,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     promise: str
     headline: str
+    happened: str = ""
     ledger: Ledger
     counts: dict[str, int]
     anomalies: tuple[Anomaly, ...]
@@ -208,6 +210,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             "verdict": self.verdict,
             "headline": self.headline,
             "reasons": list(self.reasons),
+            "happened": self.happened,
             "sent": self.ledger.sent if begun else None,
             "acknowledged": self.ledger.acknowledged if begun else None,
             "failed": self.ledger.failed if begun else None,

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from checkers.strikes import Strikes, begun, strikes
+from harness.deeds import Deeds
+from harness.errors import StoreError
 from harness.history import OK, RUN, SEND, STEPS_TABLE, TABLES, read_stream
 from harness.store import Run
 from harness.verdict import ACKNOWLEDGED
@@ -79,6 +81,7 @@ def gather(
         scenes=scenes,
         faults=faults,
         steps=steps,
+        deeds=_deeds(run, without),
         acks=acks,
         done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
         acked_at=acked_at,
@@ -105,6 +108,15 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
     except (pa.ArrowException, OSError, KeyError) as error:
         missing.append(f"{name} cannot be read: {error}")
     return schema.empty_table()
+
+
+def _deeds(run: Run, without: Collection[str]) -> Deeds | None:
+    if any(path.startswith("events/faults.") for path in without):
+        return None
+    try:
+        return Deeds.of(run.table("events/faults").to_pylist())
+    except (StoreError, KeyError):
+        return None
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from harness.deeds import Deeds, Happening
 from harness.plan import Plan
 from harness.store import Environment
 
@@ -23,8 +24,14 @@ class Fact:
     means: str = ""
 
 
-def facts(plan: Plan, found: Environment | None) -> list[Fact]:
-    """The key facts of a run, in the order in which a person asks for them."""
+def facts(plan: Plan, found: Environment | None, deeds: Deeds | None = None) -> list[Fact]:
+    """The key facts of a run, in the order in which a person asks for them.
+
+    Args:
+        found: on what it ran; None where that cannot be read.
+        deeds: what was done to the cluster; likewise.
+    """
+    happened = Happening.of(plan, deeds)
     topic, work = plan.topic, plan.workload
     alone = topic.min_insync_replicas <= 1 and work.acks == "all"
     return [
@@ -33,7 +40,7 @@ def facts(plan: Plan, found: Environment | None) -> list[Fact]:
             value=plan.software,
             means=_COORDINATION.get(found.coordination, "") if found else "",
         ),
-        _happened(plan),
+        Fact(name="What happened", value=happened.value, means=happened.means),
         Fact(name="acks", value=work.acks, means=_ACKS[work.acks]),
         Fact(
             name="min.insync.replicas",
@@ -55,19 +62,3 @@ def facts(plan: Plan, found: Environment | None) -> list[Fact]:
         Fact(name="Driver", value=plan.driver, means=found.platform if found else ""),
         Fact(name="Truncation", value="", means=found.truncation if found else ""),
     ]
-
-
-def _happened(plan: Plan) -> Fact:
-    """What was done to the cluster, in a word or two."""
-    if plan.schedule is not None:
-        name = str(plan.schedule.get("name", "schedule"))
-        return Fact(name="What happened", value=name, means="a replay of the model's schedule")
-    if plan.story:
-        return Fact(name="What happened", value=plan.story, means="a story")
-    if plan.steps:
-        said = ", ".join(dict.fromkeys(step.fault for step in plan.steps))
-        return Fact(
-            name="What happened", value=said, means=f"step by step, {len(plan.steps)} faults"
-        )
-    faults = ", ".join(plan.nemesis) or "nothing"
-    return Fact(name="What happened", value=faults, means=f"at random, for {plan.duration_s:g} s")

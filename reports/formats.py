@@ -58,8 +58,8 @@ class Told:
 
     @property
     def what(self) -> str:
-        """What happened in it."""
-        return self.plan.story or ", ".join(self.plan.nemesis) or "no faults"
+        """What was asked for."""
+        return self.plan.happens.replace(",", ", ")
 
 
 def find_format(name: str) -> Callable[[Sequence[Told]], str]:
@@ -148,6 +148,7 @@ def _section(one: Told) -> str:
         f"## {_cell(one.run.name)}\n",
         f"{_MARKS[verdict.verdict]}: {_cell(verdict.headline)}\n",
         *(f"- {_cell(reason)}" for reason in verdict.reasons),
+        *([f"- {_cell(verdict.happened)}"] if verdict.happened else []),
         *([f"- {verdict.sums}"] if verdict.sums else []),
         f"- {_cell(_said(one))}",
         *(f"- {_cell(sentence)}" for sentence in _anomalies(one)),

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from harness.deeds import Deeds
 from harness.history import LOG_LINES
 
 Partition: TypeAlias = tuple[str, int]
@@ -187,6 +188,7 @@ class Evidence:
     """All that is known of a run besides its verdict.
 
     Attributes:
+        deeds: what was done to the cluster; None where that cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
         done: what that was: with acks=0 nobody acknowledges.
         acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
@@ -198,6 +200,7 @@ class Evidence:
     scenes: dict[Partition, Scene] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     steps: tuple[Fault, ...] = ()
+    deeds: Deeds | None = None
     acks: dict[Partition, Ints] = field(default_factory=dict)
     done: str = "acknowledged"
     acked_at: Mapping[str, int] = field(default_factory=dict)

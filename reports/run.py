@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from markupsafe import Markup
 
 from checkers.model.reconciliation import Because, Finding, Reconciliation
+from harness.deeds import title
 from harness.errors import StoreError
 from harness.plan import Plan
 from harness.store import Run
@@ -131,7 +132,8 @@ def page(run: Run) -> str:
         if said and about
         else (),
         prevention=prevention(plan, said),
-        facts=facts(plan, environment),
+        facts=facts(plan, environment, evidence.deeds),
+        happened=title(plan, evidence.deeds),
         environment=environment,
         status=status,
         missing=missing,

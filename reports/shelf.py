@@ -86,7 +86,7 @@ def _entry(root: Path, name: str) -> Entry:
         name=name,
         link=link,
         kafka=plan.kafka,
-        what=plan.story or ", ".join(plan.nemesis) or "no faults",
+        what=plan.happens.replace(",", ", "),
         acks=plan.workload.acks,
     )
     try:

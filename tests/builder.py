@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -39,6 +40,8 @@ def batch(base_offset: int, leader_epoch: int, values: Sequence[str]) -> bytes:
 class RunBuilder:
     """Gathers a run's rows and bytes; ``write`` puts them where the harness would.
 
+    It is the story ``loss`` if a fault is injected, else a calm run; or what ``plan`` is set to.
+
     Args:
         path: the run directory to make.
         topic: of the plan; one partition of ``events`` on three brokers unless told.
@@ -57,7 +60,7 @@ class RunBuilder:
         self.path = path
         self.topic = topic or Topic()
         self.workload = workload or Workload()
-        self.plan = Plan(kafka=kafka, topic=self.topic, workload=self.workload, story="loss")
+        self.plan = Plan(kafka=kafka, topic=self.topic, workload=self.workload)
         self.status = Status(phase=phase, quiesced=quiesced)
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
         self.disks: dict[tuple[int, int], list[bytes]] = {}
@@ -164,6 +167,8 @@ class RunBuilder:
 
     def fault(self, fault: str, broker: int | None, says: str, *, phase: str = "inject") -> None:
         """The nemesis did something."""
+        if phase == "inject" and self.plan.calm:
+            self.plan = msgspec.structs.replace(self.plan, story="loss")
         self.rows["events/faults"].append(
             {
                 "time_ns": self.now_ns,

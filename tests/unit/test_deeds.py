@@ -1,0 +1,134 @@
+"""What happened is told from what was recorded; what was asked for stands beside it, as that."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from harness.deeds import Deeds, Happening, title
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.steps import Step
+from harness.testing.cases import Case
+from harness.testing.laboratory import Laboratory
+from harness.testing.plans import make
+from nemesis.schedule import LEAST_S
+from reports.facts import facts
+
+NS = 1_000_000_000
+RANDOM = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=30)
+STORY = Plan(kafka="4.3.1", story="loss")
+REPLAY = Plan(kafka="4.3.1", schedule={"name": "two moves"})
+CALM = Plan(kafka="4.3.1")
+
+
+def row(seconds: float, fault: str, phase: str = "inject", says: str = "") -> dict[str, object]:
+    return {"time_ns": int(seconds * NS), "fault": fault, "phase": phase, "broker": 1, "says": says}
+
+
+KILLS = [
+    row(1, "step", "note", "every replica holds m0"),
+    row(2, "kill"),
+    row(4, "kill", "heal"),
+    row(5, "kill"),
+    row(6, "pause"),
+    row(6.5, "kill"),
+    row(14, "pause", "heal"),
+    row(20, "step", "note", "the clients have stopped"),
+]
+MOVES = [row(at, "step", "note", f"step {at} of 3: move leadership") for at in (1, 2, 3)]
+
+
+def test_faults_are_counted_and_timed_from_the_first_to_the_end_of_the_last() -> None:
+    deeds = Deeds.of(KILLS)
+    assert deeds.faults == {"kill": 3, "pause": 1}
+    assert (deeds.count, deeds.seconds, deeds.nothing) == (4, 12.0, False)
+    assert deeds.says == "kill 3 times, pause once, in 12 s"
+    assert Deeds.of(KILLS[:4]).says == "kill twice, in 3.0 s"
+
+
+def test_one_that_was_never_healed_has_no_length_and_notes_are_no_faults() -> None:
+    assert Deeds.of([row(3, "reset")]).says == "reset once"
+    assert Deeds.of([KILLS[0]]).nothing
+    assert Deeds.of([]).says == "nothing"
+
+
+def test_many_kinds_are_cut_short() -> None:
+    assert Deeds.of([row(1, f"fault-{n}") for n in range(9)]).says.endswith(
+        "fault-5 once, 3 faults of other kinds"
+    )
+
+
+def test_a_planned_move_of_a_replay_is_a_deed() -> None:
+    assert Deeds.of(MOVES).says == "3 steps taken"
+    assert not Deeds.of(MOVES).nothing
+
+
+@pytest.mark.parametrize(
+    ("plan", "rows", "value", "means", "named"),
+    [
+        (RANDOM, KILLS, "kill 3 times, pause once, in 12 s",
+         "asked for: kill, pause at random for 30 s", "kill 3 times, pause once"),
+        (RANDOM, [], "nothing", "no fault struck; asked for: kill, pause at random for 30 s",
+         "no fault struck"),
+        (RANDOM, None, "not known", "asked for: kill, pause at random for 30 s", "kill, pause"),
+        (STORY, KILLS[1:4], "loss", "a story: kill twice, in 3.0 s", "loss"),
+        (STORY, [], "nothing", "no fault struck; asked for: the story loss", "no fault struck"),
+        (STORY, None, "loss", "a story", "loss"),
+        (REPLAY, MOVES, "two moves", "a replay of the model's schedule: 3 steps taken",
+         "two moves"),
+        (replace(CALM, steps=(Step(fault="kill", at_s=1),)), KILLS[1:3], "kill once, in 2.0 s",
+         "asked for: 1 step, one by one", "kill once"),
+        (CALM, [], "nothing", "a calm run", "calm"),
+        (CALM, None, "nothing", "a calm run", "calm"),
+    ],
+)  # fmt: skip
+def test_the_fact_and_the_title_tell_what_was_done(
+    plan: Plan, rows: list[dict[str, object]] | None, value: str, means: str, named: str
+) -> None:
+    deeds = None if rows is None else Deeds.of(rows)
+    assert Happening.of(plan, deeds) == Happening(value=value, means=means)
+    fact = facts(plan, None, deeds)[1]
+    assert (fact.name, fact.value, fact.means) == ("What happened", value, means)
+    assert title(plan, deeds) == named
+
+
+def test_a_replay_is_not_called_calm() -> None:
+    assert [plan.calm for plan in (RANDOM, STORY, REPLAY, CALM)] == [False, False, False, True]
+    assert REPLAY.happens == "two moves"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "--kafka", "4.3.1", "--nemesis", ",,,"], "',,,' names no fault"),
+        (["run", "--kafka", "4.3.1", "--nemesis", "kill", "--for", "1s"], "1.5 s at least"),
+        (["matrix", "--kafka", "4.3.1", "--nemesis", "kill", "--for", "1s"], "1.5 s at least"),
+        (["soak", "--each", "1s", "--runs", "1"], "1.5 s at least"),
+    ],
+)
+def test_a_command_that_could_never_strike_is_refused_before_anything_starts(
+    words: list[str], says: str, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    command = [sys.executable, "-m", "harness", *words, "--store", str(store)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == UsageError.exit_code
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not store.exists()
+
+
+def test_the_fixture_of_a_test_refuses_the_same(tmp_path: Path) -> None:
+    case = Case(kafka="4.3.1", driver="local", acks="all", min_isr=1, unclean=False, id="4.3.1")
+    with pytest.raises(UsageError, match="names no fault"):
+        make(case, nemesis=[" ", ""])
+    with (
+        Laboratory(tmp_path / "store", tmp_path) as laboratory,
+        pytest.raises(UsageError, match=f"{LEAST_S:g} s at least"),
+    ):
+        laboratory.perform(make(case, nemesis="kill", duration="1s"))
+    assert make(case, nemesis="none").calm
+    assert not (tmp_path / "store").exists()

@@ -162,7 +162,7 @@ def show_judged(judged: Sequence["Judged"]) -> None:
         for reason in verdict.reasons:
             out.print(Text(f"  {reason}"))
         if verdict.happened:
-            out.print(Text(f"  {verdict.happened}"))
+            out.print(Text(f"  happened: {verdict.happened}"))
         if verdict.sums:
             out.print(f"  {verdict.sums}")
         for anomaly in verdict.anomalies[:5]:

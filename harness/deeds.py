@@ -85,7 +85,7 @@ class Happening:
     @property
     def says(self) -> str:
         """Both, as a line of text."""
-        return f"{self.value}: {self.means}"
+        return f"{self.value} ({self.means})"
 
     @classmethod
     def of(cls, plan: Plan, deeds: Deeds | None) -> Self:

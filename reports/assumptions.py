@@ -57,7 +57,7 @@ def assumptions(
     if not verdict.complete:
         return [_whole(verdict), _flushes(run, plan)]
     return [
-        _faults(struck),
+        _faults(plan, evidence, struck),
         _window(struck),
         *_left_out(run),
         _observer(evidence),
@@ -77,10 +77,12 @@ def _whole(verdict: Verdict) -> Assumption:
     return Assumption(name=name, word="not held", found=" ".join(found))
 
 
-def _faults(struck: list[Effect]) -> Assumption:
+def _faults(plan: Plan, evidence: Evidence, struck: list[Effect]) -> Assumption:
     name = "Every fault did something"
     if not struck:
-        return Assumption(name=name, word="held", found="No fault was injected.")
+        none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing
+        word: Word = "not held" if none else "held"
+        return Assumption(name=name, word=word, found="No fault was injected.")
     idle = [each.fault for each in struck if not each.seen]
     found = (
         f"An effect was observed of {len(struck) - len(idle):,} of {count(len(struck), 'fault')}."

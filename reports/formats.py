@@ -148,7 +148,7 @@ def _section(one: Told) -> str:
         f"## {_cell(one.run.name)}\n",
         f"{_MARKS[verdict.verdict]}: {_cell(verdict.headline)}\n",
         *(f"- {_cell(reason)}" for reason in verdict.reasons),
-        *([f"- {_cell(verdict.happened)}"] if verdict.happened else []),
+        *([f"- happened: {_cell(verdict.happened)}"] if verdict.happened else []),
         *([f"- {verdict.sums}"] if verdict.sums else []),
         f"- {_cell(_said(one))}",
         *(f"- {_cell(sentence)}" for sentence in _anomalies(one)),

@@ -14,6 +14,8 @@ from harness.plan import Plan
 from harness.steps import Step
 from harness.store import Run
 from harness.verdict import Verdict
+from reports.assumptions import assumptions
+from reports.evidence import gather
 from reports.run import page
 from tests.builder import RunBuilder
 
@@ -96,7 +98,7 @@ def test_it_is_unknown_and_says_so_everywhere(
         " (acks=all, clean elections)"
     )
     assert [reason for reason in verdict.reasons if reason.startswith("No fault struck")]
-    assert verdict.happened.startswith("nothing: no fault struck; asked for: ")
+    assert verdict.happened.startswith("nothing (no fault struck; asked for: ")
     printed = json.loads(json.dumps(verdict.summary(None)))
     assert printed["verdict"] == "unknown"
     assert printed["happened"] == verdict.happened
@@ -108,13 +110,24 @@ def test_it_is_unknown_and_says_so_everywhere(
     assert html.escape(verdict.reasons[0]).replace("&#x27;", "&#39;") in text
 
 
+def test_what_the_verdict_rests_on_did_not_hold(
+    runs: dict[str, Run], verdicts: dict[str, Verdict]
+) -> None:
+    words = {}
+    for name in ("nemesis", "calm", "moved"):
+        run = runs[name]
+        found = assumptions(run, run.plan(), None, verdicts[name], gather(run), [])
+        words[name] = found[0].word
+    assert words == {"nemesis": "not held", "calm": "held", "moved": "held"}
+
+
 def test_a_calm_run_is_valid_and_called_calm(
     runs: dict[str, Run], verdicts: dict[str, Verdict]
 ) -> None:
     verdict = verdicts["calm"]
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
     assert "kept all 3 acknowledged records in a calm run (" in verdict.headline
-    assert verdict.happened == "nothing: a calm run"
+    assert verdict.happened == "nothing (a calm run)"
     text = page(runs["calm"])
     assert "<dt>What happened</dt><dd><b>nothing</b> <span>a calm run</span>" in text
     assert "Kafka 4.3.1, calm, acks=all</title>" in text
@@ -125,7 +138,7 @@ def test_one_fault_is_enough_and_what_it_was_is_told(
 ) -> None:
     verdict = verdicts["struck"]
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
-    assert verdict.happened == "kill once, in 3.0 s: asked for: kill at random for 8 s"
+    assert verdict.happened == "kill once, in 3.0 s (asked for: kill at random for 8 s)"
     assert "<b>kill once, in 3.0 s</b>" in page(runs["struck"])
 
 

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.plan import Plan
 from harness.steps import Step, Steps, overlap
 from nemesis.scene import Scene
-from nemesis.striking import Striker, targets
+from nemesis.striking import Striker
 from nemesis.words import Choice
 
 CALM_S = (1.0, 4.0)
@@ -171,7 +171,7 @@ def play(scene: Scene, bouts: Sequence[Bout], *, duration_s: float) -> None:
         struck = [
             taken
             for strike in bout.strikes
-            for broker in targets(scene, strike)
+            for broker in striker.aim(strike)
             if (taken := striker.strike(strike, broker)) is not None
         ]
         scene.hold(bout.lasts_s)

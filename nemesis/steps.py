@@ -12,7 +12,7 @@ from typing import Final
 from harness.steps import Step, end_of, in_order
 from nemesis.fault import find_fault
 from nemesis.scene import Scene
-from nemesis.striking import Striker, targets
+from nemesis.striking import Striker
 
 _TURN_S: Final = 20.0
 """How long a step waits for its target, on which an earlier fault is healed more slowly than when
@@ -38,7 +38,7 @@ def play(scene: Scene, steps: Sequence[Step], *, duration_s: float = 0.0) -> Non
             _hold_until(scene, start + step.at_s, futures)
             futures += [
                 pool.submit(_take, scene, striker, step, broker, ended)
-                for broker in _whom(scene, striker, step)
+                for broker in _whom(striker, step)
             ]
         _hold_until(scene, start + max(duration_s, end_of(steps)), futures)
         while not all(future.done() for future in futures):
@@ -61,14 +61,11 @@ def _raise_failed(futures: Sequence[Future[None]]) -> None:
             future.result()
 
 
-def _whom(scene: Scene, striker: Striker, step: Step) -> list[int | None]:
+def _whom(striker: Striker, step: Step) -> list[int | None]:
     """Whom a step means: one that is named is struck when its turn comes, others are looked up."""
     if find_fault(step.fault).scope == "broker" and step.target.isdecimal():
         return [int(step.target)]
-    found = targets(scene, step)
-    if not found:
-        striker.leave_out(step, None, f"there is no {step.target} that could be struck")
-    return found
+    return striker.aim(step)
 
 
 def _take(

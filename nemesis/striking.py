@@ -84,6 +84,13 @@ class Striker:
         require_health(self._scene)
         self._scene.log.step("begin")
 
+    def aim(self, step: Aimed) -> list[int | None]:
+        """Look up whom a step means now; a step that means nobody is left out."""
+        found = targets(self._scene, step)
+        if not found:
+            self.leave_out(step, None, f"there is no {step.target} that could be struck")
+        return found
+
     def strike(self, step: Aimed, broker: int | None) -> Struck | None:
         """Inject a fault; None when it is left out, of which a note is made.
 

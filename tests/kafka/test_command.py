@@ -131,6 +131,16 @@ def test_a_seeded_random_run_ends_by_itself_and_accounts_for_every_record(tmp_pa
     assert json.loads(out) == judged
 
 
+def test_the_shortest_schedule_strikes_and_the_run_says_with_what(tmp_path: Path) -> None:
+    words = ("run", "--kafka", "4.3.1", "--nemesis", "pause", "--for", "1.5s", "--json")
+    code, out, _ = finish(start(*words, store=tmp_path))
+    judged = json.loads(out)
+    steps = json.loads((tmp_path / "latest" / "steps.json").read_bytes())
+    assert [one["fault"] for one in steps["taken"]][:1] == ["pause"]
+    assert judged["happened"].startswith("pause ")
+    assert (code, judged["verdict"]) == (0, "valid")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -302,6 +302,17 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
     assert footsteps(run).taken
 
 
+def test_a_random_strike_that_means_nobody_is_left_out(brokers: Brokers, tmp_path: Path) -> None:
+    drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
+    strikes = [schedule.Strike(fault="itch", target="1", partition=0, choice=0) for _ in range(2)]
+    bout = schedule.Bout(after_s=0, lasts_s=0.1, strikes=tuple(strikes))
+    with scene(brokers, tmp_path, drawn) as (on, run):
+        schedule.play(on, [bout], duration_s=0.2)
+    found = footsteps(run)
+    assert len(found.taken) == 1
+    assert [one.why for one in found.left_out] == ["there is no 1 that could be struck"]
+
+
 def test_sequences_overlap_and_the_first_is_as_without_the_others() -> None:
     of = Plan(kafka="4.3.1", nemesis=("kill", "pause"), seed=3, duration_s=60, overlap=2)
     both = schedule.draw_steps(of)

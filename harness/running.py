@@ -29,7 +29,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     duration: Annotated[
         str,
-        typer.Option("--for", help=f"How long faults go on: 60s, 2m; {limits.FAULTS_S.lasting}."),
+        typer.Option(
+            "--for",
+            help=f"How long faults go on: 60s, 2m; {limits.FAULTS_S.lasting}, 1.5s at least for a nemesis.",
+        ),
     ] = "30s",
     seed: Annotated[int, typer.Option(help="What every random choice follows from.")] = 0,
     acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",

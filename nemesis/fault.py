@@ -203,10 +203,12 @@ def _told(body: Callable[..., object]) -> _Told:
 
 
 def faults() -> Mapping[str, Fault]:
-    """Every fault of every family, by name."""
+    """Return every fault by name, family by family, whichever module was imported first."""
     for family in _FAMILIES:
         importlib.import_module(f"nemesis.{family}")
-    return _registry
+    place = {family: number for number, family in enumerate(_FAMILIES)}
+    ordered = sorted(_registry.values(), key=lambda one: place.get(one.family, len(place)))
+    return {one.name: one for one in ordered}
 
 
 def find_fault(name: str) -> Fault:

@@ -13,6 +13,7 @@ from harness.errors import UsageError
 from harness.feasible import check_plan
 from harness.limits import Limit
 from harness.plan import Plan, Topic, Workload
+from nemesis.schedule import LEAST_S
 
 LIMITS: dict[str, tuple[Limit, str]] = {
     "brokers": (limits.BROKERS, limits.BROKERS.says),
@@ -54,7 +55,7 @@ def asked(name: str, value: int) -> Plan:
         case "partitions":
             return msgspec.structs.replace(plan, topic=Topic(partitions=value))
         case "duration":
-            return msgspec.structs.replace(plan, duration_s=float(value))
+            return msgspec.structs.replace(plan, nemesis=(), duration_s=float(value))
         case "overlap":
             return msgspec.structs.replace(plan, overlap=value)
         case "budget":
@@ -94,3 +95,7 @@ def test_a_weight_is_named() -> None:
 def test_durations_are_named_as_they_are_typed() -> None:
     assert Limit(0, 90).lasting == "0s to 90s"
     assert Limit(60, 7200).lasting == "1m to 2h"
+
+
+def test_the_least_duration_of_a_random_schedule_is_named() -> None:
+    assert f"{LEAST_S:g}s at least for a nemesis" in helps("run")["duration"]

@@ -1,12 +1,10 @@
 """Judges runs: all checkers over all runs in one pass of Spark, then a verdict for each run."""
 
 import contextlib
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,15 +12,13 @@ from checkers import fates, found
 from checkers.kinds import ABSENCES
 from checkers.lineage.evidence import Evidence, Row, gather
 from checkers.registry import finders, registered
-from checkers.session import require_alive
+from checkers.session import first_line, require_alive
 from checkers.staging import Case
 from checkers.tables import Tables
 from checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict
 from harness.errors import StoreError
 from harness.store import Run
 from harness.verdict import Ledger, Verdict
-
-_WORDS_MAX: Final = 300  # characters of a crash that a verdict quotes
 
 
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
@@ -98,7 +94,7 @@ def _pass(tables: Tables, folder: Path) -> _Pass:
         try:
             finds[names] = find(tables)
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
-            done.crashed |= dict.fromkeys(names, _words(error))
+            done.crashed |= dict.fromkeys(names, first_line(error))
     try:
         found.write(list(finds.values()), folder)
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
@@ -106,7 +102,7 @@ def _pass(tables: Tables, folder: Path) -> _Pass:
     try:
         ledgers = fates.ledger(tables)
     except Exception as error:  # noqa: BLE001 - the verdict says that there is no ledger
-        done.crashed.setdefault("ledger", _words(error))
+        done.crashed.setdefault("ledger", first_line(error))
     else:
         done.ledgers = {run: _ledger(book) for run, book in ledgers.items()}
     return done
@@ -117,7 +113,7 @@ def _write_each(finds: dict[tuple[str, ...], DataFrame | Path], folder: Path, do
         try:
             found.write([one], folder)
         except Exception as error:  # noqa: BLE001 - as above
-            done.crashed |= dict.fromkeys(names, _words(error))
+            done.crashed |= dict.fromkeys(names, first_line(error))
 
 
 def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
@@ -140,7 +136,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     try:
         evidence = gather(tables, suspects) if suspects and stories else {}
     except Exception as error:  # noqa: BLE001 - the findings stand; only their stories are missing
-        untold = _words(error)
+        untold = first_line(error)
     return [
         Findings(
             case=case,
@@ -170,10 +166,3 @@ def _half_read(tables: Tables) -> dict[str, list[str]]:
 def _ledger(row: dict[str, int]) -> Ledger:
     names = Ledger.__struct_fields__
     return Ledger(**{name: int(row.get(name) or 0) for name in names})
-
-
-def _words(error: Exception) -> str:
-    """The first line of an error that says something, without Java's trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = next((line for line in lines if not line.startswith("An error occurred")), "")
-    return re.sub(r"\s+", " ", telling or type(error).__name__)[:_WORDS_MAX]

@@ -7,6 +7,7 @@ is removed.
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -34,6 +35,7 @@ from harness.waiting import await_condition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_LINE_MAX: Final = 300  # characters of a crash that a verdict quotes
 _LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error quotes
 _CORES_MAX: Final = 4
 _EXECUTOR_LIMIT_S: Final = 120.0
@@ -206,7 +208,7 @@ def start(
     except Exception as error:
         words = log.read_text(errors="replace")[-_LAST_WORDS:].strip() if log.exists() else ""
         raise HarnessError(
-            f"Spark did not start: {error}", hint=f"It said: {words}" if words else ""
+            f"Spark did not start: {first_line(error)}", hint=f"It said: {words}" if words else ""
         ) from error
     return session
 
@@ -285,6 +287,13 @@ def _clear(folder: Path) -> None:
                 child.kill()
                 child.wait(_END_LIMIT_S)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error that says something, without Java's stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = next((line for line in lines if not line.startswith("An error occurred")), "")
+    return re.sub(r"\s+", " ", telling or type(error).__name__)[:_LINE_MAX]
 
 
 def require_alive(session: SparkSession) -> None:

@@ -11,9 +11,9 @@ from checkers.model.counterexample import Counterexample
 from checkers.model.invariants import INVARIANTS
 from checkers.model.rules import SWITCHES, rules_of
 from harness.modelling.rules import ORDER, alike, ranges, says, source
+from harness.wording import count
 from reports.lanes import whole
 from reports.page import drawing_css
-from reports.text import count
 
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE / "model-results.json"

@@ -29,7 +29,7 @@ from harness.outside import InventoryOption
 from harness.repeating import command as repeating
 from harness.soak.command import soak
 from harness.store import Store
-from reports.text import count
+from harness.wording import count
 
 app = typer.Typer(
     name="highwater",

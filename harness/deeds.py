@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from harness.plan import Plan
+from harness.wording import count
 
 _NS: Final = 1_000_000_000
 _STEP: Final = ("step", "note")
@@ -61,10 +62,10 @@ class Deeds:
     def counted(self) -> str:
         """``kill 3 times, pause once``."""
         shown = list(self.faults.items())[:_KINDS_MAX]
-        words = [f"{_count(self.steps, 'step')} taken"] if self.steps else []
+        words = [f"{count(self.steps, 'step')} taken"] if self.steps else []
         words += [f"{name} {_times(number)}" for name, number in shown]
         more = self.count - sum(number for _, number in shown)
-        words += [f"{_count(more, 'fault')} of other kinds"] if more else []
+        words += [f"{count(more, 'fault')} of other kinds"] if more else []
         return ", ".join(words) or "nothing"
 
     @property
@@ -122,14 +123,10 @@ def asked(plan: Plan) -> str:
     if plan.schedule is not None:
         return "a replay of the model's schedule"
     if plan.steps:
-        return f"{_count(len(plan.steps), 'step')}, one by one"
+        return f"{count(len(plan.steps), 'step')}, one by one"
     if plan.nemesis:
         return f"{', '.join(plan.nemesis)} at random for {plan.duration_s:g} s"
     return "nothing"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _times(number: int) -> str:

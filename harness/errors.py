@@ -55,5 +55,11 @@ class StoreError(HighwaterError):
     exit_code: ClassVar[int] = 4
 
 
+class NotThereError(StoreError):
+    """What was named is not there: wrong usage, unlike something that is there and broken."""
+
+    exit_code: ClassVar[int] = 2
+
+
 class WaitTimeoutError(HarnessError):
     """A condition did not come true within its limit; the message says which, and what was seen."""

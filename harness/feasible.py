@@ -16,6 +16,7 @@ from harness.limits import (
     PARTITIONS,
     RECORD_BYTES,
     STEPS,
+    out_of_range,
 )
 from harness.plan import Plan, Workload
 from harness.suggest import nearest
@@ -98,7 +99,7 @@ def _check_limits(plan: Plan) -> None:
     ]
     for value, least, most, what in limits:
         if not least <= value <= most:
-            raise UsageError(f"{value:g} {what}: out of range", hint=f"From {least} to {most}.")
+            raise out_of_range(value, least, most, what)
 
 
 def _check_schedule(plan: Plan) -> None:

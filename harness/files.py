@@ -1,11 +1,15 @@
 """Opens files, and nothing that only bears the name of one."""
 
+import contextlib
 import errno
 import os
 import stat
+import tempfile
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
+
+from harness.errors import HarnessError, UsageError
 
 _SPECIAL: Final = (
     (stat.S_ISDIR, "a folder"),
@@ -24,10 +28,57 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode):
-        kind = next((word for is_such, word in _SPECIAL if is_such(mode)), "something special")
-        raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+        raise OSError(errno.EINVAL, f"it is {_kind(mode)}, not a file", str(path))
     # Should it have been replaced since, no open waits.
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
+def require_writable(path: Path, option: str) -> None:
+    """Go on if a file can be written, which is asked before any work is done for it.
+
+    Args:
+        path: the file; folders that it lacks are made.
+        option: by which it was named.
+
+    Raises:
+        UsageError: there is something else of that name.
+        HarnessError: the disk refuses.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(
+                f"{option} {path} is {_kind(path.stat().st_mode)}, not a file",
+                hint="Name a file in a folder.",
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".highwater-"):
+            pass
+    except OSError as error:
+        raise HarnessError(
+            f"{option} {path} cannot be written: {error.strerror}",
+            hint="Choose another folder, or change its permissions.",
+        ) from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(data)
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def _kind(mode: int) -> str:
+    return next((word for is_such, word in _SPECIAL if is_such(mode)), "something special")
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:

@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from harness.errors import UsageError
+
 _HOUR_S: Final = 3600
 _UNITS_S: Final = ((_HOUR_S, "h"), (60, "m"), (1, "s"))
 
@@ -21,6 +23,13 @@ class Limit(NamedTuple):
     def lasting(self) -> str:
         """The limit of seconds as a person types durations: ``1s to 1h``."""
         return f"{_duration(self.least)} to {_duration(self.most)}"
+
+
+def out_of_range(value: float, least: float, most: float, what: str) -> UsageError:
+    """Return the refusal of a number: ``2,000,000,000 partitions: out of range``."""
+    return UsageError(
+        f"{value:,.15g} {what}: out of range", hint=f"From {least:,.15g} to {most:,.15g}."
+    )
 
 
 def _duration(seconds: int) -> str:

@@ -164,3 +164,28 @@ def size(text: str) -> int:
     if found is None:
         raise UsageError(f"{text!r} is no size", hint="Write 512M or 8G.")
     return int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
+
+
+def master(text: str | None) -> str | None:
+    """Return a Spark master's URL; None is this machine.
+
+    Raises:
+        UsageError: Spark knows no such master.
+    """
+    if text is None or re.fullmatch(r"local(\[[\d*,]+\])?|yarn|(spark|k8s)://[^\s/]+.*", text):
+        return text
+    raise UsageError(
+        f"{text!r} is not a Spark master",
+        hint="Write local[4], spark://HOST:PORT, k8s://HOST:PORT or yarn.",
+    )
+
+
+def memory(text: str) -> str:
+    """Return a size of memory as the JVM reads it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
+        return text
+    raise UsageError(f"{text!r} is not a size of memory", hint="Write 512m, 2g or 16g.")

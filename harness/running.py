@@ -31,7 +31,8 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         str,
         typer.Option(
             "--for",
-            help=f"How long faults go on: 60s, 2m; {limits.FAULTS_S.lasting}, 1.5s at least for a nemesis.",
+            help=f"How long faults go on: 60s, 2m; {limits.FAULTS_S.lasting},"
+            " 1.5s at least for a nemesis.",
         ),
     ] = "30s",
     seed: Annotated[int, typer.Option(help="What every random choice follows from.")] = 0,

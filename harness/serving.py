@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from harness.errors import HarnessError, StoreError, UsageError
+from harness.errors import HarnessError, NotThereError, StoreError, UsageError
 from reports import shelf
 
 HOST: Final = "127.0.0.1"
@@ -35,7 +35,9 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, root: Path, port: int) -> None:
         if not root.is_dir():
-            raise StoreError(f"there is no store at {root}", hint="Name its folder with --store.")
+            raise NotThereError(
+                f"there is no store at {root}", hint="Name its folder with --store."
+            )
         self.root = root.resolve()
         try:
             super().__init__((HOST, port), _Handler)

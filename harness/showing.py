@@ -10,9 +10,10 @@ import typer
 from harness import console
 from harness.arguments import DEFAULT_STORE, JsonOption, RunsArgument, StoreOption
 from harness.errors import UsageError
+from harness.files import require_writable
 from harness.matrix.cells import MatrixFolder
 from harness.store import Run, Store
-from reports.text import count
+from harness.wording import count
 
 
 def report(
@@ -82,6 +83,8 @@ def compare(
     """Put two runs of one schedule side by side, step by step, up to where they part and on."""
     from reports import comparison
 
+    if out is not None:
+        require_writable(out, "--out")
     one, two = (Store(store).open(name) for name in (left, right))
     target = out or home((one, two), store) / comparison.name(one, two)
     console.out.print(str(comparison.write(one, two, target)))

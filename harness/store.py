@@ -17,6 +17,7 @@ import os
 import secrets
 import shutil
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
@@ -24,8 +25,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import StoreError
-from harness.files import open_regular
+from harness.errors import NotThereError, StoreError
+from harness.files import open_regular, write_whole
 from harness.history import TABLES, UNJUDGED, read_stream, to_parquet
 from harness.plan import Plan
 from harness.verdict import Verdict
@@ -151,7 +152,11 @@ class Run:
 
     def plan(self) -> Plan:
         """The plan. Raises StoreError when it is missing, broken or of another schema."""
-        return Plan.from_json(self._read("plan.json"))
+        try:
+            return Plan.from_json(self._read("plan.json"))
+        except StoreError as error:
+            error.message = error.message.replace("plan.json is", f"{self.path / 'plan.json'} is")
+            raise
 
     def environment(self) -> Environment:
         """On what the run ran. Raises StoreError when it is missing or broken."""
@@ -189,12 +194,8 @@ class Run:
 
     def write(self, name: str, text: bytes) -> Path:
         """Write one small file whole or not at all."""
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_bytes(text)
-        partial.replace(path)
-        return path
+        write_whole(self.path / name, text)
+        return self.path / name
 
     def write_struct(self, name: str, value: msgspec.Struct) -> Path:
         """Write a value as an indented JSON file."""
@@ -256,15 +257,16 @@ class Store:
         """The run at a path, or of that name in this store.
 
         Raises:
-            StoreError: there is none.
+            NotThereError: there is none.
         """
         for path in (Path(name), self.root / name):
             if (path / "plan.json").is_file():
                 return Run(path.resolve())
-        raise StoreError(
-            f"{name} is not a run directory",
-            hint=f"Runs of this store: {', '.join(self.names()[-5:]) or 'none yet'}.",
-        )
+        names = self.names()
+        hint = f"Runs of this store: {', '.join(names[-5:]) or 'none yet'}."
+        if near := get_close_matches(str(name), names, 1):
+            hint = f"Did you mean {near[0]}? {hint}"
+        raise NotThereError(f"{name} is not a run directory", hint=hint)
 
     def names(self) -> list[str]:
         """The names of the store's runs, oldest first."""

@@ -6,7 +6,7 @@ from math import isfinite
 
 from clusters.release import Release
 from harness.errors import UsageError
-from harness.limits import FAULTS_S, TIMES
+from harness.limits import FAULTS_S, TIMES, out_of_range
 from harness.plan import Plan
 from harness.steps import Step, in_order
 from nemesis.fault import find_fault
@@ -69,7 +69,7 @@ def _check(step: Step, plan: Plan, kafka: Release) -> None:
     )
     for value, least, most, what in limits:
         if not (isfinite(value) and least <= value <= most):
-            raise UsageError(f"{value:g} {what}: out of range", hint=f"From {least} to {most}.")
+            raise out_of_range(value, least, most, what)
 
 
 def _refuse_overlap(steps: Sequence[Step], target: str) -> None:

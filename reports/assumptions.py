@@ -17,9 +17,10 @@ from harness.history import STEPS_TABLE
 from harness.plan import Plan
 from harness.store import Run, Status
 from harness.verdict import Verdict
+from harness.wording import count
 from reports.effects import Effect
 from reports.observed import UNKNOWN, Evidence, Fault, Track
-from reports.text import count, seconds
+from reports.text import seconds
 
 Word = Literal["held", "not held", "not observed"]
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from checkers.model.sentences import NAMES
 from harness.store import Run
+from harness.wording import count
 from reports import model
 from reports.evidence import gather
 from reports.facts import Fact
@@ -17,7 +18,6 @@ from reports.foreseen import Foreseen, cast, foreseen
 from reports.lanes import bands, harm, whole
 from reports.page import drawing_css, render, save
 from reports.rehearsal import rehearsal
-from reports.text import count
 
 if TYPE_CHECKING:
     from checkers.model.counterexample import Counterexample

@@ -10,8 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from harness.wording import count
 from reports.observed import PAST, UNKNOWN, Evidence, Fault, Scene, Track
-from reports.text import count, seconds
+from reports.text import seconds
 
 EARLY_NS: Final = 200_000_000
 """A fault is recorded once it has taken effect; what it did may have been observed before that."""

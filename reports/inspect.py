@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from checkers.replicas.finding import Inspection, PartitionState, Verdict
+from harness.wording import count
 from reports.page import render, save
-from reports.text import count
 
 COLOURS: Final[dict[Verdict, str]] = {
     "agree": "valid",

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 from harness.matrix.cells import Matrix, Row, Setting, Skipped
 from harness.verdict import INVALID, UNKNOWN, VALID
+from harness.wording import count
 from reports.changes import Changes, changes
 from reports.model import COLOURS, GOOD, WORDS
 from reports.page import render, save
-from reports.text import count
 
 _NAMED_MAX: Final = 4
 """Combinations that a reason for skipping names; the others are counted."""

@@ -8,7 +8,7 @@ from checkers.model.reconciliation import Because, Finding, Outcome, Reconciliat
 from checkers.model.rules import RELEASES, SWITCHES, Rules, rules_of
 from harness.errors import StoreError
 from harness.store import Run
-from reports.text import count
+from harness.wording import count
 
 Colour = Literal["valid", "invalid", "unknown"]
 

@@ -8,9 +8,10 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
+from harness.wording import count
 from reports.drawing import Scale, join, line, number, rect, steps, svg, tag, text, ticks
 from reports.observed import Evidence, Fault, Ints
-from reports.text import count, seconds, were
+from reports.text import seconds, were
 
 WIDTH: Final = 1120.0
 LEFT: Final = 86.0

@@ -13,8 +13,10 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from harness.files import write_whole
+from harness.wording import count
 from reports.model import rule_says, rule_word
-from reports.text import count, logged, plain, seconds, short
+from reports.text import logged, plain, seconds, short
 
 
 def render(template: str, **values: object) -> str:
@@ -31,10 +33,7 @@ def render(template: str, **values: object) -> str:
 
 def save(path: Path, html: str) -> Path:
     """Write a page whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(html, encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, html.encode())
     return path
 
 

@@ -16,9 +16,9 @@ from aiokafka.record.memory_records import MemoryRecords
 from checkers.segments.reader import read_partition
 from harness.errors import HighwaterError
 from harness.store import Run
+from harness.wording import count
 from reports.holdings import replica_folders
 from reports.observed import Partition
-from reports.text import count
 
 BYTES_MAX: Final = 96
 """Bytes of a key, a value or a header that are shown."""

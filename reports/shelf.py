@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from harness.errors import StoreError
+from harness.errors import NotThereError, StoreError
 from harness.matrix.cells import MatrixFolder
 from harness.store import Run, Store
 from reports import model
@@ -50,7 +50,7 @@ def page(root: Path) -> str:
         StoreError: there is no such folder.
     """
     if not root.is_dir():
-        raise StoreError(f"there is no store at {root}", hint="Name its folder with --store.")
+        raise NotThereError(f"there is no store at {root}", hint="Name its folder with --store.")
     names = Store(root).names()
     shown = [_entry(root, name) for name in reversed(names[-RUNS_MAX:])]
     return render(

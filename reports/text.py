@@ -39,11 +39,6 @@ def short(words: str, longest: int = 7) -> str:
     return shown if len(shown) <= longest else "…" + shown[-(longest - 1) :]
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """``1 record``, ``1,024 records``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def were(done: str) -> str:
     """Return ``were acknowledged``, or what sends did that nobody acknowledges."""
     return f"were {done}" if done == "acknowledged" else done

@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
+from harness.wording import count
 from reports.drawing import Scale, join, line, number, rect, steps, svg, tag, text, ticks
 from reports.observed import UNKNOWN, Evidence, Fault, Ints, Partition, Scene, Track
 from reports.reigns import BAND, bands, epochs, reigns
-from reports.text import count, seconds, short
+from reports.text import seconds, short
 
 WIDTH: Final = 1120.0
 LEFT: Final = 86.0

@@ -11,6 +11,8 @@ from typing import Final
 import cramjam
 import numpy as np
 
+from harness.wording import count
+
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by the codec number in the lowest three bits of the attributes; 5 to 7 mean nothing."""
 
@@ -94,7 +96,9 @@ def _snappy(data: memoryview) -> memoryview:
         (size,) = struct.unpack_from(">i", data, at)
         at += 4
         if not 0 < size <= len(data) - at:
-            raise ValueError(f"a snappy block of {size} bytes where {len(data) - at} are left")
+            raise ValueError(
+                f"a snappy block of {count(size, 'byte')} where {len(data) - at:,} are left"
+            )
         blocks.append(_raw_snappy(data[at : at + size], room))
         room -= len(blocks[-1])
         at += size

@@ -198,7 +198,7 @@ def mismatches(
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
     for index, (position, size, said) in enumerate(spans):
         if size > BATCH_BYTES_MAX:
-            flaws[index] = Flaw(f"it has {size} bytes, too many to be read", "unreadable")
+            flaws[index] = Flaw(f"it has {size:,} bytes, too many to be read", "unreadable")
             continue
         computed = checksum.compute(data[position + checksum.covers_from : position + size])
         if computed != said:

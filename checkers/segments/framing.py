@@ -13,6 +13,7 @@ from aiokafka.record._crecords import crc32c_cython as crc32c
 
 from checkers.segments import batches, messages
 from checkers.segments.columns import ArenaFullError, Chunk, Damage, Decoded
+from harness.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
 """Batches are decoded together until they fill this many bytes of the file, a quarter of it where
@@ -130,21 +131,28 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
     if _blank(data, at, file):
         return Damage(kind="zeros", position=at, error=f"{left} preallocated bytes are unused")
     if left < _FRAME.size:
-        return Damage(kind="torn", position=at, error=f"{left} bytes of a batch's header, no more")
+        return Damage(
+            kind="torn", position=at, error=f"{count(left, 'byte')} of a batch's header, no more"
+        )
     offset, length, magic = _FRAME.unpack_from(data, at)
     size = length + _OFFSET_AND_LENGTH
     if not 0 <= magic < len(_LEAST):
-        error = f"a batch of format {magic}, which does not exist; {left} bytes cannot be read"
+        error = (
+            f"a batch of format {magic}, which does not exist; {count(left, 'byte')} cannot be read"
+        )
     elif size < _LEAST[magic]:
-        error = f"a batch of {size} bytes, which is too few; {left} bytes cannot be read"
+        few = f"a batch of {count(size, 'byte')}, which is too few"
+        error = f"{few}; {count(left, 'byte')} cannot be read"
     elif _whole(data, at, magic):
-        error = f"a batch of {size} bytes where {left} are left, which its checksum fits"
+        error = f"a batch of {count(size, 'byte')} where {left:,} are left, which its checksum fits"
     elif _another_batch(data, at + 1, offset, magic):
-        error = f"a batch of {size} bytes where {left} are left, though more batches follow"
+        error = (
+            f"a batch of {count(size, 'byte')} where {left:,} are left, though more batches follow"
+        )
     elif offset < floor:
         error = f"the last batch claims offset {offset} where {floor} or a later one has to come"
     else:
-        error = f"{left} of the last batch's {size} bytes; the rest was never written"
+        error = f"{left:,} of the last batch's {count(size, 'byte')}; the rest was never written"
         return Damage(kind="torn", position=at, error=error, base_offset=offset, magic=magic)
     return Damage(kind="corrupt", position=at, error=error, base_offset=offset, crc_ok=False)
 

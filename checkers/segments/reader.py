@@ -88,7 +88,7 @@ def read_segment(
             stop = size if stop is None else stop
             yield from _read(data, where, start, stop, file.fileno())
             if size < whole and start == 0:
-                error = f"the file has {whole} bytes; no segment has more than {size}"
+                error = f"the file has {whole:,} bytes; no segment has more than {size:,}"
                 yield _findings([Damage(kind="corrupt", position=size, error=error)], where)
     except OSError as error:
         damage = Damage(kind="unreadable", position=0, error=f"cannot be read: {error.strerror}")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness import console
 from harness.api import SparkOptions
+from harness.wording import count
 
 if TYPE_CHECKING:
     from checkers.jepsen.judge import Judgement
@@ -61,7 +62,7 @@ def _show(judged: "Judgement") -> None:
 
     console.out.print(
         Text(judged.verdict.upper(), style=f"bold {console.COLOURS[judged.verdict]}"),
-        Text(f"{judged.history.path}: {judged.read.operations} operations of clients"),
+        Text(f"{judged.history.path}: {count(judged.read.operations, 'operation')} of clients"),
     )
     for doubt in judged.doubts:
         console.out.print(Text(f"  {doubt}"))

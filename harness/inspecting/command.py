@@ -12,7 +12,8 @@ from rich.text import Text
 from checkers.replicas.finding import Inspection, PartitionState, ReplicaState, Verdict
 from harness import console
 from harness.arguments import JsonOption, MasterOption, MemoryOption
-from reports.text import count
+from harness.files import require_writable
+from harness.wording import count
 
 CODES: Final[dict[Verdict, int]] = {"agree": 0, "lag": 0, "fork": 1, "corrupt": 1, "unknown": 3}
 """Exit codes by the worst verdict; 2 is wrong usage."""
@@ -57,6 +58,8 @@ def inspect(
     from checkers.session import spark
 
     dirs = log_dirs(directories)  # wrong usage is told before Spark starts
+    if html is not None:
+        require_writable(html, "--html")
     told = count(len(dirs), "log directory", "log directories")
     with console.waiting(f"reading {told} in Spark"):
         session = spark(spark_master, driver_memory)

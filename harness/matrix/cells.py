@@ -17,7 +17,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import StoreError, UsageError
+from harness.errors import NotThereError, StoreError, UsageError
+from harness.files import write_whole
 from harness.plan import SCHEMA_VERSION, Acks, Plan
 from harness.store import Run, Store
 from harness.verdict import Verdict
@@ -201,7 +202,7 @@ class MatrixFolder:
         for folder in (cls(Path(name)), cls(root / name)):
             if folder.exists():
                 return folder
-        raise StoreError(
+        raise NotThereError(
             f"{name} is not the directory of a matrix", hint="It is one that holds matrix.json."
         )
 
@@ -324,9 +325,7 @@ SCHEMA: Final = pa.schema(
 
 def _replace(path: Path, text: bytes) -> None:
     """Write a file whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(text)
-    partial.replace(path)
+    write_whole(path, text)
 
 
 def _decode(path: Path, kind: type[_T]) -> _T:

@@ -19,6 +19,7 @@ from harness import console, options
 from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
 from harness.errors import UsageError
 from harness.exits import BROKEN, OK, UNKNOWN
+from harness.files import require_writable
 from harness.limits import Limit
 from harness.modelling.rules import rules
 
@@ -141,6 +142,8 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     setting.rules()
     asked = invariants(options.names(invariant))
     _check_drawn(report)
+    if out is not None:
+        require_writable(out, "--out")
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
         if spark_master is not None:
@@ -228,6 +231,8 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
 def _check_drawn(report: Path | None) -> None:
     if report and report.suffix not in _DRAWN:
         raise UsageError(f"{report} is no page", hint="Call it FILE.html, or FILE.svg.")
+    if report is not None:
+        require_writable(report, "--report")
 
 
 def exit_code(found: "Sequence[Result]") -> int:

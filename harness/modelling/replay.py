@@ -22,10 +22,10 @@ from harness.feasible import check_plan
 from harness.fleet import Fleet
 from harness.replay import replay
 from harness.store import Run, Store
+from harness.wording import count
 from nemesis.replay import plan
 from reports.counterexample import write
 from reports.model import GOOD
-from reports.text import count
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -10,7 +10,7 @@ import typer
 
 from checkers.model.rules import RELEASES, SWITCHES, Rules, rules_of
 from harness import console, options
-from reports.text import count
+from harness.wording import count
 
 ORDER: Final = tuple(RELEASES)
 """Every release that the model knows: those on ZooKeeper, and then those on KRaft."""

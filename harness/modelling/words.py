@@ -106,7 +106,7 @@ def _verdict(one: Result) -> None:
     tail = ""
     if one.counterexample is not None:
         count = len(one.counterexample.steps)
-        tail = f" in {count} steps" + (", the fewest" if one.counterexample.shortest else "")
+        tail = f" in {count:,} steps" + (", the fewest" if one.counterexample.shortest else "")
     elif one.holds:
         tail = " within these bounds"
     console.out.print(

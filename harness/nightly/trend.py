@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from harness.errors import StoreError
+from harness.files import write_whole
 from harness.nightly.cells import SCHEMA, Mark
 
 NIGHTS: Final = 90
@@ -73,9 +74,7 @@ def write(path: Path, marks: Iterable[Mark]) -> Path:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_bytes(b"".join(msgspec.json.encode(mark) + b"\n" for mark in marks))
-        partial.replace(path)
+        write_whole(path, b"".join(msgspec.json.encode(mark) + b"\n" for mark in marks))
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror}", hint="Choose another folder with --out."

@@ -15,7 +15,7 @@ from harness.fleet import Fleet
 from harness.footsteps import By, whole_steps
 from harness.plan import Plan
 from harness.store import Run, Store
-from reports.text import count
+from harness.wording import count
 
 _HERE: Final = SparkOptions()
 

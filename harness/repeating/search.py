@@ -33,6 +33,7 @@ from harness.repeating.smaller import (
 from harness.repeating.trials import Rule, TimeIsUpError, Trials
 from harness.steps import Steps
 from harness.store import Run
+from harness.wording import count
 
 Ended = Literal["smallest", "time", "interrupted", "not-reproduced"]
 
@@ -59,7 +60,7 @@ class Search:
         try:
             longest = max(waits(self.best.steps), default=0.0)
             whole = with_steps(self.best, self.best.steps, longest)
-            if not self._holds(Smaller(f"all {len(whole.steps)} faults", whole)):
+            if not self._holds(Smaller(f"all {count(len(whole.steps), 'fault')}", whole)):
                 return "not-reproduced"
             self._go_through(shorter_waits)
             self._fewest_steps()
@@ -93,7 +94,7 @@ class Search:
         longest = max(waits(plan.steps), default=0.0)
 
         def still(steps: Steps) -> bool:
-            says = f"{len(steps)} of {len(plan.steps)} faults"
+            says = f"{len(steps):,} of {count(len(plan.steps), 'fault')}"
             return self._holds(Smaller(says, with_steps(plan, steps, longest)))
 
         ddmin(plan.steps, still)  # what holds is smaller each time, and so the best

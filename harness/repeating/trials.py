@@ -23,6 +23,7 @@ from harness.plan import Plan
 from harness.repeating.goal import Goal
 from harness.store import Run, Store
 from harness.verdict import Verdict
+from harness.wording import count
 
 _FAILURES_MOST: Final = 3
 """So many runs in a row that the harness could not perform say something about the machine."""
@@ -140,7 +141,7 @@ class Trials:
         found: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits
         while not rule.decided(runs, len(found)):
-            self.progress(f"{says}: {len(found)} of {runs} runs did it so far")
+            self.progress(f"{says}: {len(found):,} of {count(runs, 'run')} did it so far")
             found += self.run(plan, batch)
             runs, batch = runs + batch, rule.tries - runs - batch
         holds = len(found) >= rule.hits

@@ -7,7 +7,7 @@ import msgspec
 
 from harness.repeating.shrink import Shrunk, Size
 from harness.repeating.trials import Attempt
-from reports.text import count
+from harness.wording import count
 
 _ENDED = {
     "smallest": "No single fault of it can be left out.",

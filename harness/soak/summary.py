@@ -7,6 +7,7 @@ from typing import Final
 from clusters.versions import CATALOGUE
 from harness.exits import BROKEN, OK, UNKNOWN
 from harness.soak.rows import STATES, Row, Soak, State
+from harness.wording import count
 
 EXIT_CODES: Final[dict[State, int]] = {
     "kept": OK,
@@ -40,7 +41,7 @@ def markdown(soak: Soak, rows: Sequence[Row]) -> str:
     states = Counter(row.state for row in rows)
     releases = len({row.kafka for row in rows})
     headline = (
-        f"{len(rows)} runs of {hours:.1f} hours together on {releases} releases:"
+        f"{count(len(rows), 'run')} of {hours:.1f} hours together on {releases} releases:"
         f" {struck:,} faults, {acknowledged:,} acknowledged records, {lost:,} of them lost.\n"
     )
     parts = [

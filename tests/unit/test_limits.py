@@ -76,7 +76,7 @@ def test_help_names_what_is_refused(name: str) -> None:
             continue  # that is none at all
         with pytest.raises(UsageError) as refused:
             check_plan(asked(name, value))
-        assert f"{limit.most}" in refused.value.hint or says in refused.value.hint
+        assert f"{limit.most:,}" in refused.value.hint or says in refused.value.hint
 
 
 @pytest.mark.parametrize("name", BOUNDS)

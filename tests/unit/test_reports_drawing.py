@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
+from harness.wording import count
 from reports.drawing import Scale, Share, bar, join, number, steps, svg, tag, text, ticks
 from reports.observed import UNKNOWN, Cut, Evidence, Fault, Leadership, Scene, Track
-from reports.text import LONGEST, count, plain, seconds, short
+from reports.text import LONGEST, plain, seconds, short
 from reports.timeline import COLUMNS, LEFT, RIGHT, WIDTH, _known, _thinned, timeline
 
 SECOND = 1_000_000_000

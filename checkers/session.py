@@ -321,7 +321,8 @@ def end_in_order(session: SparkSession) -> None:
 
 def _end(gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
     """End the JVM: nothing in it is wanted. Stopping it first ends this side of it quietly."""
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark's own, of a JVM that was interrupted
         if (session := _running()) is not None:
             session.stop()
         gateway.shutdown()

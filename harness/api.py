@@ -1,5 +1,6 @@
 """What the command line, notebooks and tests call: perform plans, judge runs, load a run."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from checkers.session import HEAVY_BYTES, SparkStarter
 from harness.errors import StoreError
 from harness.expected import reconcile
 from harness.feasible import check_plan
+from harness.files import is_file
 from harness.history import TABLES, UNJUDGED
 from harness.plan import Plan
 from harness.runner import execute
@@ -50,7 +52,7 @@ class Judged:
 
     def summary(self) -> dict[str, object]:
         """The object that ``--json`` prints."""
-        report = str(self.report) if self.report.is_file() else None
+        report = str(self.report) if is_file(self.report) else None
         return self.verdict.summary(report) | {"model": msgspec.to_builtins(self.model)}
 
 
@@ -105,7 +107,8 @@ def _report(run: Run) -> Path:
     try:
         return write_report(run)
     except StoreError:
-        run.report.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            run.report.unlink(missing_ok=True)
         return run.report
 
 
@@ -113,10 +116,10 @@ def check(runs: Sequence[Run], *, spark: SparkOptions = SparkOptions()) -> list[
     """Judge stored runs again in a Spark session of their own.
 
     Raises:
-        StoreError: a run has no readable plan.
+        StoreError: the only run has no readable plan.
     """
-    for run in runs:
-        run.plan()
+    if len(runs) == 1:  # of several, one that cannot be read is a line of its own
+        runs[0].plan()
     heavy = sum(run.replica_bytes() for run in runs) > HEAVY_BYTES
     with SparkStarter(spark.master, spark.driver_memory, heavy=heavy) as starter:
         return judge_all(runs, starter.session())

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.exits import BROKEN, OK, UNKNOWN
+from harness.files import is_file
 from reports import model
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def show_judged(judged: Sequence["Judged"]) -> None:
         if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run
             out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
         _show_model(one)
-        if one.report.is_file():
+        if is_file(one.report):
             out.print(Text(f"  report: {one.report}"))
 
 

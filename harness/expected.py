@@ -1,5 +1,6 @@
 """Whether a run ended as its story, its release and its settings say that it must, and why."""
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,9 @@ def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
     Nothing about the run can make it fail; what cannot be read is an answer of its own.
     """
     answer = _answer(run, verdict) if verdict.complete else _incomplete(run, verdict)
-    run.write("analysis/model.json", answer.to_json())
+    closed = () if verdict.complete else (OSError,)
+    with contextlib.suppress(*closed):
+        run.write("analysis/model.json", answer.to_json())
     return answer
 
 

@@ -20,6 +20,14 @@ _SPECIAL: Final = (
 )
 
 
+def is_file(path: Path) -> bool:
+    """Return whether there is a file; it is False where its folder may not be looked into."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a regular file for reading, and nothing else: a FIFO would be waited for.
 

@@ -1,19 +1,24 @@
 """The commands that show what is stored: ``report``, ``compare`` and ``serve``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+from rich.text import Text
 
 from harness import console
 from harness.arguments import DEFAULT_STORE, JsonOption, RunsArgument, StoreOption
-from harness.errors import UsageError
+from harness.errors import StoreError, UsageError
+from harness.exits import FAILED, OK
 from harness.files import require_writable
 from harness.matrix.cells import MatrixFolder
 from harness.store import Run, Store
 from harness.wording import count
+
+_T = TypeVar("_T")
 
 
 def report(
@@ -37,24 +42,47 @@ def report(
     if form != "html":
         if show:
             raise UsageError("--open shows pages.", hint="Leave --format out.")
-        sys.stdout.write(formats.find_format(form)([formats.Told.of(one) for one in found]))
-        return
+        write = formats.find_format(form)
+        told, refused = _each(found, formats.Told.of)
+        sys.stdout.write(write(told))
+        raise typer.Exit(FAILED if refused else OK)
+    refused = 0
     with console.waiting(f"writing pages of {count(len(found), 'run')}"):
         if folder is not None:
             written = [write_matrix_page(folder)]
         else:
-            written = [write_report(one) for one in found]
-            if len(found) > 1:
+            written, refused = _each(found, write_report)
+            if len(found) > 1 and written:
                 place = home(found, store)
-                rows = [row_of(one, place) for one in found]
+                rows, _ = _each([Run(page.parent) for page in written], partial(row_of, home=place))
                 written.append(write_page(rows, place / "index.html"))
     if as_json:
         console.print_json([str(path) for path in written])
     else:
         for path in written:
             console.out.print(str(path))
-    if show:
+    if show and written:
         typer.launch(written[-1].resolve().as_uri())
+    raise typer.Exit(FAILED if refused else OK)
+
+
+def _each(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T], int]:
+    """Do something with each run; how many refused. One that is broken keeps back no other.
+
+    Raises:
+        StoreError: of the only one.
+    """
+    done: list[_T] = []
+    refused = 0
+    for run in runs:
+        try:
+            done.append(tell(run))
+        except StoreError as error:
+            if len(runs) == 1:
+                raise
+            refused += 1
+            console.err.print(Text(f"{run.name}: {error.message}"))
+    return done, refused
 
 
 def home(runs: Sequence[Run], store: Path) -> Path:

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import NotThereError, StoreError
-from harness.files import open_regular, write_whole
+from harness.files import is_file, open_regular, write_whole
 from harness.history import TABLES, UNJUDGED, read_stream, to_parquet
 from harness.plan import Plan
 from harness.verdict import Verdict
@@ -141,8 +141,9 @@ class Run:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
     def replica_bytes(self) -> int:
-        """How much its replicas' files are."""
-        return sum(file.stat().st_size for file in self.replicas.rglob("*") if file.is_file())
+        """Return how much its replicas' files are, as far as they can be listed."""
+        files = (Path(home, name) for home, _, names in os.walk(self.replicas) for name in names)
+        return sum(file.stat().st_size for file in files if is_file(file))
 
     def seal(self) -> None:
         """Turn every stream into Parquet; a stream too short to have a schema is left alone."""
@@ -179,11 +180,11 @@ class Run:
     @property
     def judged(self) -> bool:
         """Whether there is a verdict, whatever it is worth."""
-        return (self.analysis / "verdict.json").is_file()
+        return is_file(self.analysis / "verdict.json")
 
     def _refuse_unended(self) -> None:
         """Say of a run without a verdict that it is not whole, where that is so."""
-        if not (self.path / "status.json").is_file():
+        if not is_file(self.path / "status.json"):
             return
         phase = self.status().phase
         if phase != "frozen":
@@ -260,7 +261,7 @@ class Store:
             NotThereError: there is none.
         """
         for path in (Path(name), self.root / name):
-            if (path / "plan.json").is_file():
+            if _may_be_run(path):
                 return Run(path.resolve())
         names = self.names()
         hint = f"Runs of this store: {', '.join(names[-5:]) or 'none yet'}."
@@ -269,16 +270,21 @@ class Store:
         raise NotThereError(f"{name} is not a run directory", hint=hint)
 
     def names(self) -> list[str]:
-        """The names of the store's runs, oldest first."""
-        found = (path.parent for path in self.root.glob("*/plan.json"))
-        return sorted(
-            path.name for path in found if not path.is_symlink() and not path.name.startswith(".")
-        )
+        """The names of the store's runs, oldest first; also of folders that are closed to us."""
+        found = (path for path in self.root.glob("*/") if not path.name.startswith("."))
+        return sorted(path.name for path in found if not path.is_symlink() and _may_be_run(path))
 
     def _point_latest(self, name: str) -> None:
         link = self.root / f".latest-{secrets.token_hex(4)}"
         link.symlink_to(name)
         link.replace(self.root / "latest")
+
+
+def _may_be_run(path: Path) -> bool:
+    try:
+        return (path / "plan.json").is_file()
+    except PermissionError:
+        return True
 
 
 _SCHEMAS: Final = {**TABLES, **UNJUDGED}

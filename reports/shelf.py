@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from harness.errors import NotThereError, StoreError
+from harness.files import is_file
 from harness.matrix.cells import MatrixFolder
 from harness.store import Run, Store
 from reports import model
@@ -70,14 +71,14 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
     for each in sorted((*root.glob("demo-*.html"), *root.glob("compare-*.html"))):
         yield each.stem, quote(each.name)
     for folder in sorted(each for each in root.iterdir() if each.is_dir()):
-        if MatrixFolder(folder).page.is_file():
+        if is_file(MatrixFolder(folder).page):
             yield folder.name, quote(f"{folder.name}/index.html")
 
 
 def _entry(root: Path, name: str) -> Entry:
     """A run, whatever state it is in: one that is being written is listed as that."""
     run = Run(root / name)
-    link = quote(f"{name}/{run.report.name}") if run.report.is_file() else None
+    link = quote(f"{name}/{run.report.name}") if is_file(run.report) else None
     try:
         plan = run.plan()
     except StoreError as error:
@@ -93,6 +94,8 @@ def _entry(root: Path, name: str) -> Entry:
         verdict, said = run.verdict(), model.read(run)
     except StoreError as error:
         return replace(known, why=error.message if run.judged else _phase(run) or error.message)
+    except OSError as error:
+        return replace(known, why=f"{error.filename or name} cannot be read: {error.strerror}")
     return replace(
         known,
         verdict=verdict.verdict,

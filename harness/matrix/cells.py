@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import NotThereError, StoreError, UsageError
-from harness.files import write_whole
+from harness.files import is_file, write_whole
 from harness.plan import SCHEMA_VERSION, Acks, Plan
 from harness.store import Run, Store
 from harness.verdict import Verdict
@@ -221,7 +221,7 @@ class MatrixFolder:
 
     def exists(self) -> bool:
         """Whether it is the directory of a matrix."""
-        return (self.path / MATRIX).is_file()
+        return is_file(self.path / MATRIX)
 
     @property
     def store(self) -> Store:
@@ -269,7 +269,7 @@ class MatrixFolder:
     def run_of(self, cell: Cell) -> Run | None:
         """The run of a cell, whole or not, if there is one."""
         run = Run(self.store.root / cell.run)
-        return run if (run.path / "plan.json").is_file() else None
+        return run if is_file(run.path / "plan.json") else None
 
     def found(self) -> list[Run]:
         """Every run that there is, in the order of the cells. Raises StoreError as ``matrix``."""

@@ -166,7 +166,7 @@ def test_wrong_usage_is_refused_at_once_with_a_hint(
 
 def test_a_missing_run_is_a_clear_error(tmp_path: Path) -> None:
     code, _, err = finish(start("check", "nowhere", store=tmp_path))
-    assert code == 4
+    assert code == 2
     assert "nowhere is not a run directory" in err
 
 

@@ -163,7 +163,9 @@ class SparkStarter:
             return
         self.future.set_result(session)
         if running is None and not self._needed.is_set():
-            warm_up(session)
+            # Nobody waits for it: where it fails, the first judgement will say why.
+            with contextlib.suppress(Exception):
+                warm_up(session)
 
 
 def _running() -> SparkSession | None:

@@ -181,7 +181,8 @@ def commands() -> str:
     parts = ["# The command `highwater`\n", _NOTE]
     parts.append(
         "Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness"
-        " itself failed, 130 interrupted.\n"
+        " itself failed, 130 interrupted, 141 nobody reads the output any more. Exit code 1 is a"
+        " verdict's alone.\n"
     )
     for name, command in _commands(group):
         context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)

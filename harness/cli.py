@@ -1,7 +1,8 @@
 """The command ``highwater``: words in, values out, exit codes.
 
 Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness failed;
-130 interrupted, 141 nobody reads the output any more. Imports that take time (Spark, clients) wait until a command needs them.
+130 interrupted, 141 nobody reads the output any more. Imports that take time (Spark, clients) wait
+until a command needs them.
 """
 
 from pathlib import Path

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from checkers.model.reconciliation import Because, Finding, Outcome, Reconciliation
 from checkers.model.rules import RELEASES, SWITCHES, Rules, rules_of
-from harness.errors import StoreError
+from harness.errors import StoreError, UsageError
 from harness.store import Run
 from harness.wording import count
 
@@ -186,7 +186,10 @@ def rule_word(name: str, found: Reconciliation) -> str:
     """A rule by its name, and ``off`` where it is a switch that did not hold in the run."""
     if name not in SWITCHES or found.kafka not in RELEASES:
         return name
-    rules = rules_of(found.kafka, protocol=found.protocol, written=found.written)
+    try:
+        rules = rules_of(found.kafka, protocol=found.protocol, written=found.written)
+    except UsageError:  # model.json has other words than ours there
+        return name
     return name if getattr(rules, name) else f"{name}: off"
 
 

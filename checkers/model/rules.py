@@ -155,7 +155,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
             (``AbstractFetcherThread.fetchTruncatingPartitions``).
 
     Raises:
-        UsageError: no such release is known; the hint names the nearest.
+        UsageError: no such release is known; the hint names the nearest. Or a limit is no version.
     """
     if name not in RELEASES:
         raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest(name, RELEASES))
@@ -200,7 +200,10 @@ def old_format(protocol: str, written: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    parts = version.split(".")
+    if not all(part.isdecimal() for part in parts):
+        raise UsageError(f"{version!r} is not a version", hint="Write 0.10.2, say.")
+    return tuple(map(int, parts))
 
 
 _ZOOKEEPER = [

@@ -48,8 +48,8 @@ PIECES: Final = (
 """Markup, quotes, templates, control characters, directions, shells, and sheer length."""
 
 OURS: Final = frozenset({
-    "acks", "coordination", "driver", "kafka", "kind", "night", "phase", "rule", "run", "state",
-    "status", "verdict", "what", "who",
+    "account", "acks", "coordination", "cut", "driver", "kafka", "kind", "night", "phase", "rule",
+    "run", "state", "status", "verdict", "what", "who",
 })  # fmt: skip
 """Fields whose words are our own, and decide what a page shows."""
 

@@ -81,8 +81,10 @@ def main() -> None:
     except Interruption as interruption:
         _end_at_once(interruption)
     _ignore_signals()  # what is left to do takes a moment, and is not to be stopped half-way
-    if code in (CLOSED, FAILED):
-        sys.stdout = io.StringIO()  # nobody may get the rest, and flushing it would fail again
+    try:
+        sys.stdout.flush()
+    except (HighwaterError, _ClosedPipe):
+        sys.stdout = io.StringIO()  # nobody gets the rest, and flushing it would fail again
     sys.exit(code)
 
 

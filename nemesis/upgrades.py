@@ -32,9 +32,7 @@ def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
     """
     at = _height(cluster, aim.levels)
     if at + 1 >= len(aim.levels):
-        raise NothingDoneError(
-            f"there is nothing to upgrade to: every broker runs {aim.levels[at]}"
-        )
+        raise NothingDoneError("there is nothing to upgrade to: the plan has no newer level")
     roll(cluster, aim.levels[at + 1], aim.note, aim.topic)
     yield f"every broker runs {aim.levels[at + 1]}"
 

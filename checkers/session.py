@@ -205,7 +205,7 @@ def start(
             with _temporary_files_in(temporary):
                 gateway = launch(conf, {"stdout": file, "stderr": file})
             at_end(partial(_end, gateway))
-            session = SparkSession(SparkContext(gateway=gateway, conf=conf))
+            session = SparkSession(_quiet(SparkContext(gateway=gateway, conf=conf)))
             _await_executor(session)
     except Exception as error:
         words = log.read_text(errors="replace")[-_LAST_WORDS:].strip() if log.exists() else ""
@@ -213,6 +213,13 @@ def start(
             f"Spark did not start: {first_line(error)}", hint=f"It said: {words}" if words else ""
         ) from error
     return session
+
+
+def _quiet(context: SparkContext) -> SparkContext:
+    """Have nothing printed where the JVM ends while PySpark waits for its accumulators' values."""
+    server: Any = context._accumulatorServer  # noqa: SLF001 - nothing public
+    server.handle_error = lambda *_: None
+    return context
 
 
 def _configuration(master: str, driver_memory: str, temporary: Path) -> SparkConf:

@@ -1,4 +1,4 @@
-"""Whatever ends the process that judges, its JVM ends too, and nothing is said on the terminal."""
+"""Whatever ends who judges or its JVM, neither is left behind, and the terminal stays silent."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ import psutil
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from checkers.session import spark
 session = spark(driver_memory="512m")
-assert session.range(3).count() == 3
+session.sparkContext.parallelize([3], 1).foreach(session.sparkContext.accumulator(0).add)
 java = [child.pid for child in psutil.Process().children(recursive=True) if child.name() == "java"]
 print(*java, session.conf.get("spark.local.dir"), flush=True)
 sys.stdin.read()
@@ -40,7 +40,7 @@ def start(program: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_no_jvm_is_left_behind_and_nothing_is_said() -> None:
-    processes = {how: start(PROGRAM) for how in ("killed", "interrupted", "ended")}
+    processes = {how: start(PROGRAM) for how in ("killed", "interrupted", "bereft", "ended")}
     jvms: dict[str, psutil.Process] = {}
     folders: dict[str, Path] = {}
     for how, process in processes.items():
@@ -50,11 +50,18 @@ def test_no_jvm_is_left_behind_and_nothing_is_said() -> None:
         jvms[how], folders[how] = psutil.Process(int(words[0])), Path(words[1])
     processes["killed"].kill()
     processes["interrupted"].send_signal(signal.SIGINT)
+    jvms["bereft"].kill()
+    await_condition(
+        jvms["bereft"].status,
+        lambda status: status == psutil.STATUS_ZOMBIE,
+        what="the JVM to end",
+        limit_s=60,
+    )
     said = {how: process.communicate(timeout=60)[1] for how, process in processes.items()}
     gone, alive = psutil.wait_procs(jvms.values(), timeout=60)
     assert not alive
-    assert len(gone) == 3
-    assert said["killed"] == said["ended"] == ""
+    assert len(gone) == 4
+    assert said["killed"] == said["bereft"] == said["ended"] == ""
     assert said["interrupted"].strip().endswith("KeyboardInterrupt")
     assert "py4j" not in said["interrupted"]
     assert not folders["ended"].exists()

@@ -6,7 +6,7 @@ controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, KIP-4
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
@@ -16,10 +16,14 @@ from clusters.addresses import Address
 from clusters.cluster import UnreachableError
 from clusters.coordination import View, ZooKeeperView
 from clusters.wire import Response, Wire
-from harness.errors import HarnessError
+from harness.errors import HarnessError, WaitTimeoutError
 from harness.waiting import await_condition
 
 LIMIT_S: Final = 30.0
+_ELECTIONS: Final = 3
+_ELECTION_S: Final = 5.0
+"""Twice what 0.10 takes where a broker that is frozen owes an answer; a third of a session."""
+
 _EVERY_S: Final = 0.01
 _ANSWER_S: Final = 5.0
 _REASSIGN: Final = "/admin/reassign_partitions"
@@ -96,18 +100,33 @@ class ZooKeeperMover:
         self._elect_controller_anew()
 
     def _elect_controller_anew(self) -> None:
-        """Have the controller resign, which all but itself are too frozen to take over from."""
+        """Have the controller resign, which all but itself are too frozen to take over from.
+
+        One that was elected a moment ago does not watch its node again yet: it resigns, and stands
+        for no election (``KafkaController.ControllerChange``). Then the others elect one of theirs,
+        and it is that one's turn to resign.
+        """
         controller, epoch = self._view.controller(), self._view.read(_EPOCH)
-        with self._frozen(controller):
-            self._view.delete("/controller")
-            await_condition(
-                lambda: (self._view.controller(), self._view.read(_EPOCH)),
-                lambda seen: seen[0] == controller and seen[1] > epoch,
-                what=f"broker {controller} to be the controller again",
-                limit_s=LIMIT_S,
-                every_s=_EVERY_S,
-                passing=(UnreachableError,),
-            )
+        for _ in range(_ELECTIONS):
+            with self._frozen(controller), contextlib.suppress(WaitTimeoutError):
+                self._view.delete("/controller")
+                self._await_election([controller], epoch, _ELECTION_S)
+                return
+            if self._await_election(self._view.live_brokers(), epoch, LIMIT_S) == controller:
+                return
+        raise WaitTimeoutError(f"broker {controller} was not elected in {_ELECTIONS} elections")
+
+    def _await_election(self, candidates: Collection[int], epoch: int, limit_s: float) -> int:
+        """Who of some brokers is the controller, elected after an epoch."""
+        elected, _ = await_condition(
+            lambda: (self._view.controller(), self._view.read(_EPOCH)),
+            lambda seen: seen[0] in candidates and seen[1] > epoch,
+            what=f"a controller to be elected anew, one of {sorted(candidates)}",
+            limit_s=limit_s,
+            every_s=_EVERY_S,
+            passing=(UnreachableError,),
+        )
+        return elected
 
     def elect(self, topic: str, partition: int) -> None:
         """Write the partition's name, and wait until the controller has taken it."""

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
+from clusters.coordination import ZooKeeperView
 from clusters.local import open_cluster
+from clusters.real import RealCluster
 from clusters.versions import release
 from harness.waiting import await_condition
 from nemesis.replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
@@ -68,17 +70,29 @@ def test_leadership_moves_while_a_replica_is_out_of_the_isr(cluster: Cluster, pr
     cluster.brokers[out].kill()
     try:
         cluster.end_session(out)
-        await_condition(
-            lambda: set(probe.partition("alone", 0).isr),
-            lambda isr: isr == set(others),
-            what=f"broker {out} to be out of the ISR",
-            limit_s=4 * KRAFT_SESSION_S,
-            passing=(UnreachableError,),
-        )
+        _await_isr(probe, "alone", set(others))
         for leader in (others[1], others[0]):
             cluster.move_leader("alone", 0, leader)
             state = probe.partition("alone", 0)
             assert (state.leader, set(state.isr)) == (leader, set(others))
+    finally:
+        cluster.brokers[out].start()
+    _await_live(probe, set(cluster.brokers), limit_s=60)
+
+
+def test_leadership_moves_just_after_an_election(cluster: RealCluster, probe: Probe) -> None:
+    """A controller that was elected a moment ago does not watch its node again yet."""
+    out, *others = sorted(cluster.brokers, key=lambda one: one == probe.controller())
+    cluster.create_topic("elected", [[out, *others]], {})
+    cluster.brokers[out].kill()
+    try:
+        cluster.end_session(out)
+        _await_isr(probe, "elected", set(others))
+        with contextlib.closing(cluster._view()) as view:
+            if isinstance(view, ZooKeeperView):
+                _elect_controller(view)
+        cluster.move_leader("elected", 0, others[1])
+        assert probe.partition("elected", 0).leader == others[1]
     finally:
         cluster.brokers[out].start()
     _await_live(probe, set(cluster.brokers), limit_s=60)
@@ -130,6 +144,28 @@ def _await_alone(probe: Probe, leader: int) -> None:
         lambda leaders: leaders == [leader],
         what=f"broker {leader} alone to take itself for the leader",
         limit_s=20,
+        passing=(UnreachableError,),
+    )
+
+
+def _elect_controller(view: ZooKeeperView) -> None:
+    epoch = view.read("/controller_epoch")
+    view.delete("/controller")
+    await_condition(
+        lambda: view.read("/controller_epoch"),
+        lambda now: now > epoch,
+        what="another controller",
+        limit_s=20,
+        every_s=0.001,
+    )
+
+
+def _await_isr(probe: Probe, topic: str, brokers: set[int]) -> None:
+    await_condition(
+        lambda: set(probe.partition(topic, 0).isr),
+        lambda isr: isr == brokers,
+        what=f"the ISR of {topic} to be {brokers}",
+        limit_s=4 * KRAFT_SESSION_S,
         passing=(UnreachableError,),
     )
 

@@ -110,7 +110,8 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     process = start("run", *where, *work, "--nemesis", faults, "--for", "12s", "--json")
     code, out, err = finish(process)
     judged = json.loads(out)
-    assert (code, err) == ({"valid": 0, "invalid": 1}[judged["verdict"]], "")
+    assert code == {"valid": 0, "invalid": 1}[judged["verdict"]]
+    assert not [line for line in err.splitlines() if ": still " not in line]
     assert judged["acknowledged"] > 500
     [topic] = {path.name for path in tmp_path.glob("latest/replicas/1/highwater-*-0")}
     for broker in (1, 2, 3):

@@ -17,8 +17,9 @@ from checkers.staging import Case
 from checkers.tables import Tables
 from checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict
 from harness.errors import StoreError
+from harness.history import OPERATIONS_TABLE
 from harness.store import Run
-from harness.verdict import Ledger, Verdict
+from harness.verdict import Ledger, Unread, Verdict
 
 
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
@@ -64,11 +65,13 @@ class _Pass:
     Attributes:
         found: where the anomalies are.
         crashed: checker name to why.
+        lost: run to what became of rows of its history that were recorded, and not all judged.
     """
 
     found: Path
     crashed: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] | None = None
+    lost: dict[str, str] = field(default_factory=dict)
 
 
 def _judge(
@@ -108,7 +111,18 @@ def _pass(tables: Tables, folder: Path) -> _Pass:
         done.crashed.setdefault("ledger", first_line(error))
     else:
         done.ledgers = {run: _ledger(book) for run, book in ledgers.items()}
+        done.lost = _lost(tables)
     return done
+
+
+def _lost(tables: Tables) -> dict[str, str]:
+    """By run, that not as many rows of its history were judged as were recorded."""
+    judged = tables.view.judged
+    return {
+        case.key: f"has {case.operations:,} rows, of which {judged.get(case.key, 0):,} were judged"
+        for case in tables.cases
+        if case.operations != judged.get(case.key, 0)
+    }
 
 
 def _write_each(finds: dict[tuple[str, ...], DataFrame | Path], folder: Path, done: _Pass) -> None:
@@ -124,12 +138,15 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
         case.key: found.Target(
             name=case.run.name,
             path=case.run.analysis / "anomalies.parquet",
-            without=ABSENCES if case.cut else frozenset(),
+            without=_unfounded(case, done),
         )
         for case in tables.cases
     }
     scratch = Path(tempfile.mkdtemp(dir=tables.staging))
     all_found = found.collect(done.found, targets, scratch)
+    for case in tables.cases:
+        if why := done.lost.get(case.key):
+            case.unread.append(Unread(path=f"{OPERATIONS_TABLE}.parquet", why=why))
     half_read = _half_read(tables)
     suspects: dict[str, list[Row]] = {
         key: detailed(each.listed) for key, each in all_found.items() if each.listed
@@ -153,6 +170,13 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
         )
         for case in tables.cases
     ]
+
+
+def _unfounded(case: Case, done: _Pass) -> frozenset[str]:
+    """The kinds of anomaly that a run cannot show."""
+    if case.key in done.lost:
+        return frozenset(one.name for one in registered())
+    return ABSENCES if case.cut else frozenset()
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from harness import manifest
 from harness.errors import StoreError
-from harness.history import ADDED, TABLES, read_stream
+from harness.history import ADDED, OPERATIONS_TABLE, TABLES, read_stream
 from harness.plan import Plan
 from harness.store import Run, Status
 from harness.verdict import Unread
@@ -35,6 +35,8 @@ class Case:
         replicas: where the replicas that are compared are staged; None before ``stage``.
         unread: what of the run is no evidence, and is not staged.
         unsealed: tables that were never finished, and how many rows of each are whole.
+        recorded: table to how many of its rows were recorded, as far as the run says so.
+        operations: how many rows of the history were staged.
     """
 
     key: str
@@ -44,6 +46,8 @@ class Case:
     replicas: Path | None = None
     unread: list[Unread] = field(default_factory=list)
     unsealed: dict[str, int] = field(default_factory=dict)
+    recorded: dict[str, int] = field(default_factory=dict)
+    operations: int = 0
 
     @classmethod
     def of(cls, run: Run, key: str) -> Self:
@@ -56,7 +60,8 @@ class Case:
         unread = list(manifest.verify(run))
         if wrong := next((one for one in unread if one.path == "plan.json"), None):
             raise StoreError(f"{run.path / wrong.path} {wrong.why}")
-        return cls(key=key, run=run, plan=plan, status=status, unread=unread)
+        recorded = manifest.rows(run)
+        return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
 
     def afresh(self) -> Self:
         """The same run, to be staged once more."""
@@ -127,10 +132,12 @@ def _stage_table(case: Case, name: str, part: Path) -> None:
     try:
         if which is stream:
             case.unsealed[name] = _copy_stream(stream, part, name)
-        elif missing := _missing_columns(pq.read_schema(parquet), TABLES[name]):
-            case.unread.append(Unread(path=path, why=f"has no usable column {missing}"))
+        elif why := _unusable(pq.read_metadata(parquet), TABLES[name], case.recorded.get(name)):
+            case.unread.append(Unread(path=path, why=why))
         else:
             part.symlink_to(parquet.resolve())
+        if name == OPERATIONS_TABLE and part.exists():
+            case.operations = pq.read_metadata(part).num_rows
     except FileNotFoundError:
         case.unread.append(Unread(path=path, why="is missing"))
     except (OSError, pa.ArrowException) as error:
@@ -144,6 +151,15 @@ def _words(error: Exception) -> str:
         return os.strerror(error.errno)
     line = str(error).partition("\n")[0].rstrip(".")
     return re.sub(r"(Could not open Parquet input source )?'?<Buffer>'?: ", "", line)
+
+
+def _unusable(found: pq.FileMetaData, wanted: pa.Schema, recorded: int | None) -> str:
+    """Why a table is no evidence, the end of a sentence; empty where it is."""
+    if missing := _missing_columns(found.schema.to_arrow_schema(), wanted):
+        return f"has no usable column {missing}"
+    if recorded is not None and found.num_rows != recorded:
+        return f"has {found.num_rows:,} of the {recorded:,} rows that were recorded"
+    return ""
 
 
 def _missing_columns(found: pa.Schema, wanted: pa.Schema) -> str:

@@ -24,7 +24,7 @@ from checkers.clients.view import View, in_order
 from checkers.segments.files import segments
 from checkers.session import suit
 from checkers.staging import Case, plain, stage, staged
-from harness.history import TABLES
+from harness.history import OPERATIONS_TABLE, TABLES
 from harness.store import Run
 
 _SPARK_TYPES: Final = {
@@ -65,7 +65,7 @@ class Tables:
     @cached_property
     def operations(self) -> DataFrame:
         """``harness.history.OPERATIONS`` of every run."""
-        return self._read("history/ops")
+        return self._read(OPERATIONS_TABLE)
 
     @property
     def ops(self) -> DataFrame:
@@ -136,9 +136,10 @@ class Tables:
     @cached_property
     def view(self) -> View:
         """What clients saw, for ``checkers.clients``."""
-        found = ((staged(self.staging, "history/ops", case.key), case.key) for case in self.cases)
+        keys = [case.key for case in self.cases]
+        found = [(staged(self.staging, OPERATIONS_TABLE, key), key) for key in keys]
         sources = [Source(str(path), key) for path, key in found if path.exists()]
-        operations = in_order(self._scan("history/ops"))
+        operations = in_order(self._scan(OPERATIONS_TABLE))
         return View(operations, sources, self.staging / "clients", final_read=True)
 
     @cached_property

@@ -19,6 +19,7 @@ from checkers.registry import registered
 from checkers.staging import Case, staged
 from harness.deeds import Deeds, Happening, asked
 from harness.errors import StoreError
+from harness.history import OPERATIONS_TABLE
 from harness.store import Run
 from harness.verdict import ACKNOWLEDGED, Account, Anomaly, Ledger, Unread, Verdict, Witness
 
@@ -62,7 +63,7 @@ class Findings:
     @property
     def account(self) -> Account:
         """How far the ledger's numbers mean anything."""
-        if self.ledger is None or self.case.lacks("history/ops"):
+        if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
 
@@ -255,7 +256,7 @@ def _subject(row: Row, evidence: Evidence) -> Subject:
 def _basic(row: Row, said: str) -> tuple[Witness, ...]:
     if row["steps"]:
         return steps.witnesses(row)
-    source = "replicas" if row["kind"] in (DIVERGENCE, "corrupt") else "history/ops"
+    source = "replicas" if row["kind"] in (DIVERGENCE, "corrupt") else OPERATIONS_TABLE
     return (Witness(who="judge", what="found", says=said, source=source),)
 
 

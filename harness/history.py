@@ -169,8 +169,9 @@ and no checker asks for it; the model learns from it when a fault began."""
 ADDED: Final = frozenset(("op", "isolation"))
 """Columns that runs recorded before them lack; all may be null."""
 
+OPERATIONS_TABLE: Final = "history/ops"
 TABLES: Final = {
-    "history/ops": OPERATIONS,
+    OPERATIONS_TABLE: OPERATIONS,
     "events/partitions": PARTITIONS,
     "events/replicas": REPLICAS,
     "events/faults": FAULTS,
@@ -199,12 +200,16 @@ class StreamWriter:
 
     Safe to share between threads. What was appended survives ``kill -9`` of this process. A batch
     that cannot be written whole (a full disk) is cut away: the stream ends with a whole batch.
+
+    Attributes:
+        rows: how many were written.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.schema = schema
+        self.rows = 0
         self._file = path.open("wb", buffering=0)
         self._lock = threading.Lock()
         self._pending = io.BytesIO()
@@ -224,6 +229,7 @@ class StreamWriter:
         with self._lock:
             self._stream.write_batch(batch)
             self._write_pending()
+            self.rows += batch.num_rows
 
     def append_rows(self, rows: list[dict[str, object]]) -> None:
         """Write a few rows; for tables that grow slowly."""

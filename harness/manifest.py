@@ -1,15 +1,16 @@
 """The files of a run as they were recorded, and which of them are no evidence any more.
 
 When a run has ended, ``manifest.json`` lists every file that a judge reads, with its size and
-SHA-256, and ``status.json`` names the digest of that list. A file that cannot be read, or is not
-what was recorded, is never evidence: whoever judges leaves it out and says so. Of a run that was
-cut short, or recorded before there were manifests, every file is read to its end and nothing more.
+SHA-256, and how many rows of each table were recorded; ``status.json`` names the digest of that
+list. A file that cannot be read, or is not what was recorded, is never evidence: whoever judges
+leaves it out and says so. Of a run that was cut short, or recorded before there were manifests,
+every file is read to its end and nothing more.
 """
 
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -40,9 +41,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         files: path from the run directory, in POSIX form, to what it was.
+        rows: table to how many of its rows were recorded.
     """
 
     files: dict[str, Recorded]
+    rows: dict[str, int] = {}
     schema: int = SCHEMA
 
 
@@ -50,8 +53,12 @@ class _UnsoundError(Exception):
     """Why a file cannot be read, the end of a sentence that begins with its path."""
 
 
-def record(run: Run) -> str:
+def record(run: Run, rows: Mapping[str, int]) -> str:
     """Write the manifest of a run whose files are complete.
+
+    Args:
+        run: the run.
+        rows: table to how many of its rows were recorded.
 
     Returns:
         The SHA-256 of ``manifest.json``, for ``status.json``.
@@ -65,7 +72,8 @@ def record(run: Run) -> str:
             files[path] = _digest(run.path / path)
         except _UnsoundError as error:
             raise StoreError(f"{run.path / path} {error}") from error
-    text = msgspec.json.format(msgspec.json.encode(Manifest(files=files)), indent=2)
+    found = msgspec.json.encode(Manifest(files=files, rows=dict(rows)))
+    text = msgspec.json.format(found, indent=2)
     run.write(NAME, text)
     return hashlib.sha256(text).hexdigest()
 
@@ -86,6 +94,18 @@ def verify(run: Run) -> tuple[Unread, ...]:
         return (Unread(path=NAME, why=str(error)), *rest)
     paths = sorted({*manifest.files, *_judged(run)})
     return tuple(_check(run, iter(paths), manifest.files))
+
+
+def rows(run: Run) -> dict[str, int]:
+    """Table to how many of its rows were recorded; empty where no sound manifest says so.
+
+    Raises:
+        StoreError: ``status.json`` is missing or broken.
+    """
+    try:
+        return _manifest(run, run.status().manifest).rows
+    except _UnsoundError:
+        return {}
 
 
 def _check(run: Run, paths: Iterator[str], recorded: dict[str, Recorded]) -> Iterator[Unread]:

@@ -18,11 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from harness.errors import HarnessError
-from harness.history import STEPS, STEPS_TABLE, TABLES, WIRE, WIRE_TABLE, StreamWriter
+from harness.history import (
+    OPERATIONS,
+    OPERATIONS_TABLE,
+    STEPS,
+    STEPS_TABLE,
+    TABLES,
+    WIRE,
+    WIRE_TABLE,
+    StreamWriter,
+)
 from harness.store import Run
 
 FLUSH_S: Final = 0.2
-_OPS: Final = "history/ops"
 
 Columns = dict[str, Any]
 """Column name to one value for all rows, or a sequence of one a row; a missing column is null."""
@@ -88,7 +96,7 @@ class Recorder:
 
         For operations that are few; thousands a second belong on a tape.
         """
-        self._add(_OPS, row)
+        self._add(OPERATIONS_TABLE, row)
 
     def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
         """Record what the nemesis does (phase inject, heal or note); on disk when this returns."""
@@ -119,6 +127,10 @@ class Recorder:
     def counts(self) -> dict[tuple[str, str], int]:
         """Operations written so far by (kind, outcome); up to ``FLUSH_S`` behind."""
         return dict(self._counts.copy())
+
+    def rows(self) -> dict[str, int]:
+        """How many rows of each table were written so far."""
+        return {table: stream.rows for table, stream in self._streams.items()}
 
     def _append_now(self, table: str, row: Mapping[str, object]) -> None:
         """Append a row past all that waits, with the time of this moment."""
@@ -204,9 +216,9 @@ class Recorder:
             for table, rows in self._rows.items()
             if rows
         }
-        operations = taken.pop(_OPS, [])
+        operations = taken.pop(OPERATIONS_TABLE, [])
         if operations:
-            names = TABLES[_OPS].names
+            names = OPERATIONS.names
             self._append({name: [row.get(name) for row in operations] for name in names})
         for table, rows in taken.items():
             self._streams[table].append_rows(rows)
@@ -215,8 +227,9 @@ class Recorder:
         """Write one batch of operations and count it."""
         size = len(columns["invoke_ns"])
         with self._operations_lock:
-            arrays = [self._array(field, columns.get(field.name), size) for field in TABLES[_OPS]]
-            self._streams[_OPS].append(pa.RecordBatch.from_arrays(arrays, schema=TABLES[_OPS]))
+            arrays = [self._array(field, columns.get(field.name), size) for field in OPERATIONS]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=OPERATIONS)
+            self._streams[OPERATIONS_TABLE].append(batch)
             if isinstance(columns["outcome"], str):
                 self._counts[columns["kind"], columns["outcome"]] += size
             else:

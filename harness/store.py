@@ -5,7 +5,7 @@ store/<run>/
   history/   ops.arrows while running -> ops.parquet
   events/    partitions, replicas, faults, steps, log_lines (likewise)
   steps.json                                   the steps of its schedule, to be taken again
-  manifest.json                                every file that is judged: its size and SHA-256
+  manifest.json                                every file that is judged, and the tables' rows
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
   logs/      broker and controller logs
   analysis/  verdict.json  anomalies.parquet

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow.parquet as pq
 
 from harness import manifest
+from harness.history import TABLES
 from harness.store import Run
 
 _CAPABILITY_VERSION: Final = 0x20080522
@@ -64,7 +66,9 @@ UNFINISHED: Final = (
 
 def close(run: Run) -> Run:
     """Let a run that a builder made end as the harness ends one: with a manifest."""
-    digest = manifest.record(run)
+    made = {name: run.parquet(name) for name in TABLES if run.parquet(name).exists()}
+    rows = {name: pq.read_metadata(path).num_rows for name, path in made.items()}
+    digest = manifest.record(run, rows)
     status = msgspec.structs.replace(run.status(), manifest=digest)
     run.write_struct("status.json", status)
     return run

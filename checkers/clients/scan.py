@@ -7,6 +7,7 @@ operations by Spark's own grouping: 38 CPU seconds for records and strides.)
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from checkers import frames
 from checkers.clients import tally
 from checkers.clients.facts import SEEN, SENT
-from checkers.clients.numbers import Numbers, Part, Source, numbered, parts
+from checkers.clients.numbers import Bools, Numbers, Part, Rows, Source, numbered, parts
 from checkers.clients.picks import ROWS, Picking, Request, Want
 from checkers.clients.strides import KNOWN, READS, SCHEMA, SENDS, strides
 from checkers.clients.tally import PIECE, RECORD, SLOT
@@ -36,6 +37,8 @@ NAMES: Final = pa.schema(
         ("partition", pa.int32()),
     ]
 )
+_MET: Final = pa.schema([*NAMES, *((name, pa.int64()) for name in ("rows", "dealt"))])
+"""A slot that a task met, how many rows of it there were, and how many it dealt out."""
 
 _BUCKET_ROWS: Final = 1_000_000
 _BUCKETS_MAX: Final = 256
@@ -69,41 +72,49 @@ class Scan:
     @cached_property
     def strides(self) -> DataFrame:
         """All rows in their order, shortened; see ``checkers.clients.strides``."""
-        assert self._buckets
-        return self._frame("strides", SCHEMA)
+        return self._frame(self.stretched, SCHEMA)
 
     @property
     def stretched(self) -> Path:
         """The folder of files with ``strides``."""
-        assert self._buckets
-        return self._folder / "strides"
+        return self._scanned / "strides"
 
     @cached_property
     def moved(self) -> bool:
         """Whether there are strides that moved a reader, or told where a log ended."""
-        assert self._buckets
-        found = ds.dataset(self._folder / "strides", schema=SCHEMA, format="parquet")
+        found = ds.dataset(self.stretched, schema=SCHEMA, format="parquet")
         return bool(found.count_rows(filter=ds.field("what") > max(KNOWN, READS, SENDS)))
 
     @cached_property
     def sides(self) -> pa.Table:
         """``client, sends, reads``: who ever sent, and who read. Several rows a client."""
-        assert self._buckets
-        return _read(self._folder / "sides", SIDES)
+        return _read(self._scanned / "sides", SIDES)
 
     @cached_property
     def names(self) -> pa.Table:
         """``slot, history, run, topic, partition``: what the numbers of slots stand for."""
-        assert self._buckets
-        found = _read(self._folder / "names", NAMES)
+        found = self._met.select(NAMES.names)
         first = found.append_column("row", pa.array(np.arange(len(found))))
         return found.take(first.group_by("slot").aggregate([("row", "min")])["row_min"])
+
+    @property
+    def judged(self) -> dict[str, int]:
+        """Run to how many of its rows were looked at, those of records by both passes."""
+        met = self._met.group_by(["run", "slot"]).aggregate([("rows", "sum"), ("dealt", "sum")])
+        both = met.join(self.slots.select(["slot", "rows"]), "slot", join_type="left outer")
+        found = Counter[str]()
+        for row in both.to_pylist():
+            found[row["run"]] += row["rows_sum"] - row["dealt_sum"] + (row["rows"] or 0)
+        return dict(found)
+
+    @cached_property
+    def _met(self) -> pa.Table:
+        return _read(self._scanned / "names", _MET)
 
     @cached_property
     def slots(self) -> pa.Table:
         """Sums over the records of each slot, in ``tally.SLOT``."""
-        assert self._tallied
-        found = _read(self._folder / "slots", SLOT)
+        found = _read(self._tallied / "slots", SLOT)
         how = {"bound": "max", "reach": "max", "complete": "any"}
         asked = [(name, how.get(name, "sum")) for name in SLOT.names[1:]]
         summed = found.group_by("slot").aggregate(asked)
@@ -112,29 +123,30 @@ class Scan:
     @cached_property
     def doubtful(self) -> DataFrame:
         """The records about which there is any doubt, in ``tally.RECORD``."""
-        assert self._tallied
-        return self._frame("doubtful", RECORD)
+        return self._frame(self.doubts, RECORD)
+
+    @property
+    def doubts(self) -> Path:
+        """The folder of files with ``doubtful``."""
+        return self._tallied / "doubtful"
 
     @property
     def left(self) -> int:
         """How many rows there are in ``doubtful`` and in ``strides``."""
-        assert self._tallied
-        kept = (("doubtful", RECORD), ("strides", SCHEMA))
-        found = (ds.dataset(self._folder / name, schema, format="parquet") for name, schema in kept)
+        kept = ((self.doubts, RECORD), (self.stretched, SCHEMA))
+        found = (ds.dataset(folder, schema, format="parquet") for folder, schema in kept)
         return sum(int(each.count_rows()) for each in found)
 
     def keys(self, *doubts: str) -> pa.Table:
         """``key`` of the records about which there is one of these doubts."""
-        assert self._tallied
-        found = _read(self._folder / "doubtful", RECORD, ["key", "doubts"])
+        found = _read(self.doubts, RECORD, ["key", "doubts"])
         asked = (found["doubts"].to_numpy() & tally.bits(*doubts)) != 0
         return found.select(["key"]).filter(pa.array(asked))
 
     @cached_property
     def records(self) -> DataFrame:
         """All records, in ``tally.RECORD``."""
-        self._tally("records", None)
-        return self._frame("records", RECORD)
+        return self._frame(self._tally("records", None) / "records", RECORD)
 
     def rows(self, name: str, want: Want) -> DataFrame:
         """The rows of the history that are wanted, as ``picks`` fetches them.
@@ -171,20 +183,23 @@ class Scan:
 
     @cached_property
     def _buckets(self) -> int:
-        cores = self._spark.sparkContext.defaultParallelism
-        tasks, rows = self._parts
-        buckets = min(max(-(-rows // _BUCKET_ROWS), min(cores, rows // _SMALL + 1)), _BUCKETS_MAX)
-        for name in ("strides", "sides", "names", "pieces"):
-            (self._folder / name).mkdir(parents=True, exist_ok=True)  # it may have failed before
-        self.each(tasks, _Scanning(self._folder, buckets))
-        return buckets
+        cores, rows = self._spark.sparkContext.defaultParallelism, self.size
+        return min(max(-(-rows // _BUCKET_ROWS), min(cores, rows // _SMALL + 1)), _BUCKETS_MAX)
 
     @cached_property
-    def _tallied(self) -> bool:
-        self._tally("doubtful", self._asked)
-        return True
+    def _scanned(self) -> Path:
+        """Where the first pass left its files, when it has."""
+        for name in ("strides", "sides", "names", "pieces"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)  # it may have failed before
+        self.each(self._parts[0], _Scanning(self._folder, self._buckets))
+        return self._folder
 
-    def _tally(self, name: str, asked: int | None) -> None:
+    @cached_property
+    def _tallied(self) -> Path:
+        """Where the second pass left its files, when it has."""
+        return self._tally("doubtful", self._asked)
+
+    def _tally(self, name: str, asked: int | None) -> Path:
         for folder in (name, "slots"):
             (self._folder / folder).mkdir(parents=True, exist_ok=True)
         slots = self.names["slot"].to_numpy()
@@ -192,9 +207,10 @@ class Scan:
         histories = slots[order], self.names["history"].to_numpy()[order]
         task = _Tallying(self._folder, name, histories, asked)
         self.each(list(range(self._buckets)), task)
+        return self._folder
 
-    def _frame(self, name: str, schema: pa.Schema) -> DataFrame:
-        return frames.read(self._spark, self._folder / name, from_arrow_schema(schema))
+    def _frame(self, folder: Path, schema: pa.Schema) -> DataFrame:
+        return frames.read(self._spark, folder, from_arrow_schema(schema))
 
 
 class _Scanning:
@@ -209,9 +225,9 @@ class _Scanning:
         with contextlib.ExitStack() as stack:
             pieces: dict[int, pa.RecordBatchFileWriter] = {}
             for rows in (each for part in task for each in numbered(part)):
-                found["names"].append(rows.slots.cast(NAMES))
                 found["strides"] += map(_as_table, strides(rows))
                 of_records = (rows.fact & (SENT | SEEN)) != 0
+                found["names"].append(_counted(rows, of_records))
                 told = rows.columns(("client", *PIECE.names), of_records)
                 found["sides"].append(_sides(told))
                 for bucket, piece in self._dealt(told):
@@ -270,6 +286,14 @@ class _Tallying:
 
 def _as_table(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
+
+
+def _counted(rows: Rows, dealt: Bools) -> pa.Table:
+    """The slots of rows, in ``_MET``."""
+    found = rows.slots
+    for name, place in (("rows", rows.place), ("dealt", rows.place[dealt])):
+        found = found.append_column(name, pa.array(np.bincount(place, minlength=len(rows.slots))))
+    return found.cast(_MET)
 
 
 def _sides(rows: Numbers) -> pa.Table:

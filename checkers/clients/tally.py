@@ -68,11 +68,12 @@ SLOT: Final = pa.schema(
         ("bound", pa.int64()),
         ("reach", pa.int64()),
         ("complete", pa.bool_()),
+        ("rows", pa.int64()),
         *((name, pa.int64()) for name in SUMS),
     ]
 )
 """Sums of a slot. ``bound``: how far readers came; ``reach`` the final one, which has read its
-``fence`` if the slot is ``complete``. The fence is in no books."""
+``fence`` if the slot is ``complete``; ``rows`` were summed up. The fence is in no books."""
 
 _MOST: Final = np.iinfo(np.int64).max
 _Bools = NDArray[np.bool_]
@@ -106,8 +107,10 @@ def records(rows: Numbers, histories: tuple[NDArray[Any], NDArray[Any]]) -> Numb
     answered = rows["complete_ns"] != NONE
     writer = _most(first, rows["deed"], sent)
     other = _least(first, rows["deed"], sent)
-    met_by = np.repeat(writer, np.diff(np.append(first, len(key)))) == rows["deed"]
+    size = np.diff(np.append(first, len(key)))
+    met_by = np.repeat(writer, size) == rows["deed"]
     record = {
+        "rows": size,
         "key": key[first],
         "slot": rows["slot"][first],
         "facts": np.bitwise_or.reduceat(fact, first),
@@ -178,6 +181,7 @@ def slots(record: Numbers) -> pa.Table:
         most = np.full(len(slot), NONE)
         np.maximum.at(most, place[asked], record[column][asked])
         columns[name] = pa.array(most, mask=most == NONE)
+    columns["rows"] = np.bincount(place, record["rows"], len(slot)).astype(np.int64)
     columns["complete"] = np.bincount(place[fence & met], minlength=len(slot)) > 0
     return pa.table([pa.array(columns[name]) for name in SLOT.names], names=SLOT.names).cast(SLOT)
 

@@ -200,8 +200,7 @@ class View(Kept):
     @property
     def doubts(self) -> Path:
         """A folder of files with ``doubtful``."""
-        assert self.doubtful
-        return self.folder("scan") / "doubtful"
+        return self._scan.doubts
 
     @property
     def sums(self) -> pa.Table:
@@ -212,6 +211,11 @@ class View(Kept):
     def names(self) -> pa.Table:
         """``slot, history, run, topic, partition``: what the numbers of slots stand for."""
         return self._scan.names
+
+    @property
+    def judged(self) -> dict[str, int]:
+        """Run to how many of its rows were looked at."""
+        return self._scan.judged
 
     @cached_property
     def slots(self) -> DataFrame:
@@ -281,7 +285,7 @@ class View(Kept):
     @property
     def order(self) -> Path:
         """Where ``extents`` are for a task to look up offsets; see ``places.Order``."""
-        assert self.extents
+        self.made("extents", places.EXTENT, self._extend)
         return self.folder("extents")
 
     @cached_property

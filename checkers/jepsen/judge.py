@@ -74,8 +74,8 @@ class Judgement:
         breaking: the kinds among them that break a promise.
         doubts: why the history does not tell all, a sentence each.
         reasons: of the verdict, the doubts among them.
-        verdict: ``unknown`` where not all could be read, ``invalid`` where a promise is broken;
-            else ``unknown`` where there is any other doubt.
+        verdict: ``unknown`` where not all could be read, or not all was judged; ``invalid`` where
+            a promise is broken; else ``unknown`` where there is any other doubt.
     """
 
     history: History
@@ -136,7 +136,8 @@ def judge(
     harmless = allowed(read.subscribed, ww=ww) | (_UNREAD if not read.polled else frozenset())
     breaking = tuple(kind for kind in counts if kind not in harmless)
     untested = _untested(_acknowledged(Path(path)), polled=read.polled)
-    doubts = (*filter(None, (read.cut, untested)), *(_doubt(*each) for each in short(view)))
+    lost = "" if (judged := view.judged.get(name, 0)) == read.rows else _lost(read.rows, judged)
+    doubts = (*filter(None, (read.cut, lost, untested)), *(_doubt(*each) for each in short(view)))
     return Judgement(
         history=history,
         read=read,
@@ -145,7 +146,7 @@ def judge(
         doubts=doubts,
         reasons=(*doubts, *(reason(kind, counts[kind]) for kind in breaking)),
         verdict="unknown"
-        if read.cut
+        if read.cut or lost
         else "invalid"
         if breaking
         else "unknown"
@@ -175,6 +176,11 @@ def _acknowledged(path: Path) -> int:
     """How many sends a table of ``OPERATIONS`` says were acknowledged."""
     sent = (ds.field("kind").cast("string") == SEND) & (ds.field("outcome").cast("string") == OK)
     return int(ds.dataset(path, format="parquet").count_rows(filter=sent))
+
+
+def _lost(read: int, judged: int) -> str:
+    """That not as much was judged as was read, a sentence."""
+    return f"The history has {read:,} rows, of which {judged:,} were judged."
 
 
 def _untested(acknowledged: int, *, polled: bool) -> str:

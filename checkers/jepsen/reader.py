@@ -52,12 +52,14 @@ class Read:
 
     Attributes:
         operations: how many sends, polls and transactions clients began.
+        rows: how many rows of ``OPERATIONS`` tell what they and others did.
         subscribed: whether any client was subscribed to topics.
         polled: whether any poll ended well, with records or without.
         cut: why not all of it could be read, a sentence; empty when it could.
     """
 
     operations: int = 0
+    rows: int = 0
     subscribed: bool = False
     polled: bool = False
     cut: str = ""
@@ -100,7 +102,9 @@ class History:
                     read.operations += int(np.isin(functions, (o.SEND, o.READ, o.TXN)).sum())
                     read.subscribed |= bool((functions == o.SUBSCRIBE).any())
                     read.polled = read.polled or self._polled(batch)
-                    writer.write_table(table(self._bytes, batch))
+                    rows = table(self._bytes, batch)
+                    read.rows += len(rows)
+                    writer.write_table(rows)
         except MalformedError as error:
             raise self._malformed(*error.args) from None
         except pa.ArrowInvalid:

@@ -5,6 +5,7 @@ not yields one row with a null ``offset``, its ``damage`` and an ``error``.
 """
 
 import mmap
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -80,7 +81,12 @@ def read_segment(
     where = segment if isinstance(segment, Segment) else Segment.at(segment)
     try:
         with open_regular(where.path) as file:
-            whole = file.seek(0, 2)
+            whole = file.seek(0, os.SEEK_END)
+            if stop is not None and stop > whole:
+                error = f"the file had {stop:,} bytes and has {whole:,}"
+                damage = Damage(kind="unreadable", position=whole, error=error)
+                yield _findings([damage], where)
+                return
             if not whole:
                 return
             size = min(whole, FILE_BYTES_MAX)

@@ -29,7 +29,7 @@ def test_a_send_is_a_row_with_the_interval_of_both_its_halves(tmp_path: Path) ->
     (row,), found = read(tmp_path, f"{SEND}\n{SENT}\n")
     assert tuple(row[name] for name in COLUMNS) == ("0", "send", "ok", "jepsen", 3, 17, "7")
     assert (row["invoke_ns"], row["complete_ns"], row["op"]) == (5, 9, len(SEND) + 1)
-    assert found == Read(operations=1)
+    assert found == Read(operations=1, rows=1)
 
 
 def test_a_poll_is_a_row_for_each_record_in_the_order_of_the_poll(tmp_path: Path) -> None:

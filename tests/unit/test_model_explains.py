@@ -443,6 +443,27 @@ def test_who_starts_again_may_hold_more_than_was_seen_before(
     assert [one.kind for one in found].count("trace") == wrong
 
 
+@pytest.mark.parametrize(("began", "wrong"), [(4, 0), (3, 0), (2, 1)])
+def test_who_was_frozen_may_have_written_more_than_was_seen(
+    tmp_path: Path, began: int, wrong: int
+) -> None:
+    """A random run on 4.3.1: a leader, frozen and deposed, takes what waits for it when it wakes.
+
+    Its log was last seen to end at 1; its fetcher begins at 4, and its leader's ended at 3.
+    """
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="4.3.1"))
+    run.tick(6_000)
+    run.leader(2, 1, [2])
+    run.log_line(2, "leader", "events-0 starts at leader epoch 1 from offset 3", offset=3)
+    run.tick(2_000)
+    run.log_line(1, "fetcher", "Added fetcher to broker 2 for events-0", offset=began)
+    run.tick(400)
+    run.log_line(1, "answer", "Truncating partition events-0 with (offset=3", offset=3)
+    run.log_line(1, "truncation", "Truncating to offset 3", offset=3)
+    found = [one for one in findings(run) if one.kind == "trace"]
+    assert len(found) == wrong, found
+
+
 @pytest.mark.parametrize(
     ("own", "word"), [("twice", "explained"), ("other", "unknown")], ids=["twice", "once"]
 )

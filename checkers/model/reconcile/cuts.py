@@ -160,7 +160,9 @@ def _why_not(trace: Trace, rules: Rules, line: Line, now: _Following) -> str:
     cause, asked = now.cause, now.asked
     if cause is None or cause.kind == "leader":
         return "it did not follow anybody"
-    if line.offset > max((m.leo for m in trace.marks.get(line.broker, ())), default=0):
+    # Its fetcher begins where its log ends: who was frozen may have written more, unobserved.
+    seen = (m.leo for m in trace.marks.get(line.broker, ()))
+    if line.offset > max(seen, default=0) and line.offset > cause.offset:
         return "its log was never so long"
     if asked is not None:
         return "" if asked.offset == line.offset else f"its leader had told it {asked.offset}"

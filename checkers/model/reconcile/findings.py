@@ -86,13 +86,15 @@ def _unread(outcome: Outcome, rows: Iterable[Row], why: str) -> Explained:
 
 
 def _anomalies(run: Run) -> list[Row]:
-    """All that stand for themselves and that Kafka promises anything against, listed or not."""
+    """All that stand for themselves, that Kafka promises anything against, and that are ours."""
     path = run.analysis / "anomalies.parquet"
     rows: list[Row] = pq.read_table(path).to_pylist() if path.exists() else []
     return [
         row
         for row in rows
-        if row.get("cause") is None and kind(row["kind"]).severity is not Severity.EXPECTED
+        if row.get("cause") is None
+        and (known := kind(row["kind"])).severity is not Severity.EXPECTED
+        and known.breaks is None
     ]
 
 

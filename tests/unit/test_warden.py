@@ -28,9 +28,10 @@ time.sleep(60)
 """,
 ]
 HOLDER = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from clusters.process import Process
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which below nohup is ignored
 child = Process("child", sys.argv[2:], log=Path(sys.argv[1]), directory=Path("/"),
                 environment=os.environ)
 while not child.pid:

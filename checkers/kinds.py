@@ -5,9 +5,12 @@ Names and definitions of the clients' kinds are those of Jepsen's Kafka workload
 ``checkers.policy`` to say.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+
+from harness.plan import Plan
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
@@ -32,12 +35,18 @@ class Kind:
         one: what one of them is, the end of a sentence that begins with 1.
         many: what several are.
         promise: what it breaks, and who promised it.
+        breaks: whether a run of a plan was promised that; None: ``checkers.policy`` knows. A kind
+            of another package says so itself, and is none that the reference model has rules of.
+        says: what one anomaly is, a sentence, of its row in columns of ``registry.ANOMALY``; None:
+            ``checkers.lineage`` knows.
     """
 
     one: str
     many: str
     severity: Severity
     promise: str
+    breaks: Callable[[Plan], bool] | None = None
+    says: Callable[[dict[str, Any]], str] | None = None
 
 
 _DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks, KIP-106)"
@@ -48,7 +57,7 @@ _AGREED: Final = "agreement: an offset is one record's, whoever is asked (KIP-10
 _NONE: Final = "none: transactions of several producers share a log (KIP-98)"
 _CRITICAL, _SERIOUS, _MINOR = Severity.CRITICAL, Severity.SERIOUS, Severity.MINOR
 
-KINDS: Final = {
+KINDS: Final[dict[str, Kind]] = {
     "lost-write": Kind(
         "acknowledged record was lost", "acknowledged records were lost", _CRITICAL, _DURABLE
     ),
@@ -177,7 +186,22 @@ never written down, so it shows none of these."""
 def kind(name: str) -> Kind:
     """The kind of that name; a form of a cycle is that cycle's.
 
-    Raises:
-        KeyError: there is none.
+    Whoever has a verdict may not have the package whose checker it is of.
     """
-    return KINDS[name] if name in KINDS else KINDS[name.partition("-")[0]]
+    if found := KINDS.get(name) or KINDS.get(name.partition("-")[0]):
+        return found
+    promise = "not known here: the package that has its checker is not installed"
+    return Kind(f"anomaly {name}", f"anomalies {name}", Severity.UNDECIDED, promise)
+
+
+def add(name: str, found: Kind) -> None:
+    """Add a kind of another package.
+
+    Raises:
+        ValueError: there is one of that name, or it does not say what it breaks and is.
+    """
+    if name in KINDS:
+        raise ValueError(f"two kinds are called {name}")
+    if found.breaks is None or found.says is None:
+        raise ValueError(f"the kind {name} has to have breaks and says")
+    KINDS[name] = found

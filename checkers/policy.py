@@ -67,6 +67,7 @@ def promised(plan: Plan, *, faults: int) -> Promise:
         breaking |= {LOST, "inconsistent-offsets"}
     if _keeps_committed(plan, faults=faults):
         breaking |= _READ_IN_ORDER
+    breaking |= {name for name, kind in kinds.KINDS.items() if kind.breaks and kind.breaks(plan)}
     return Promise(says=_sentence(plan), breaking=frozenset(breaking), acks=plan.workload.acks)
 
 
@@ -114,7 +115,7 @@ def said(kind: str, count: int, acks: str = "all") -> str:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    return list(kinds.KINDS.values()).index(kinds.kind(name)), name
+    return [*kinds.KINDS.values(), kinds.kind(name)].index(kinds.kind(name)), name
 
 
 def elections(plan: Plan) -> str:

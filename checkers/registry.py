@@ -12,6 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from checkers.kinds import Kind, add
+from harness import extensions
+
 if TYPE_CHECKING:
     from checkers.tables import Tables
 
@@ -92,8 +95,19 @@ _MODULES: Final = (
 _registry: dict[str, Checker] = {}
 
 
-def checker(name: str, *, guarantee: str) -> Callable[[Find], Find]:
-    """Register a function from tables to anomalies under the name of the anomaly that it finds."""
+def checker(name: str, *, guarantee: str, kind: Kind | None = None) -> Callable[[Find], Find]:
+    """Register a function from tables to anomalies under the name of the anomaly that it finds.
+
+    Args:
+        name: the kind of anomaly.
+        guarantee: what holds when nothing is found, a sentence.
+        kind: what it is called and breaks; None: ``checkers.kinds`` says so.
+
+    Raises:
+        ValueError: there is such a kind, or a checker of that name.
+    """
+    if kind is not None:
+        add(name, kind)
     return checkers({name: guarantee})
 
 
@@ -111,9 +125,14 @@ def checkers(guarantees: Mapping[str, str]) -> Callable[[Find], Find]:
 
 
 def registered() -> tuple[Checker, ...]:
-    """Every checker, in the order in which a report lists them."""
+    """Every checker, in the order in which a report lists them: those of other packages last.
+
+    Raises:
+        HarnessError: a package that has some cannot be loaded.
+    """
     for module in _MODULES:
         importlib.import_module(f"checkers.{module}")
+    extensions.load(extensions.CHECKERS)
     return tuple(_registry.values())
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.found import Found
+from checkers.kinds import kind
 from checkers.lineage import steps
 from checkers.lineage.evidence import Evidence, Row
 from checkers.lineage.sentences import sentence
@@ -230,7 +231,11 @@ def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
 
 def _anomaly(row: Row, promise: Promise, evidence: Evidence | None) -> Anomaly:
     subject = None if evidence is None else _subject(row, evidence)
-    said = steps.sentence(row) if row["steps"] else sentence(row, subject)
+    says = kind(row["kind"]).says
+    if says is not None:
+        said = says(row)
+    else:
+        said = steps.sentence(row) if row["steps"] else sentence(row, subject)
     return Anomaly(
         kind=row["kind"],
         topic=row["topic"],

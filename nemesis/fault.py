@@ -12,6 +12,7 @@ from typing import Final, Literal, TypedDict
 from clusters.cluster import Cluster
 from clusters.level import Level
 from clusters.release import Release
+from harness import extensions
 from harness.errors import HarnessError, UsageError
 from harness.plan import Plan, Topic
 from harness.suggest import nearest
@@ -203,9 +204,14 @@ def _told(body: Callable[..., object]) -> _Told:
 
 
 def faults() -> Mapping[str, Fault]:
-    """Return every fault by name, family by family, whichever module was imported first."""
+    """Return every fault by name: ours, family by family, and then those of other packages.
+
+    Raises:
+        HarnessError: a package that has some cannot be loaded.
+    """
     for family in _FAMILIES:
         importlib.import_module(f"nemesis.{family}")
+    extensions.load(extensions.FAULTS)
     place = {family: number for number, family in enumerate(_FAMILIES)}
     ordered = sorted(_registry.values(), key=lambda one: place.get(one.family, len(place)))
     return {one.name: one for one in ordered}

@@ -1,5 +1,6 @@
 """The pytest plugin on real brokers: the example project from a wheel, and what Ctrl-C leaves."""
 
+import json
 import os
 import shutil
 import signal
@@ -85,6 +86,26 @@ def test_the_example_works_from_a_wheel_outside_the_checkout(
     assert (new["kafka"], new["verdict"], new["lost"]) == ("4.3.1", "valid", "0")
     assert Path(old["report"]).is_relative_to(project / "store")
     assert Path(old["report"]).is_file()
+
+
+def test_a_package_adds_a_fault_and_a_checker(installed: Path, tmp_path: Path) -> None:
+    extension = tmp_path / "extension"
+    shutil.copytree(ROOT / "docs" / "examples" / "extension", extension)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    where = ["--python", str(installed), "install", "--no-deps", str(extension)]
+    subprocess.run([*pip, *where], check=True)
+    words = "run --kafka 4.3.1 --partitions 3 --nemesis stumble --for 8s --store store --json"
+    command = [str(installed), "-m", "harness", *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    judged = json.loads(done.stdout)
+    assert (judged["verdict"], judged["counts"]["late-acknowledgement"] > 0) == ("invalid", True)
+    assert "stumble" in judged["happened"]
+    assert "for the acknowledgement of" in done.stdout
+    # Who does not have the package can report its runs all the same.
+    command = [sys.executable, "-m", "harness", "report", str(tmp_path / "store" / "latest")]
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stderr) == (0, "")
 
 
 def test_ctrl_c_leaves_nothing_and_a_broker_that_dies_at_start_is_an_error(tmp_path: Path) -> None:

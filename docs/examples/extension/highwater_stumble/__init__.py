@@ -1,0 +1,1 @@
+"""A fault and a checker for Highwater."""

@@ -1,0 +1,30 @@
+"""Faults and checkers of other packages, which are found by their entry points."""
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from harness.errors import HarnessError
+
+FAULTS: Final = "highwater.faults"
+CHECKERS: Final = "highwater.checkers"
+"""Groups of entry points. Each names a module, which registers what it has when it is imported."""
+
+
+def load(group: str) -> None:
+    """Import the modules that installed packages name in a group, in the order of their names.
+
+    Raises:
+        HarnessError: one of them cannot be imported; the message names its package.
+    """
+    for entry in sorted(entry_points(group=group), key=lambda one: (one.name, one.value)):
+        try:
+            entry.load()
+        except Exception as error:
+            raise HarnessError(
+                f"{_package(entry)} cannot be loaded for {group}: {type(error).__name__}: {error}",
+                hint=f"Mend its module {entry.value}, or uninstall it.",
+            ) from error
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"the package {entry.dist.name}" if entry.dist else f"the entry point {entry.name}"

@@ -83,20 +83,20 @@ class Outcome:
         reason: why it ended early; None if every state was met or every invariant broken.
         exhausted: whether every state within the bounds was met.
         depth: moves from the initial state to the farthest state that was met.
-        transitions: moves taken, to new states or known ones; None where nobody counted.
+        transitions: moves taken, to new states or known ones.
         seconds: of searching; ``compile_seconds`` of compiling or loading the kernels before.
-        peak_bytes: most memory that this process held; None where it was not measured.
+        peak_bytes: most memory that this process held.
     """
 
     paths: dict[str, tuple[Leap, ...]]
     reason: Reason | None
     exhausted: bool
     states: int
-    transitions: int | None
+    transitions: int
     depth: int
     seconds: float
     compile_seconds: float
-    peak_bytes: int | None
+    peak_bytes: int
 
     @property
     def collision(self) -> float:
@@ -142,13 +142,8 @@ def explore(
     )
 
 
-def compile_all(machine: Machine, *, labels: bool = False) -> float:
-    """Have every kernel of a search compiled, or loaded; seconds it took.
-
-    Args:
-        machine: what is to be searched.
-        labels: the one that labels states too, which only a search with Spark needs.
-    """
+def compile_all(machine: Machine) -> float:
+    """Have every kernel of a search compiled, or loaded; seconds it took."""
     began = time.perf_counter()
     compiled, none = kernels(machine.laws), new_table(2)
     states = np.empty((0, machine.initial.nbytes // 8), np.uint64)
@@ -157,8 +152,6 @@ def compile_all(machine: Machine, *, labels: bool = False) -> float:
     compiled.expand(states, 0, states, none, problem, marks)
     compiled.identify(machine.initial, machine.constants)
     compiled.grow(none, none)
-    if labels:
-        compiled.label(states, none, machine.constants, *np.empty((3, 0), np.uint64))
     return time.perf_counter() - began
 
 

@@ -51,8 +51,6 @@ class Kernels:
             ``out`` may not hold the successors of the next state. Holds no GIL.
         identify: ``(state, constants)``: the fingerprint of a state's canonical form.
         grow: ``(old table, new table)``: copies all entries.
-        label: ``(states, table, constants, keys, parents, breaches)``: writes each state's
-            fingerprint, its parent's (it must be in the table), and what it breaks.
         walk: ``(state, problem, depth, seed, path)``: steps at random from a state, in place, and
             writes the moves' indices to ``path``; how many, negative if the last broke something.
     """
@@ -60,7 +58,6 @@ class Kernels:
     expand: Callable[[Words, int, Words, Table, Problem, Words], Expansion]
     identify: Callable[[np.ndarray[Any, np.dtype[np.int8]], Constants], int]
     grow: Callable[[Table, Table], None]
-    label: Callable[[Words, Table, Constants, Words, Words, Words], None]
     walk: Callable[..., int]
 
 
@@ -72,7 +69,6 @@ def kernels(laws: Laws) -> Kernels:
             expand=_expander(laws),
             identify=_identifier(laws),
             grow=_compiled(_grow),
-            label=_labeller(laws),
             walk=_walker(laws),
         )
 
@@ -162,29 +158,6 @@ def _expander(laws: Laws) -> Callable[..., Expansion]:  # noqa: C901 - one loop,
         return Expansion(row, new, taken)
 
     return _compiled(expand)
-
-
-def _labeller(laws: Laws) -> Callable[..., None]:
-    broken = laws.broken
-
-    def label(
-        states: Words,
-        table: Table,
-        constants: Constants,
-        keys: Words,
-        parents: Words,
-        breaches: Words,
-    ) -> None:
-        mask = np.uint64(table.keys.shape[0] - 1)
-        for row in range(states.shape[0]):
-            key = fingerprint(states[row])
-            slot = key & mask
-            while table.keys[slot] != key:
-                slot = (slot + np.uint64(1)) & mask
-            keys[row], parents[row] = key, table.parents[slot]
-            breaches[row] = broken(states[row].view(np.int8), constants)
-
-    return _compiled(label)
 
 
 def _walker(laws: Laws) -> Callable[..., int]:

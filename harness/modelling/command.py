@@ -25,7 +25,6 @@ from harness.modelling.rules import rules
 
 if TYPE_CHECKING:
     from checkers.model.explore import Glance, Limits
-    from checkers.model.reference import Setting
     from checkers.model.result import Result
     from checkers.model.scope import By
 
@@ -101,15 +100,6 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = 0,
     depth: Annotated[int, typer.Option(min=1, help="Moves of a walk at most.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="What the walks follow from.")] = 0,
-    spark_master: Annotated[
-        str | None,
-        typer.Option("--spark-master", help="Search with Spark, for what outgrows memory."),
-    ] = None,
-    driver_memory: MemoryOption = "2g",
-    work: Annotated[
-        Path | None,
-        typer.Option(help="Folder of a search with Spark; it goes on with what is there."),
-    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the counterexample there.", show_default=False)
     ] = None,
@@ -146,9 +136,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         require_writable(out, "--out")
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
-        if spark_master is not None:
-            found = _on_spark(setting, asked, limits, watch, spark_master, driver_memory, work)
-        elif walks:
+        if walks:
             found = result.stroll(
                 setting,
                 asked,
@@ -240,34 +228,6 @@ def exit_code(found: "Sequence[Result]") -> int:
     if any(one.holds is False for one in found):
         return BROKEN
     return UNKNOWN if any(one.holds is None for one in found) else OK
-
-
-def _on_spark(
-    setting: "Setting",
-    asked: Sequence[str],
-    limits: "Limits",
-    watch: "Callable[[Glance], None]",
-    master: str,
-    driver_memory: str,
-    work: Path | None,
-) -> "tuple[Result, ...]":
-    import tempfile
-
-    from checkers.model.result import results
-    from checkers.model.spark import explore as explore_on_spark
-    from checkers.session import spark
-
-    with tempfile.TemporaryDirectory(prefix="highwater-model-") as temporary:
-        folder = work or Path(temporary)
-        outcome = explore_on_spark(
-            lambda: spark(master, driver_memory),
-            setting,
-            asked,
-            folder=folder,
-            limits=limits,
-            watch=watch,
-        )
-    return results(setting, asked, outcome)
 
 
 def _step(text: str) -> "By":

@@ -1,6 +1,5 @@
-"""The search on the model itself: the same by machine code, by plain Python and by Spark."""
+"""The search on the model itself: the same by machine code and by plain Python."""
 
-import functools
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,10 +7,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from checkers.model import spark as on_spark
 from checkers.model.compiled import State
 from checkers.model.counterexample import FORMAT, Counterexample
 from checkers.model.explore import Limits, explore
@@ -31,7 +28,6 @@ pytestmark = pytest.mark.slow  # machine code of the rules takes most of a minut
 
 PLENTY = Limits(memory=1 << 30)
 SMALL = Scope(brokers=2, records=1, failures=1, moves=0)
-SHALLOW = Setting(kafka="0.10.2.2", scope=Scope(brokers=2, records=1, failures=0, moves=0))
 TWO_MOVES = Setting(kafka="0.10.2.2", scope=Scope(records=1, failures=0, moves=2))
 
 
@@ -246,58 +242,6 @@ def test_the_command_refuses_with_a_hint(words: str, says: str) -> None:
     result = CliRunner().invoke(app, ["model", "explore", *words.split()])
     assert isinstance(result.exception, UsageError)
     assert says in str(result.exception)
-
-
-def no_session() -> SparkSession:
-    pytest.fail("a session is asked for, although every level is small")
-
-
-def goes_on_where_it_was(folder: Path, session: Callable[[], SparkSession], small: int) -> None:
-    """A search that is stopped, gone on with, and asked something else is as one in memory."""
-    search_there = functools.partial(on_spark.explore, session, folder=folder, shards=2)
-    here = explore(SHALLOW.machine(), [], limits=PLENTY)
-    depths: list[int] = []
-    stop = Limits(memory=0, stop=lambda: len(depths) == here.depth)
-    early = search_there(
-        SHALLOW, ["type-ok"], limits=stop, watch=lambda glance: depths.append(glance.depth)
-    )
-    assert (early.reason, early.depth, early.exhausted) == ("stopped", here.depth - 1, False)
-    depths.clear()
-    whole = search_there(
-        SHALLOW,
-        ["type-ok"],
-        limits=PLENTY,
-        watch=lambda glance: depths.append(glance.depth),
-        small=small,
-    )
-    assert depths == [here.depth - 1, here.depth]
-    assert (whole.states, whole.depth, whole.exhausted) == (here.states, here.depth, True)
-    with pytest.raises(UsageError, match="another search"):
-        search_there(TWO_MOVES, [], limits=PLENTY)
-
-
-def test_a_folder_of_levels_goes_on_where_it_was(tmp_path: Path) -> None:
-    goes_on_where_it_was(tmp_path, no_session, 1 << 16)
-
-
-@pytest.mark.spark
-def test_spark_makes_the_levels_that_are_made_here(spark: SparkSession, tmp_path: Path) -> None:
-    """The last two levels, one of them empty, are jobs of Spark's."""
-    goes_on_where_it_was(tmp_path, lambda: spark, 0)
-
-
-def test_a_level_that_was_not_finished_is_made_again(tmp_path: Path) -> None:
-    once = on_spark.explore(no_session, SHALLOW, [], folder=tmp_path, limits=PLENTY, shards=3)
-    (tmp_path / f"level={once.depth:05}" / "_SUCCESS").unlink()
-    (tmp_path / f"level={once.depth + 1:05}" / "_SUCCESS").unlink()
-    again = on_spark.explore(no_session, SHALLOW, [], folder=tmp_path, limits=PLENTY)
-    assert (again.states, again.depth) == (once.states, once.depth)
-
-
-def test_the_levels_hold_the_shortest_way(tmp_path: Path) -> None:
-    here = explore(TWO_MOVES.machine(), ["acked-kept"], limits=PLENTY)
-    found = on_spark.explore(no_session, TWO_MOVES, ["acked-kept"], folder=tmp_path, limits=PLENTY)
-    assert len(found.paths["acked-kept"]) == len(here.paths["acked-kept"]) == found.depth
 
 
 def test_a_result_is_one_object() -> None:

@@ -1,5 +1,6 @@
 """What the replicas' disks hold, reduced to what checkers compare."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,8 @@ COLUMNS: Final = (
     "fingerprint",  # equal where two records' keys, values and kinds are
 )  # fmt: skip
 
+REPLICA: Final = ("run", "broker", "topic", "partition")
+
 SOURCE: Final = (
     *(name for name in COLUMNS if name != "fingerprint"),
     *("key", "value", "control"),
@@ -24,6 +27,31 @@ TORN: Final = "torn"
 UNREADABLE: Final = "unreadable"
 ORDINARY: Final = ("torn", "zeros", "empty")
 """What a kill leaves at a log's end, preallocation, compaction: no evidence of anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What one replica's log holds of one leader epoch.
+
+    Attributes:
+        epoch: None of records that have none, and of damaged stretches.
+        first: offset of the first such record; None when there are damaged stretches alone.
+        last: offset of the last one.
+        segment: base offset of the last segment with any.
+        damaged: whether some stretch is no sound batch.
+        unread: whether the system did not give some of it back.
+    """
+
+    run: str
+    broker: int
+    topic: str
+    partition: int
+    epoch: int | None
+    first: int | None
+    last: int | None
+    segment: int
+    damaged: bool
+    unread: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +83,36 @@ def records(log: DataFrame) -> DataFrame:
     return log.withColumn("fingerprint", fingerprint).select(*COLUMNS)
 
 
-def ends(log: DataFrame) -> list[End]:
-    """The extent of every replica that has a segment with anything in it."""
+def spans(log: DataFrame) -> list[Span]:
+    """What every replica's log holds of every epoch, in the order of their offsets."""
     damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
-    found = log.groupBy("run", "broker", "topic", "partition").agg(
+    found = log.groupBy(*REPLICA, F.col("leader_epoch").alias("epoch")).agg(
         F.min("offset").alias("first"),
         F.max("offset").alias("last"),
         F.max("segment").alias("segment"),
         F.bool_or(damaged).alias("damaged"),
         F.bool_or(F.col("damage").eqNullSafe(UNREADABLE)).alias("unread"),
     )
-    return [End(**row.asDict()) for row in found.collect()]
+    told = [Span(**row.asDict()) for row in found.collect()]
+    return sorted(told, key=lambda one: (one.first is None, one.first))
+
+
+def ends(spans: Iterable[Span]) -> list[End]:
+    """The extent of every replica that has a segment with anything in it."""
+    replicas: dict[tuple[str, int, str, int], list[Span]] = {}
+    for span in spans:
+        replicas.setdefault((span.run, span.broker, span.topic, span.partition), []).append(span)
+    return [
+        End(
+            run=run,
+            broker=broker,
+            topic=topic,
+            partition=partition,
+            first=min((one.first for one in own if one.first is not None), default=None),
+            last=max((one.last for one in own if one.last is not None), default=None),
+            segment=max(one.segment for one in own),
+            damaged=any(one.damaged for one in own),
+            unread=any(one.unread for one in own),
+        )
+        for (run, broker, topic, partition), own in replicas.items()
+    ]

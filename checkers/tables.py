@@ -126,7 +126,12 @@ class Tables:
     @cached_property
     def ends(self) -> list[disks.End]:
         """Where each replica's log begins and ends on disk."""
-        return disks.ends(self.log)
+        return disks.ends(self.spans)
+
+    @cached_property
+    def spans(self) -> list[disks.Span]:
+        """What each replica's log holds of each leader epoch."""
+        return disks.spans(self.log)
 
     @cached_property
     def books(self) -> list[fates.Book]:

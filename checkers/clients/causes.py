@@ -21,6 +21,7 @@ makes. Nor does anything follow for an anomaly in another partition or without a
 that was lost stands where its producer was told, or where a reader met it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,14 +199,17 @@ def stretches(found: ds.Dataset) -> Causes:
     return Causes(found.to_batches(columns=list(_COLUMNS), filter=makes))
 
 
-def caused(folders: Sequence[Path], target: Path) -> None:
-    """Anomalies of some folders in another one, with their ``cause``."""
+def caused(folders: Sequence[Path], target: Path) -> Counter[str]:
+    """Anomalies of some folders in another one, with their ``cause``; how many of each kind."""
     found = dataset(folders, SCHEMA)
-    causes = stretches(found)
+    causes, counts = stretches(found), Counter[str]()
     target.mkdir()
     with for_spark(target, 0, SCHEMA) as writer:
         for batch in found.to_batches():
             writer.write_batch(with_cause(batch, causes.of(batch)))
+            told = pc.value_counts(batch["kind"]).to_pylist()
+            counts.update({each["values"]: each["counts"] for each in told})
+    return counts
 
 
 def with_cause(found: pa.RecordBatch, cause: pa.Array) -> pa.RecordBatch:

@@ -7,6 +7,7 @@ only at records of which ``View.slots`` has a doubt; those rows are gathered onc
 from collections.abc import Callable
 from typing import Final
 
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
@@ -177,21 +178,22 @@ def _unseen(view: View, rows: DataFrame) -> DataFrame:
     )
 
 
-def crowded(view: View) -> DataFrame:
+def crowded(view: View) -> DataFrame | None:
     """The slots, in a column ``slot``, in which several records may stand at one offset.
 
     Where each record has one place and there are as many records as places, none do.
     """
-    size = F.sum(F.col("high") - F.col("low") + 1).alias("places")
-    places = view.extents.groupBy("slot").agg(size)
-    more = (F.col("known") + F.col("maybe") > F.col("places")) | (F.col("twice") > 0)
-    return view.keep("crowded", view.slots.join(places, "slot").where(more).select("slot"))
+    both = view.sums.join(view.places, "slot", join_type="inner")
+    known = pc.add(both["known"], both["maybe"])
+    more = pc.or_(pc.greater(known, both["places"]), pc.greater(both["twice"], 0))
+    slots = both.filter(more).select(["slot"])
+    return view.spark.createDataFrame(slots) if len(slots) else None
 
 
 def _inconsistent(view: View) -> list[DataFrame]:
     """An offset at which several records stand (Jepsen's ``inconsistent-offsets``)."""
     slots = crowded(view)
-    if not view.any("crowded"):
+    if slots is None:
         return []
     rows = view.placed_among(view.rows.join(slots, "slot", "left_semi"))
     found = rows.groupBy("run", "topic", "partition", "offset").agg(

@@ -27,6 +27,6 @@ def find(view: View, kinds: frozenset[str] = KINDS) -> Path:
         if asked and view.any(WRONG_STEPS):
             told.append(step_findings(view, asked))
             rows.append(view.held(STEPPED))
-        if VANISHED in kinds:
-            found.append(vanished(view, wrong))
+        if VANISHED in kinds and (gone := vanished(view, wrong)) is not None:
+            found.append(gone)
     return witnessed(view, found, told, rows)

@@ -30,6 +30,9 @@ NONE: Final = np.iinfo(np.int64).min
 ROWS: Final = 500_000
 """So many are read and looked at at once: the more, the fewer strides are cut in two."""
 
+FEW_ROWS: Final = 50_000
+"""So few are not worth a second task."""
+
 _TASK_ROWS: Final = 2_000_000
 _WORDS: Final = ("process", "kind", "phase", "outcome", "isolation", "topic")
 _COLUMNS: Final = (
@@ -63,8 +66,8 @@ class Part:
 def parts(sources: Sequence[Source], cores: int) -> tuple[list[list[Part]], int]:
     """What each task reads, and how many rows there are in all.
 
-    Tasks are about equal, and at most ``_TASK_ROWS`` if row groups are not larger; small files are
-    read together.
+    Tasks are about equal, of ``FEW_ROWS`` or more, and at most ``_TASK_ROWS`` if row groups are not
+    larger; small files are read together.
 
     Raises:
         OSError, pyarrow.ArrowException: a file cannot be read.
@@ -78,7 +81,7 @@ def parts(sources: Sequence[Source], cores: int) -> tuple[list[list[Part]], int]
             groups.append((source, group, at, size))
             at += size
     rows = sum(size for *_, size in groups)
-    share = min(max(-(-rows // cores), 1), _TASK_ROWS)
+    share = min(max(-(-rows // cores), FEW_ROWS), _TASK_ROWS)
     tasks: list[list[Part]] = [[]]
     taken = 0
     for source, group, at, size in groups:

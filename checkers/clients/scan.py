@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from checkers import frames
 from checkers.clients import tally
 from checkers.clients.facts import SEEN, SENT
-from checkers.clients.numbers import Bools, Numbers, Part, Rows, Source, numbered, parts
+from checkers.clients.numbers import FEW_ROWS, Bools, Numbers, Part, Rows, Source, numbered, parts
 from checkers.clients.picks import ROWS, Picking, Request, Want
 from checkers.clients.strides import KNOWN, READS, SCHEMA, SENDS, strides
 from checkers.clients.tally import PIECE, RECORD, SLOT
@@ -42,7 +42,6 @@ _MET: Final = pa.schema([*NAMES, *((name, pa.int64()) for name in ("rows", "deal
 
 _BUCKET_ROWS: Final = 1_000_000
 _BUCKETS_MAX: Final = 256
-_SMALL: Final = 50_000  # rows that are not worth a second task
 
 
 class Scan:
@@ -170,8 +169,13 @@ class Scan:
         return self._folder / "held" / name
 
     def each(self, tasks: Sequence[Any], do: Callable[[int, Any], None]) -> None:
-        """Have Spark's tasks do something with each of some things and its number."""
-        if not tasks:
+        """Have Spark's tasks do something with each of some things and its number.
+
+        One task is done here: nothing runs beside it, and a job of Spark's takes longer to begin.
+        """
+        if len(tasks) < 2:  # noqa: PLR2004
+            for number, one in enumerate(tasks):
+                do(number, one)
             return
         context = self._spark.sparkContext
         context.parallelize(list(enumerate(tasks)), len(tasks)).foreach(lambda one: do(*one))
@@ -184,7 +188,7 @@ class Scan:
     @cached_property
     def _buckets(self) -> int:
         cores, rows = self._spark.sparkContext.defaultParallelism, self.size
-        return min(max(-(-rows // _BUCKET_ROWS), min(cores, rows // _SMALL + 1)), _BUCKETS_MAX)
+        return min(max(-(-rows // _BUCKET_ROWS), min(cores, rows // FEW_ROWS + 1)), _BUCKETS_MAX)
 
     @cached_property
     def _scanned(self) -> Path:

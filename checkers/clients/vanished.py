@@ -11,12 +11,14 @@ shows: a record that was read once is safe to it.
 from functools import partial, reduce
 from typing import Final
 
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.clients.contents import NAMES, crowded
 from checkers.clients.facts import ENDED, SEEN, SEEN_OK, SENT_OK, has
 from checkers.clients.picks import PLACE, RECORD
+from checkers.clients.sequence import WRONG_STEPS
 from checkers.clients.skips import skipped
 from checkers.clients.view import View
 from checkers.clients.witness import end, finding
@@ -26,15 +28,21 @@ VANISHED: Final = "vanished"
 _NEVER: Final = (1 << 63) - 1
 
 
-def vanished(view: View, steps: DataFrame) -> DataFrame:
-    """Findings of acknowledged records that were read, and not found by who came by last."""
-    gone, slots = _stepped_over(view, steps), crowded(view)
-    if view.any("crowded"):
-        gone = gone.unionByName(_replaced(view, slots))
-    slots = view.keep("shortened", slots.unionByName(_short(view)).distinct())
-    if view.any("shortened"):
-        gone = gone.unionByName(_cut_off(view, slots))
-    last = gone.groupBy("key").agg(F.max("end").alias("gone"))
+def vanished(view: View, steps: DataFrame) -> DataFrame | None:
+    """Findings of acknowledged records that were read, and not found by who came by last.
+
+    None: nobody came by a place without finding what was there.
+    """
+    gone = []
+    if view.any(WRONG_STEPS, (ds.field("delta") > 1) & ~ds.field("sent")):
+        gone.append(_stepped_over(view, steps))
+    if (crowds := crowded(view)) is not None:
+        gone.append(_replaced(view, crowds))
+    if (slots := _shortened(view, crowds)) is not None:
+        gone.append(_cut_off(view, slots))
+    if not gone:
+        return None
+    last = reduce(DataFrame.unionByName, gone).groupBy("key").agg(F.max("end").alias("gone"))
     known = view.keep("gone", last)
     rows = view.rows_of("of-gone", RECORD, view.told("gone", *RECORD)).join(known, "key")
     found = rows.groupBy(*NAMES).agg(
@@ -67,6 +75,15 @@ def _replaced(view: View, slots: DataFrame) -> DataFrame:
     return others.where(F.col("key") != F.col("latest.key")).select(
         "key", F.col("latest.end").alias("end")
     )
+
+
+def _shortened(view: View, crowds: DataFrame | None) -> DataFrame | None:
+    """The slots, in a column ``slot``, that may have been cut: those, and whose log ended short."""
+    found = [*filter(None, [crowds]), *([_short(view)] if view.moved else [])]
+    if not found:
+        return None
+    slots = view.keep("shortened", reduce(DataFrame.unionByName, found).distinct())
+    return slots if view.any("shortened") else None
 
 
 def _short(view: View) -> DataFrame:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
@@ -281,6 +282,18 @@ class View(Kept):
             self.keep("late", self.placed_late(self.rows).select(what, "slot", *place))
             known.append(self.folder("late"))
         self.each([folder], places.Extending(known, self.empty("sorted-places")))
+
+    @cached_property
+    def places(self) -> pa.Table:
+        """``slot, places``: how many offsets of each slot are known."""
+        found: dict[int, int] = {}
+        for batch in ds.dataset(self.order, format="parquet").to_batches():
+            size = pc.add(pc.subtract(batch["high"], batch["low"]), 1)
+            some = pa.table({"slot": batch["slot"], "size": size})
+            for row in some.group_by("slot").aggregate([("size", "sum")]).to_pylist():
+                found[row["slot"]] = found.get(row["slot"], 0) + row["size_sum"]
+        names = {"slot": pa.int64(), "places": pa.int64()}
+        return pa.table([[*found], [*found.values()]], schema=pa.schema(names))
 
     @property
     def order(self) -> Path:

@@ -95,7 +95,8 @@ class Judgement:
 
     def anomalies(self) -> Iterator[dict[str, Any]]:
         """The anomalies, kind by kind, as ``checkers.jepsen.entries.entry`` tells each."""
-        for batch in ds.dataset(self._found, format="parquet").to_batches():
+        found = ds.dataset(self._found, format="parquet").to_batches() if self.counts else ()
+        for batch in found:
             for row in batch.to_pylist():
                 yield entry(row, self.history)
 
@@ -124,15 +125,15 @@ def judge(
     view = View(frame, [Source(path, name)], folder)
     suit(spark, view.scan())
     witnessed = find(view)
-    view.keep("cyclic", cycles.find(view, ww=ww))
-    caused((witnessed, view.folder("cyclic")), view.folder("anomalies"))
-    found = frames.read(spark, view.folder("anomalies"), ANOMALY)
-    counted = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
+    folders = [witnessed]
+    if ww or view.entangled:
+        view.keep("cyclic", cycles.find(view, ww=ww))
+        folders.append(view.folder("cyclic"))
+    counted = caused(folders, view.folder("anomalies"))
     counts = {kind: counted[kind] for kind in MEANS if kind in counted}
-    told = found if every else _foremost(found)
-    in_kinds = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
-    order = (in_kinds, F.col("topic"), F.col("partition"), F.col("offset"), F.col("value"))
-    view.keep("told", told.orderBy(*order))
+    if counts:
+        found = frames.read(spark, view.folder("anomalies"), ANOMALY)
+        view.keep("told", (found if every else _foremost(found)).orderBy(*_order()))
     harmless = allowed(read.subscribed, ww=ww) | (_UNREAD if not read.polled else frozenset())
     breaking = tuple(kind for kind in counts if kind not in harmless)
     untested = _untested(_acknowledged(Path(path)), polled=read.polled)
@@ -181,6 +182,12 @@ def _acknowledged(path: Path) -> int:
 def _lost(read: int, judged: int) -> str:
     """That not as much was judged as was read, a sentence."""
     return f"The history has {read:,} rows, of which {judged:,} were judged."
+
+
+def _order() -> tuple[Column, ...]:
+    """By what anomalies are told: kind by kind, and then by the record."""
+    in_kinds = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
+    return in_kinds, F.col("topic"), F.col("partition"), F.col("offset"), F.col("value")
 
 
 def _untested(acknowledged: int, *, polled: bool) -> str:

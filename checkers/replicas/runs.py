@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.policy import CHECKPOINT, EPOCHS, MISSING, SEQUENCE
@@ -17,6 +18,7 @@ from checkers.replicas.finding import Finding
 from checkers.replicas.listing import Replica, replicas
 from checkers.replicas.places import LogDir
 from checkers.replicas.states import Facts, beyond, contradicted, disordered
+from checkers.staging import staged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from checkers.staging import Case
     from checkers.tables import Tables
 
-_PLACE: Final = ("run", "broker", "topic", "partition")
 _SEQUENCES: Final = 1 << 31
+_PARTITIONS: Final = "events/partitions"
+_ISR: Final = ["time_ns", "topic", "partition", "isr"]
 
 Key = tuple[str, int, str, int]
 """Run, broker, topic and partition."""
@@ -57,19 +60,22 @@ def missing(tables: "Tables") -> "DataFrame":
 
 def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
     """The last ISR observed of each partition, and the last offset of the final read."""
-    quiesced = {case.key for case in tables.cases if case.status.quiesced}
+    quiesced = {
+        case.key for case in tables.cases if case.status.quiesced and not case.lacks(_PARTITIONS)
+    }
     reach = {
         (one.run, one.topic, one.partition): one.last
         for one in tables.books
         if one.run in quiesced and one.complete and one.last is not None
     }
-    latest = tables.partitions.groupBy("run", "topic", "partition").agg(
-        F.max_by("isr", "time_ns").alias("isr")
-    )
-    for row in latest.collect():
-        last = reach.get((row["run"], row["topic"], row["partition"]))
-        if last is not None:
-            yield row.asDict(), last
+    for run in sorted(quiesced):
+        part = staged(tables.staging, _PARTITIONS, run)
+        rows = pq.read_table(part, columns=_ISR).sort_by("time_ns").to_pylist()
+        latest = {(row["topic"], row["partition"]): row["isr"] for row in rows}
+        for (topic, partition), isr in latest.items():
+            last = reach.get((run, topic, partition))
+            if last is not None:
+                yield {"run": run, "topic": topic, "partition": partition, "isr": isr}, last
 
 
 @checker(
@@ -77,16 +83,12 @@ def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
 )
 def epochs(tables: "Tables") -> "DataFrame":
     """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
-    found = (
-        tables.log.where(F.col("leader_epoch").isNotNull())
-        .groupBy(*_PLACE, F.col("leader_epoch").alias("epoch"))
-        .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
-    )
     facts = _facts(tables)
-    for row in found.orderBy("first").collect():
-        key: Key = (row["run"], row["broker"], row["topic"], row["partition"])
-        if key in facts:
-            span = {"segment": 0, "covered": None, **row.asDict()}
+    for one in tables.spans:
+        key: Key = (one.run, one.broker, one.topic, one.partition)
+        if one.epoch is not None and key in facts:
+            told = {"epoch": one.epoch, "first": one.first, "last": one.last}
+            span = {"segment": 0, "covered": None, **told}
             facts[key].spans = [*facts[key].spans, span]
     return _found(tables, EPOCHS, facts, lambda one: [*disordered(one), *contradicted(one)])
 

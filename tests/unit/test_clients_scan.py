@@ -1,5 +1,6 @@
 """Histories read by tasks that read the files themselves, against Spark's reading of the same."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,13 @@ pytestmark = pytest.mark.spark
 
 COLUMNS = ("run", "at", "op", "client", "slot", "key", "deed", "fact")
 GROUP = 7  # rows of a row group
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tasks_of_any_size() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbers, "FEW_ROWS", 1)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def reads_half(monkeypatch: pytest.MonkeyPatch) -> None:
             shutil.rmtree(folder / str(number), ignore_errors=True)
         return tally(self, name, asked)
 
-    monkeypatch.setattr(scan, "_SMALL", 20)  # so that there are two
+    monkeypatch.setattr(scan, "FEW_ROWS", 20)  # so that there are two
     monkeypatch.setattr(scan.Scan, "_tally", halved)
 
 

@@ -48,7 +48,10 @@ def source(tmp_path: Path) -> Source:
     return Source(str(path))
 
 
-def test_one_pass_leaves_the_rows_of_every_request(source: Source, tmp_path: Path) -> None:
+def test_one_pass_leaves_the_rows_of_every_request(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkers.clients.numbers.FEW_ROWS", 1)
     tasks, _ = parts([source], 3)
     numbers = [
         Rows(table) for task in tasks for part in task for table in tables(part, OPERATIONS.names)

@@ -9,17 +9,21 @@ from checkers.disks import ORDINARY, TORN, UNREADABLE
 from checkers.registry import anomalies, checker
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame
 
     from checkers.tables import Tables
 
 
 @checker("corrupt", guarantee="Every batch on every replica's disk passes its checksum.")
-def corrupt(tables: "Tables") -> "DataFrame":
+def corrupt(tables: "Tables") -> "DataFrame | Path":
     """Stretches that are no batch; a kill leaves a torn one at a log's end, which is none.
 
     What the system does not give back is no evidence (``checkers.verdicts``).
     """
+    if not any(span.marked for span in tables.spans):
+        return tables.nothing
     last = tables.local(_last_segments(tables))
     ordinary = F.col("damage").isin(*ORDINARY, UNREADABLE)
     torn_inside = (F.col("damage") == TORN) & (F.col("segment") < F.col("last_segment"))

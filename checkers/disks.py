@@ -40,6 +40,8 @@ class Span:
         segment: base offset of the last segment with any.
         damaged: whether some stretch is no sound batch.
         unread: whether the system did not give some of it back.
+        marked: whether there is any stretch that is no batch, ordinary ones among them.
+        numbered: whether any record has its producer's sequence number.
     """
 
     run: str
@@ -52,6 +54,8 @@ class Span:
     segment: int
     damaged: bool
     unread: bool
+    marked: bool
+    numbered: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,8 @@ def spans(log: DataFrame) -> list[Span]:
         F.max("segment").alias("segment"),
         F.bool_or(damaged).alias("damaged"),
         F.bool_or(F.col("damage").eqNullSafe(UNREADABLE)).alias("unread"),
+        F.bool_or(F.col("damage").isNotNull()).alias("marked"),
+        F.bool_or(F.col("sequence").isNotNull()).alias("numbered"),
     )
     told = [Span(**row.asDict()) for row in found.collect()]
     return sorted(told, key=lambda one: (one.first is None, one.first))

@@ -40,6 +40,10 @@ TASK_BYTES_MIN: Final = 1 << 20
 TASK_BYTES_MAX: Final = 32 << 20
 """Nor more than this: it becomes one partition, in memory a multiple of it if it was compressed."""
 
+HERE_BYTES: Final = 1 << 16
+"""So little is read here: Spark's Python worker takes a second to begin at all. What is compressed
+a thousandfold is 64 MB then."""
+
 _RECORD_BYTES: Final = 100
 
 Stretch = tuple[Segment, int, int]
@@ -225,9 +229,13 @@ def read_segments(
 
 
 def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> DataFrame:
-    """The same rows as the data source's; a task for each number of a range."""
-    tasks = plan(found, cores=os.cpu_count() or 1)
+    """The same rows as the data source's: a task for each number of a range, or read here."""
+    tasks = plan(found, cores=spark.sparkContext.defaultParallelism)
     names = schema.names
+    if sum(map(_size, found)) <= HERE_BYTES:
+        batches = [batch for task in tasks for batch in _records(task, names)]
+        kept = pa.schema([SCHEMA.field(name) for name in names])
+        return spark.createDataFrame(pa.Table.from_batches(batches, kept))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -167,6 +167,13 @@ class Tables:
                 self.view.hold(fates.wants(self) | skips.wants(self.view))
             pool.submit(getattr, self, "decided")
 
+    @cached_property
+    def nothing(self) -> Path:
+        """No anomalies, as a checker may return them."""
+        folder = self.kept("nothing")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def local(self, table: pa.Table) -> DataFrame:
         """A small table that is already here, for Spark to join with."""
         return self.spark.createDataFrame(table)

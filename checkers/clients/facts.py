@@ -1,5 +1,6 @@
 """What one row of a history says, as bits; those of a record are or-ed together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,21 +101,26 @@ SAYINGS: Final = {
 
 def fact() -> Column:
     """What a row of ``harness.history.OPERATIONS`` says, by ``SAYINGS``."""
-    peek = F.col("isolation").eqNullSafe(READ_UNCOMMITTED)
-    found = F.lit(0)
-    for kind in reversed(KINDS):
-        said = F.lit(0)
-        for outcome in OUTCOMES:
-            committed, other = (_told(SAYINGS[kind, outcome, each]) for each in (False, True))
-            told = F.when(peek, other).otherwise(committed) if kind == READ else committed
-            said = F.when(F.col("outcome") == outcome, told).otherwise(said)
-        found = F.when(F.col("kind") == kind, said).otherwise(found)
-    return found
+    return F.expr(_case("kind", {kind: _by_outcome(kind) for kind in KINDS}))
 
 
-def _told(saying: Saying) -> Column:
-    told = F.lit(saying.bits)
+def _by_outcome(kind: str) -> str:
+    told = {}
+    for outcome in OUTCOMES:
+        committed, peek = (_told(SAYINGS[kind, outcome, each]) for each in (False, True))
+        peeks = f"isolation <=> '{READ_UNCOMMITTED}'"
+        told[outcome] = committed if committed == peek else f"if({peeks}, {peek}, {committed})"
+    return _case("outcome", told)
+
+
+def _case(column: str, told: Mapping[str, str]) -> str:
+    whens = " ".join(f"WHEN '{word}' THEN {what}" for word, what in told.items())
+    return f"CASE {column} {whens} ELSE 0 END"
+
+
+def _told(saying: Saying) -> str:
+    told = str(saying.bits)
     for name in ("offset", "partition"):
         if more := getattr(saying, f"no_{name}"):
-            told = told.bitwiseOR(F.when(F.col(name).isNull(), more).otherwise(0))
-    return told
+            told += f" | if(`{name}` IS NULL, {more}, 0)"
+    return f"({told})"

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +26,7 @@ from checkers.clients import tally
 from checkers.clients.facts import SEEN, SENT
 from checkers.clients.numbers import FEW_ROWS, Bools, Numbers, Part, Rows, Source, numbered, parts
 from checkers.clients.picks import ROWS, Picking, Request, Want
-from checkers.clients.strides import KNOWN, READS, SCHEMA, SENDS, strides
+from checkers.clients.strides import SCHEMA, strides
 from checkers.clients.tally import PIECE, RECORD, SLOT
 from checkers.leaves import for_spark
 
@@ -60,6 +61,7 @@ class Scan:
         self._spark = spark
         self._sources = tuple(sources)
         self._folder = folder
+        self._told: dict[int, bool] = {}
         ignored = () if final_read else tally.OF_FINAL_READS
         self._asked = tally.bits(*(name for name in tally.DOUBTS if name not in ignored))
 
@@ -78,11 +80,13 @@ class Scan:
         """The folder of files with ``strides``."""
         return self._scanned / "strides"
 
-    @cached_property
-    def moved(self) -> bool:
-        """Whether there are strides that moved a reader, or told where a log ended."""
-        found = ds.dataset(self.stretched, schema=SCHEMA, format="parquet")
-        return bool(found.count_rows(filter=ds.field("what") > max(KNOWN, READS, SENDS)))
+    def tells(self, facts: int) -> bool:
+        """Whether there are strides that are rows with one of these facts, of those passed on."""
+        if facts not in self._told:
+            found = ds.dataset(self.stretched, schema=SCHEMA, format="parquet")
+            what = pc.bit_wise_and(ds.field("what"), pa.scalar(facts, pa.int32()))
+            self._told[facts] = bool(found.count_rows(filter=what != 0))
+        return self._told[facts]
 
     @cached_property
     def sides(self) -> pa.Table:

@@ -72,11 +72,14 @@ def wrong_steps(view: View) -> DataFrame:
     ``delta``, its length in known offsets: 2 and more skip some, 0 and less go back. ``sought``
     steps begin where a reader sought to go on from, and tell only what it did not find.
     """
-    if not view.moved:
+    if not view.tells(MOVES):
         return _measured(view, WRONG_STEPS)
+    measured = _measured(view, "measured")
+    if not view.any("measured"):
+        return view.made(WRONG_STEPS, _STEP, lambda folder: for_spark(folder, 0, _STEP).close())
     moves = view.strides.where(has("what", MOVES))
     named = moves.select("client", "slot", "op", "at", F.col("what").alias("fact"))
-    return view.keep(WRONG_STEPS, unexcused(_measured(view, "measured"), named))
+    return view.keep(WRONG_STEPS, unexcused(measured, named))
 
 
 def _measured(view: View, name: str) -> DataFrame:
@@ -174,7 +177,7 @@ def _of_rows(view: View) -> DataFrame:
 def _singles(view: View) -> list[DataFrame]:
     """Rows whose place others tell, and where readers sought to go on, as strides of a row."""
     found = [_strays(view)] if view.suspects["stray"] else []
-    if view.moved:
+    if view.tells(SOUGHT):
         sought = has("what", SOUGHT) & ~has("what", EVERYWHERE)
         start = F.col("place") - 1
         seeks = view.strides.where(sought & F.col("place").isNotNull())

@@ -79,7 +79,7 @@ def _replaced(view: View, slots: DataFrame) -> DataFrame:
 
 def _shortened(view: View, crowds: DataFrame | None) -> DataFrame | None:
     """The slots, in a column ``slot``, that may have been cut: those, and whose log ended short."""
-    found = [*filter(None, [crowds]), *([_short(view)] if view.moved else [])]
+    found = [*filter(None, [crowds]), *([_short(view)] if view.tells(ENDED) else [])]
     if not found:
         return None
     slots = view.keep("shortened", reduce(DataFrame.unionByName, found).distinct())

@@ -250,10 +250,9 @@ class View(Kept):
         sides = self._scan.sides.group_by("client").aggregate(asked)
         return bool(pc.any(pc.and_(sides["sends_any"], sides["reads_any"])).as_py())
 
-    @property
-    def moved(self) -> bool:
-        """Whether anything moved a reader."""
-        return self._scan.moved
+    def tells(self, facts: int) -> bool:
+        """Whether a row has one of these facts, of those that move readers or tell a log's end."""
+        return self._scan.tells(facts)
 
     @property
     def strides(self) -> DataFrame:

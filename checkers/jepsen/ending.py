@@ -23,7 +23,7 @@ def short(view: View) -> list[tuple[str, int, int]]:
     The foremost ``SHOWN`` of them. Asked are readers who sought the beginning (an offset that is
     null) after that offset was known; where there are none, the history does not tell.
     """
-    if not view.moved:
+    if not view.tells(SOUGHT):
         return []
     strides = view.strides
     far = strides.where(F.col("what").isin(READS, SENDS) & F.col("ok"))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers import leaves
 from checkers.policy import CHECKPOINT, EPOCHS, MISSING, SEQUENCE
 from checkers.registry import SCHEMA, anomalies, checker
 from checkers.replicas.evidence import Row
@@ -21,6 +22,8 @@ from checkers.replicas.states import Facts, beyond, contradicted, disordered
 from checkers.staging import staged
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame
 
     from checkers.disks import End
@@ -36,7 +39,7 @@ Key = tuple[str, int, str, int]
 
 
 @checker(MISSING, guarantee="Every in-sync replica holds every record that was committed.")
-def missing(tables: "Tables") -> "DataFrame":
+def missing(tables: "Tables") -> "Path":
     """In-sync replicas that end before a record which the final reader was given, so committed.
 
     Of runs that quiesced alone, and of replicas that could be read: there nothing fails any more
@@ -55,7 +58,7 @@ def missing(tables: "Tables") -> "DataFrame":
             if read and leo <= read_to and not (end and end.damaged):
                 says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
                 rows.append(_row(MISSING, key, leo, says))
-    return _frame(tables, rows)
+    return _left(tables, MISSING, rows)
 
 
 def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
@@ -81,7 +84,7 @@ def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
 @checker(
     EPOCHS, guarantee="Leader epochs only grow along a log, and its list of them says the same."
 )
-def epochs(tables: "Tables") -> "DataFrame":
+def epochs(tables: "Tables") -> "Path":
     """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
     facts = _facts(tables)
     for one in tables.spans:
@@ -94,7 +97,7 @@ def epochs(tables: "Tables") -> "DataFrame":
 
 
 @checker(CHECKPOINT, guarantee="No checkpoint of a replica lies beyond the end of its log.")
-def checkpoint(tables: "Tables") -> "DataFrame":
+def checkpoint(tables: "Tables") -> "Path":
     """High watermarks, recovery points and log start offsets that a log does not reach.
 
     A damaged log, which ``corrupt`` tells of, reaches nothing.
@@ -107,12 +110,14 @@ def checkpoint(tables: "Tables") -> "DataFrame":
 
 
 @checker(SEQUENCE, guarantee="No sequence number of a producer stands in a log twice.")
-def repeated_sequence(tables: "Tables") -> "DataFrame":
+def repeated_sequence(tables: "Tables") -> "DataFrame | Path":
     """Records of one producer id, epoch and sequence number at two offsets of one log (KIP-98).
 
     A broker drops what it has appended before (ProducerStateManager). Numbers begin anew after
     2^31; that far apart they are no repetition.
     """
+    if not any(span.numbered for span in tables.spans):
+        return tables.nothing
     note = F.format_string(
         "sequence number %d of producer %d stands at offset %d and again at %d.",
         *("sequence", "producer_id", "offset", "again"),
@@ -189,14 +194,14 @@ def _found(
     kind: str,
     facts: Mapping[Key, Facts],
     look: Callable[[Facts], Iterable[Finding]],
-) -> "DataFrame":
+) -> "Path":
     """A row for each finding about a replica."""
     rows = [
         _row(kind, key, finding.offset, finding.says)
         for key, one in facts.items()
         for finding in look(one)
     ]
-    return _frame(tables, rows)
+    return _left(tables, kind, rows)
 
 
 def _row(kind: str, key: Key, offset: int | None, says: str) -> Row:
@@ -209,5 +214,9 @@ def _row(kind: str, key: Key, offset: int | None, says: str) -> Row:
     }
 
 
-def _frame(tables: "Tables", rows: list[Row]) -> "DataFrame":
-    return tables.local(pa.Table.from_pylist(rows, schema=SCHEMA))
+def _left(tables: "Tables", kind: str, rows: list[Row]) -> "Path":
+    folder = tables.kept(kind)
+    folder.mkdir(parents=True)
+    with leaves.writer(folder, 0, SCHEMA) as writer:
+        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+    return folder

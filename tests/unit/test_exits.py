@@ -6,16 +6,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
 
+import psutil
 import pytest
 import typer.main
 
 from harness.cli import app
 from harness.exits import CLOSED, FAILED, INTERRUPTED
 from harness.store import Run
+from harness.waiting import await_condition
 from tests.browser.samples import SAMPLES
 from tests.forked import Output
 
@@ -169,11 +171,29 @@ def test_one_broken_run_keeps_back_no_verdict(store: Path, tmp_path: Path) -> No
     assert Run(tmp_path / "valid").verdict().run == "valid"
 
 
+def _folder(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - called alike
+    """Spark is about to be started."""
+    return any(temporary.glob("highwater-spark-*"))
+
+
+def _spark(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - as above
+    """Its JVM runs."""
+    return any(child.name() == "java" for child in process.children(recursive=True))
+
+
+def _judge(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - as above
+    """It judges."""
+    return any(temporary.glob("highwater-spark-*/judge-*/*"))
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("after_s", [2.0, 4.0, 6.0])
+@pytest.mark.parametrize("moment", [_folder, _spark, _judge])
 def test_an_interruption_leaves_a_sentence_and_nothing_else(
-    how: signal.Signals, after_s: float, store: Path, tmp_path: Path
+    how: signal.Signals,
+    moment: Callable[[psutil.Process, Path], bool],
+    store: Path,
+    tmp_path: Path,
 ) -> None:
     before = Run(store / "valid").verdict()
     process = subprocess.Popen(
@@ -183,10 +203,16 @@ def test_an_interruption_leaves_a_sentence_and_nothing_else(
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
-    try:
-        process.wait(timeout=after_s)
-    except subprocess.TimeoutExpired:
-        process.send_signal(how)
+    seen = psutil.Process(process.pid)
+    await_condition(
+        lambda: moment(seen, tmp_path),
+        bool,
+        what=f"the moment {moment.__doc__}",
+        limit_s=60,
+        every_s=0.01,
+        passing=(psutil.NoSuchProcess,),
+    )
+    process.send_signal(how)
     _, said = process.communicate(timeout=60)
     name = "Ctrl-C" if how == signal.SIGINT else "SIGTERM"
     lines = [line for line in said.splitlines() if "still judging" not in line]

@@ -41,8 +41,10 @@ TASK_BYTES_MAX: Final = 32 << 20
 """Nor more than this: it becomes one partition, in memory a multiple of it if it was compressed."""
 
 HERE_BYTES: Final = 1 << 16
-"""So little is read here: Spark's Python worker takes a second to begin at all. What is compressed
-a thousandfold is 64 MB then."""
+"""So little is read here: Spark's Python worker takes half a second to begin at all."""
+
+_DECODED_MAX: Final = 64 << 20
+"""No more is held here, whatever it was compressed to."""
 
 _RECORD_BYTES: Final = 100
 
@@ -232,10 +234,8 @@ def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> 
     """The same rows as the data source's: a task for each number of a range, or read here."""
     tasks = plan(found, cores=spark.sparkContext.defaultParallelism)
     names = schema.names
-    if sum(map(_size, found)) <= HERE_BYTES:
-        batches = [batch for task in tasks for batch in _records(task, names)]
-        kept = pa.schema([SCHEMA.field(name) for name in names])
-        return spark.createDataFrame(pa.Table.from_batches(batches, kept))
+    if sum(map(_size, found)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:
+        return spark.createDataFrame(few)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -243,3 +243,14 @@ def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> 
                 yield from _records(tasks[number], names)
 
     return frames.mapped(spark.range(len(tasks), numPartitions=len(tasks)), read, schema.fields)
+
+
+def _here(tasks: Iterable[list[Stretch]], names: list[str]) -> pa.Table | None:
+    """The records of some tasks, read by this process; None: they are too many to be held."""
+    found, size = [], 0
+    for batch in (each for task in tasks for each in _records(task, names)):
+        found.append(batch)
+        size += batch.nbytes
+        if size > _DECODED_MAX:
+            return None
+    return pa.Table.from_batches(found, pa.schema([SCHEMA.field(name) for name in names]))

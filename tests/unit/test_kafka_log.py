@@ -4,12 +4,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from checkers import kafka_log
+from checkers import frames, kafka_log
 from checkers.kafka_log import SPARK_SCHEMA, plan, read_log, replicas_of
 from checkers.segments.files import Segment, segments
 from checkers.segments.reader import SCHEMA, read_segment
@@ -28,12 +29,22 @@ def in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
-def test_spark_sees_what_the_reader_reads(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("here", "decoded", "tasks"), [(1 << 20, 1 << 20, 0), (1 << 20, 99, 1), (0, 0, 1)]
+)
+def test_spark_sees_what_the_reader_reads(
+    here: int, decoded: int, tasks: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Little is read here, unless it was much before it was compressed; else by tasks."""
+    monkeypatch.setattr(kafka_log, "HERE_BYTES", here)
+    monkeypatch.setattr(kafka_log, "_DECODED_MAX", decoded)
+    made = Mock(wraps=frames.mapped)
+    monkeypatch.setattr(frames, "mapped", made)
     rows = [row.asDict() for row in read_log(spark, [FIXTURES]).collect()]
     for row in rows:
         for name in ("key", "value"):
             row[name] = None if row[name] is None else bytes(row[name])
-    assert len(rows) > 300
+    assert (len(rows) > 300, made.call_count) == (True, tasks)
     assert in_order(rows) == in_order(expected(FIXTURES))
 
 

@@ -177,7 +177,7 @@ class Scan:
 
         One task is done here: nothing runs beside it, and a job of Spark's takes longer to begin.
         """
-        if len(tasks) < 2:  # noqa: PLR2004
+        if len(tasks) <= 1:
             for number, one in enumerate(tasks):
                 do(number, one)
             return

@@ -1,6 +1,5 @@
 """The pytest plugin on real brokers: the example project from a wheel, and what Ctrl-C leaves."""
 
-import json
 import os
 import shutil
 import signal
@@ -14,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from harness.store import Run
 from tests.kafka.test_command import await_family, await_gone, await_phase
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -94,14 +94,16 @@ def test_a_package_adds_a_fault_and_a_checker(installed: Path, tmp_path: Path) -
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     where = ["--python", str(installed), "install", "--no-deps", str(extension)]
     subprocess.run([*pip, *where], check=True)
-    words = "run --kafka 4.3.1 --partitions 3 --nemesis stumble --for 8s --store store --json"
+    words = "run --kafka 4.3.1 --partitions 3 --nemesis stumble --for 8s --store store"
     command = [str(installed), "-m", "harness", *words.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    judged = json.loads(done.stdout)
-    assert (judged["verdict"], judged["counts"]["late-acknowledgement"] > 0) == ("invalid", True)
-    assert "stumble" in judged["happened"]
-    assert "for the acknowledgement of" in done.stdout
+    judged = Run(tmp_path / "store" / "latest").verdict()
+    assert (judged.verdict, judged.counts["late-acknowledgement"] > 0) == ("invalid", True)
+    assert "stumble" in judged.happened
+    said = [one.sentence for one in judged.anomalies if one.kind == "late-acknowledgement"]
+    assert said[0].startswith("producer-")
+    assert " s for the acknowledgement of " in said[0]
     # Who does not have the package can report its runs all the same.
     command = [sys.executable, "-m", "harness", "report", str(tmp_path / "store" / "latest")]
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

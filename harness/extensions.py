@@ -1,5 +1,6 @@
 """Faults and checkers of other packages, which are found by their entry points."""
 
+import functools
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -10,8 +11,11 @@ CHECKERS: Final = "highwater.checkers"
 """Groups of entry points. Each names a module, which registers what it has when it is imported."""
 
 
+@functools.cache
 def load(group: str) -> None:
     """Import the modules that installed packages name in a group, in the order of their names.
+
+    Once in a process: to look through what is installed takes as long as it is much.
 
     Raises:
         HarnessError: one of them cannot be imported; the message names its package.

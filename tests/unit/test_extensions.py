@@ -1,5 +1,6 @@
 """Faults and checkers of other packages: found, in order, and named where they are broken."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,13 @@ from harness.errors import HarnessError
 from nemesis.fault import faults
 
 
+@pytest.fixture(autouse=True)
+def loaded_anew() -> Iterator[None]:
+    extensions.load.cache_clear()
+    yield
+    extensions.load.cache_clear()
+
+
 def package(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a package that has a fault, of one module."""
     (folder / f"{name}.py").write_text(text)
@@ -19,6 +27,7 @@ def package(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(f"[{extensions.FAULTS}]\n{name} = {name}\n")
     monkeypatch.syspath_prepend(folder)
+    extensions.load.cache_clear()
 
 
 def test_a_fault_of_another_package_stands_behind_ours(

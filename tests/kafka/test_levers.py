@@ -65,37 +65,21 @@ def test_leadership_moves_to_a_frozen_broker(cluster: Cluster, probe: Probe) -> 
 
 
 def test_leadership_moves_while_a_replica_is_out_of_the_isr(cluster: Cluster, probe: Probe) -> None:
-    out, *others = sorted(cluster.brokers, key=lambda one: one == probe.controller())
-    cluster.create_topic("alone", [[out, *others]], {})
-    cluster.brokers[out].kill()
-    try:
-        cluster.end_session(out)
-        _await_isr(probe, "alone", set(others))
+    with _out_of_the_isr(cluster, probe, "alone") as others:
         for leader in (others[1], others[0]):
             cluster.move_leader("alone", 0, leader)
             state = probe.partition("alone", 0)
             assert (state.leader, set(state.isr)) == (leader, set(others))
-    finally:
-        cluster.brokers[out].start()
-    _await_live(probe, set(cluster.brokers), limit_s=60)
 
 
 def test_leadership_moves_just_after_an_election(cluster: RealCluster, probe: Probe) -> None:
     """A controller that was elected a moment ago does not watch its node again yet."""
-    out, *others = sorted(cluster.brokers, key=lambda one: one == probe.controller())
-    cluster.create_topic("elected", [[out, *others]], {})
-    cluster.brokers[out].kill()
-    try:
-        cluster.end_session(out)
-        _await_isr(probe, "elected", set(others))
+    with _out_of_the_isr(cluster, probe, "elected") as others:
         with contextlib.closing(cluster._view()) as view:
             if isinstance(view, ZooKeeperView):
                 _elect_controller(view)
         cluster.move_leader("elected", 0, others[1])
         assert probe.partition("elected", 0).leader == others[1]
-    finally:
-        cluster.brokers[out].start()
-    _await_live(probe, set(cluster.brokers), limit_s=60)
 
 
 def test_the_heir_is_chosen(cluster: Cluster, probe: Probe) -> None:
@@ -146,6 +130,21 @@ def _await_alone(probe: Probe, leader: int) -> None:
         limit_s=20,
         passing=(UnreachableError,),
     )
+
+
+@contextlib.contextmanager
+def _out_of_the_isr(cluster: Cluster, probe: Probe, topic: str) -> Iterator[list[int]]:
+    """A topic whose first replica, not the controller's, is dead; yields the other brokers."""
+    out, *others = sorted(cluster.brokers, key=lambda one: one == probe.controller())
+    cluster.create_topic(topic, [[out, *others]], {})
+    cluster.brokers[out].kill()
+    try:
+        cluster.end_session(out)
+        _await_isr(probe, topic, set(others))
+        yield others
+    finally:
+        cluster.brokers[out].start()
+    _await_live(probe, set(cluster.brokers), limit_s=60)
 
 
 def _elect_controller(view: ZooKeeperView) -> None:

@@ -11,6 +11,8 @@ from harness.history import (
     ASSIGN,
     END,
     FAIL,
+    FENCE,
+    FINAL,
     INFO,
     OK,
     READ,
@@ -48,6 +50,17 @@ partitions. What failed moved nobody, and says nothing."""
 
 ENDED: Final = 8192
 """The log ended at this offset, while the operation went on."""
+
+IN_FINAL: Final = 1 << 14
+OF_FENCE: Final = 1 << 15
+"""Of the run's final phase; and of the fence, whose record stands last in its partition."""
+
+PROOF: Final = 1 << 16
+PROVEN: Final = 1 << 17
+"""Of sends of unknown outcome, given when records are summed up: PROOF where somebody has read the
+record in an operation that ended well, and its sender is the only one or the greatest of them;
+PROVEN then to all sends of that operation (Jepsen's ``must-have-committed?``). A reader of
+uncommitted records proves nothing."""
 
 SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
 READ_BY_ANY: Final = READ_OK | READ_OTHER
@@ -100,8 +113,11 @@ SAYINGS: Final = {
 
 
 def fact() -> Column:
-    """What a row of ``harness.history.OPERATIONS`` says, by ``SAYINGS``."""
-    return F.expr(_case("kind", {kind: _by_outcome(kind) for kind in KINDS}))
+    """What a row of ``harness.history.OPERATIONS`` says."""
+    said = _case("kind", {kind: _by_outcome(kind) for kind in KINDS})
+    final = f"if(phase <=> '{FINAL}', {IN_FINAL}, 0)"
+    fence = f"if(process <=> '{FENCE}', {OF_FENCE}, 0)"
+    return F.expr(f"{said} | {final} | {fence}")
 
 
 def _by_outcome(kind: str) -> str:

@@ -3,30 +3,44 @@
 A *stride* is a stretch of one client's rows in one slot in which nothing can be wrong: a reader's
 offsets go up by one from row to row, a producer's go up from operation to operation and by one
 within one. Whatever a client did out of order therefore lies between one stride and the next, and
-no row inside one has to be looked at again. Rows are shortened as they are read from the file,
-without moving any of them to another place.
+no row inside one has to be looked at again. Rows are shortened as they come from the file, before
+any of them is moved to another place.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import types as T  # noqa: N812 - PySpark's own convention
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers.clients.facts import ADRIFT, BLIND, ENDED, MOVES, PEEK, SEEN, SEEN_OK, SENT_OK
-from checkers.clients.numbers import NONE, Numbers, Rows
+from checkers.clients.columns import NONE, Numbers, numbers
+from checkers.clients.facts import (
+    ADRIFT,
+    BLIND,
+    ENDED,
+    EVERYWHERE,
+    MOVES,
+    PEEK,
+    SEEN,
+    SEEN_OK,
+    SENT,
+    SENT_OK,
+)
 
 KNOWN: Final = 0
 READS: Final = 1
 SENDS: Final = 2
+COUNTED: Final = 3
+SINGLE: Final = 4
+ROW_ALONE: Final = 5
 """``what`` a row is: a stretch of a log that sends tell to be there, a stride of a reader or one of
-a producer. A row of the history that moved a reader, or tells where a log ended, is passed on as it
-is, with its fact."""
+a producer; COUNTED is no stride but how many rows of a client and slot there were (``place``), how
+many of them are of records (``last_place``), and all that they say (``op``, bits of
+``checkers.clients.facts``). SINGLE and ROW_ALONE are strides of one row that are not made here but
+by ``checkers.clients.steps``. A row of the history that moved a reader, or tells where a log ended,
+is passed on as it is, with the bits of its fact, all greater than these."""
 
-SCHEMA: Final = pa.schema(
+STRIDE: Final = pa.schema(
     [
         ("what", pa.int32()),
         ("client", pa.int64()),
@@ -42,27 +56,63 @@ SCHEMA: Final = pa.schema(
         ("last_place", pa.int64()),
     ]
 )
-COLUMNS: Final[T.StructType] = from_arrow_schema(SCHEMA)
 
-_INPUT: Final = ("client", "slot", "pair", "place", "op", "at", "offset", "fact")
+INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
+"""The columns of ``checkers.clients.rows.ROW`` that ``strides`` reads."""
 
 
-def strides(rows: Rows) -> Iterator[pa.RecordBatch]:
-    """The strides of rows, in ``SCHEMA``."""
-    fact = rows.fact
+def strides(rows: pa.Table) -> pa.Table:
+    """The strides of rows, in ``STRIDE``; a kernel over any stretch of them."""
+    columns = numbers(rows, INPUT)
+    fact = columns["fact"]
+    columns["pair"], columns["place"] = _told_apart(columns)
+    found = [_counted(columns)]
     moves = (fact & (MOVES | ENDED)) != 0
     if moves.any():
-        yield _moves(rows.columns(_INPUT, moves))
+        found.append(_moves(_some(columns, moves)))
     told = ((fact & (SENT_OK | SEEN)) != 0) & ((fact & (BLIND | ADRIFT)) == 0)
-    told &= rows.offset != NONE
+    told &= columns["offset"] != NONE
     sent = told & ((fact & SENT_OK) != 0)
     if sent.any():
-        sends = rows.columns(_INPUT, sent)
-        yield _known(sends)
-        yield _strides(sends, SENDS)
+        sends = _some(columns, sent)
+        found += [_known(sends), _strides(sends, SENDS)]
     seen = told & ~sent
     if seen.any():
-        yield _strides(rows.columns(_INPUT, seen), READS)
+        found.append(_strides(_some(columns, seen), READS))
+    return pa.Table.from_batches(found, STRIDE)
+
+
+def _some(columns: Numbers, asked: NDArray[np.bool_]) -> Numbers:
+    return {name: column[asked] for name, column in columns.items()}
+
+
+def _told_apart(columns: Numbers) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Small numbers: of the client and slot of each row, and of its slot."""
+    clients, client = _codes(columns["client"])
+    slots, slot = _codes(columns["slot"])
+    small = np.int16 if len(clients) * len(slots) <= np.iinfo(np.int16).max else np.int64
+    return (client * len(slots) + slot).astype(small), slot.astype(small)
+
+
+def _codes(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    encoded = pa.array(column).dictionary_encode()
+    return encoded.dictionary.to_numpy(), encoded.indices.to_numpy().astype(np.int64)
+
+
+def _counted(rows: Numbers) -> pa.RecordBatch:
+    """How many rows of each client and slot there are, and what they say."""
+    order = np.argsort(rows["pair"], kind="stable")
+    pair, fact = rows["pair"][order], rows["fact"][order]
+    first, last = _stretches(pair[1:] == pair[:-1])
+    of_records = ((fact & (SENT | SEEN)) != 0).astype(np.int64)
+    return _batch(
+        what=COUNTED,
+        client=rows["client"][order][first],
+        slot=rows["slot"][order][first],
+        op=np.bitwise_or.reduceat(fact, first).astype(np.int64),
+        place=last - first + 1,
+        last_place=np.add.reduceat(of_records, first),
+    )
 
 
 def _strides(rows: Numbers, what: int) -> pa.RecordBatch:
@@ -125,20 +175,20 @@ def _stretches(goes_on: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
 def _moves(rows: Numbers) -> pa.RecordBatch:
     offset = rows["offset"]
     return _batch(
-        what=rows["fact"],
+        what=rows["fact"] & (MOVES | ENDED | EVERYWHERE),
         place=pa.array(offset, mask=offset == NONE),
         **{name: rows[name] for name in ("client", "slot", "op", "at")},
     )
 
 
 def _batch(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401 - arrays of all types
-    """Columns of ``SCHEMA``: arrays, one value for all rows, or nothing, which is null."""
+    """Columns of ``STRIDE``: arrays, one value for all rows, or nothing, which is null."""
     size = len(columns["slot"])
     arrays = []
-    for field in SCHEMA:
+    for field in STRIDE:
         column = columns.get(field.name)
         if column is None or isinstance(column, int):
             arrays.append(pa.repeat(pa.scalar(column, field.type), size))
         else:
             arrays.append(pa.array(column, field.type))
-    return pa.record_batch(arrays, schema=SCHEMA)
+    return pa.record_batch(arrays, schema=STRIDE)

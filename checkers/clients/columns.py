@@ -1,0 +1,61 @@
+"""Columns of Arrow's as arrays of numpy's, which hold no null."""
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+Numbers: TypeAlias = dict[str, NDArray[Any]]
+
+NONE: Final = np.iinfo(np.int64).min
+"""Stands for null in a column of whole numbers; in one of truth values it is false."""
+
+
+def numbers(table: pa.Table, names: Iterable[str] | None = None) -> Numbers:
+    """Some columns of a table, or all of them, by name."""
+    return {name: _column(table[name]) for name in names or table.column_names}
+
+
+def _column(column: pa.ChunkedArray) -> NDArray[Any]:
+    if column.null_count:
+        none = False if pa.types.is_boolean(column.type) else NONE
+        column = pc.fill_null(column, pa.scalar(none, column.type))
+    found: NDArray[Any] = column.to_numpy()
+    return found
+
+
+def nullable(column: NDArray[Any]) -> pa.Array:
+    """Numbers as Arrow has them, with null for ``NONE``."""
+    return pa.array(column, mask=column == NONE)
+
+
+def any_of(facts: NDArray[Any], some: int) -> Bools:
+    """Which of some facts have any of these bits."""
+    found: Bools = (facts & np.int32(some)) != 0
+    return found
+
+
+def groups(*columns: NDArray[Any]) -> Ints:
+    """Where each group of equal rows begins, of rows in the order of these columns."""
+    fresh = np.ones(len(columns[0]), np.bool_)
+    fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.flatnonzero(fresh)
+
+
+def least(first: Ints, column: NDArray[Any], asked: Bools) -> Ints:
+    """The least number of each group among the rows asked for; ``NONE`` where there are none."""
+    most = np.iinfo(np.int64).max
+    found: Ints = np.minimum.reduceat(np.where(asked, column, most), first)
+    found[found == most] = NONE
+    return found
+
+
+def greatest(first: Ints, column: NDArray[Any], asked: Bools) -> Ints:
+    """The greatest number of each group among the rows asked for; ``NONE`` likewise."""
+    found: Ints = np.maximum.reduceat(np.where(asked, column, NONE), first)
+    return found

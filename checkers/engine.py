@@ -1,0 +1,265 @@
+"""Rows on their way to a kernel: in this process where they are few, else by Spark.
+
+A *kernel* is a function from one Arrow table to another. It holds nothing, opens nothing, and is
+the same for a history of ten rows and for one of a hundred million: of few rows Spark would take
+longer to begin than the kernel takes to end. Spark reads, shuffles, joins and keeps rows; kernels
+compute.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial, reduce
+from typing import Final, Literal, Self, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+from pyspark.sql.pandas.types import from_arrow_schema
+
+Kernel: TypeAlias = Callable[[pa.Table], pa.Table]
+
+HERE_ROWS: Final = 200_000
+"""So many rows, or fewer, are brought to this process."""
+
+_STRETCH_ROWS: Final = 500_000
+"""So many rows of a task ``map`` gives to a kernel at once."""
+
+_BROADCAST_ROWS: Final = 1_000_000
+"""So many rows, or fewer, are sent to every task that joins with them."""
+
+_SHUFFLED_ROWS: Final = 1_000_000
+"""About so many rows make a partition, which ``by`` gives to a kernel at once."""
+
+
+class Engine:
+    """Makes ``Rows``, and gives back what was kept of them: ``with Engine(spark) as engine``.
+
+    Args:
+        spark: the session, of any kind.
+        here: so many rows are brought to this process.
+    """
+
+    def __init__(self, spark: SparkSession, here: int | None = None) -> None:
+        self.spark = spark
+        self.here = HERE_ROWS if here is None else here
+        self._kept: list[DataFrame] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+        self._kept.clear()
+
+    def table(self, table: pa.Table) -> "Rows":
+        """Rows that are here."""
+        return Rows(self, table.schema, table=table)
+
+    def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
+        """Rows that Spark has.
+
+        Args:
+            frame: columns of the schema, in its order.
+            schema: what the rows are in Arrow.
+            size: how many they are, or a few more.
+        """
+        if size <= self.here:
+            return self.table(collected(frame, schema))
+        return Rows(self, schema, frame=frame, size=size)
+
+    def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
+        """Rows of which nobody knows how many they are, computed once."""
+        found = collected(frame.limit(self.here + 1), schema)
+        if len(found) <= self.here:
+            return self.table(found)
+        return Rows(self, schema, frame=frame, size=len(found)).kept()
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """A frame that is computed once, and again where a worker that had it is lost."""
+        kept = frame.persist()
+        self._kept.append(kept)
+        return kept
+
+
+class Rows:
+    """Rows of one schema, as a table of this process or as a frame of Spark's."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        schema: pa.Schema,
+        *,
+        table: pa.Table | None = None,
+        frame: DataFrame | None = None,
+        size: int = 0,
+    ) -> None:
+        self.schema = schema
+        self._engine = engine
+        self._table = table
+        self._frame = frame
+        self._size = size
+
+    def __len__(self) -> int:
+        """How many they are, or a few more where Spark has them."""
+        return self._size if self._table is None else len(self._table)
+
+    @property
+    def here(self) -> bool:
+        """Whether they are in this process."""
+        return self._table is not None
+
+    def table(self) -> pa.Table:
+        """All of them, brought here."""
+        return collected(self.frame(), self.schema) if self._table is None else self._table
+
+    def frame(self) -> DataFrame:
+        """All of them, for a query of Spark's."""
+        if self._frame is None:
+            assert self._table is not None
+            self._frame = self._engine.spark.createDataFrame(self._table)
+        return self._frame
+
+    def map(self, kernel: Kernel, schema: pa.Schema) -> "Rows":
+        """What a kernel makes of any stretch of them."""
+        if self._table is not None:
+            return self._engine.table(_whole(kernel, schema, self._table))
+        run = partial(_stretches, kernel=kernel, schema=schema, given=self.schema)
+        return self._there(mapped(self.frame(), run, schema), schema)
+
+    def by(self, keys: Sequence[str], kernel: Kernel, schema: pa.Schema) -> "Rows":
+        """What a kernel makes of them, if all rows that are equal in ``keys`` come together."""
+        if self._table is not None:
+            return self.map(kernel, schema)
+        parts = max(math.ceil(self._size / _SHUFFLED_ROWS), 2)
+        moved = self.frame().repartition(parts, *keys)
+        run = partial(_partition, kernel=kernel, schema=schema, given=self.schema)
+        return self._there(mapped(moved, run, schema), schema)
+
+    def where(self, bits: int, column: str = "fact") -> "Rows":
+        """Those that have any of these bits in a column."""
+        if self._table is not None:
+            asked = pc.not_equal(
+                pc.bit_wise_and(self._table[column], pa.scalar(bits, pa.int32())), 0
+            )
+            return self._engine.table(self._table.filter(asked))
+        found = self.frame().where(F.col(column).bitwiseAND(F.lit(bits)) != 0)
+        return self._there(found, self.schema)
+
+    def select(self, names: Sequence[str]) -> "Rows":
+        """Some columns of them."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        if self._table is not None:
+            return self._engine.table(self._table.select(list(names)))
+        return self._there(self.frame().select(*names), schema)
+
+    def distinct(self, names: Sequence[str]) -> pa.Table:
+        """What occurs in some columns, once each, brought here; it has to be little."""
+        if self._table is not None:
+            return self._table.group_by(list(names)).aggregate([])
+        few = self.select(names)
+        return collected(few.frame().distinct(), few.schema)
+
+    def join(
+        self, other: "Rows", keys: Sequence[str], how: Literal["inner", "semi", "anti"] = "inner"
+    ) -> "Rows":
+        """Each of them with each of the others that is equal in ``keys``, which are not null.
+
+        ``semi``: each of them of which there is another; ``anti``: of which there is none.
+        """
+        added = [one for one in other.schema if one.name not in keys] if how == "inner" else []
+        schema = pa.schema([*self.schema, *added])
+        if self.here and other.here:
+            kind = "inner" if how == "inner" else f"left {how}"
+            both = self.table().join(other.table(), list(keys), join_type=kind)
+            return self._engine.table(both.select(schema.names).cast(schema))
+        right = F.broadcast(other.frame()) if len(other) <= _BROADCAST_ROWS else other.frame()
+        kind = "inner" if how == "inner" else f"left_{how}"
+        found = self.frame().join(right, list(keys), kind).select(*schema.names)
+        return self._there(found, schema)
+
+    def union(self, *others: "Rows") -> "Rows":
+        """Them and others; columns that are lacking are null."""
+        all_of_them = (self, *others)
+        schema = pa.unify_schemas([one.schema for one in all_of_them])
+        if all(one.here for one in all_of_them):
+            tables = [complete(one.table(), schema) for one in all_of_them]
+            return self._engine.table(pa.concat_tables(tables))
+        frames = [one.frame() for one in all_of_them]
+        union = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
+        size = sum(map(len, all_of_them))
+        return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
+
+    def kept(self) -> "Rows":
+        """The same, computed once; here where they are few."""
+        if self._table is not None:
+            return self
+        frame = self._engine.keep(self.frame())
+        size = frame.count()
+        return self._engine.frame(frame, self.schema, size)
+
+    def _there(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
+        return Rows(self._engine, schema, frame=frame, size=self._size)
+
+
+def complete(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table in the columns of a schema; those that it lacks are null."""
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def collected(frame: DataFrame, schema: pa.Schema) -> pa.Table:
+    """The rows of a frame, in its order of columns, as Arrow has them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+        found = frame.toArrow()
+    return found.select(schema.names).cast(schema)
+
+
+def mapped(
+    frame: DataFrame,
+    kernel: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+) -> DataFrame:
+    """What a function over Arrow's batches makes of a frame."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # likewise
+        return frame.mapInArrow(kernel, from_arrow_schema(schema))
+
+
+def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:
+    if not len(table):
+        return schema.empty_table()
+    return kernel(table.combine_chunks()).select(schema.names).cast(schema)
+
+
+def _stretches(
+    batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """What a task of ``map`` does: so many rows at a time, as Spark's own batches are small."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        held.append(batch)
+        rows += len(batch)
+        if rows >= _STRETCH_ROWS:
+            yield from _partition(held, kernel, schema, given)
+            held, rows = [], 0
+    yield from _partition(held, kernel, schema, given)
+
+
+def _partition(
+    batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """What a task of ``by`` does: all rows of its partition at once."""
+    held = list(batches)
+    if held:
+        table = pa.Table.from_batches(held).cast(given)
+        yield from _whole(kernel, schema, table).to_batches()

@@ -9,15 +9,13 @@ from checkers.disks import ORDINARY, TORN, UNREADABLE
 from checkers.registry import anomalies, checker
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from checkers.tables import Tables
 
 
 @checker("corrupt", guarantee="Every batch on every replica's disk passes its checksum.")
-def corrupt(tables: "Tables") -> "DataFrame | Path":
+def corrupt(tables: "Tables") -> "DataFrame | pa.Table":
     """Stretches that are no batch; a kill leaves a torn one at a log's end, which is none.
 
     What the system does not give back is no evidence (``checkers.verdicts``).

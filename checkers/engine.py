@@ -8,9 +8,9 @@ compute.
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -107,6 +107,11 @@ class Rows:
         return self._size if self._table is None else len(self._table)
 
     @property
+    def most_here(self) -> int:
+        """So many of them would be brought here."""
+        return self._engine.here
+
+    @property
     def here(self) -> bool:
         """Whether they are in this process."""
         return self._table is not None
@@ -148,12 +153,47 @@ class Rows:
         found = self.frame().where(F.col(column).bitwiseAND(F.lit(bits)) != 0)
         return self._there(found, self.schema)
 
+    def only(self, column: str, *values: Any) -> "Rows":
+        """Those that have one of these values in a column."""
+        if self._table is not None:
+            asked = pc.is_in(self._table[column], pa.array(values, self._table[column].type))
+            return self._engine.table(self._table.filter(asked))
+        return self._there(self.frame().where(F.col(column).isin(*values)), self.schema)
+
+    def but(self, column: str, value: int) -> "Rows":
+        """Those that have another one."""
+        if self._table is not None:
+            return self._engine.table(self._table.filter(pc.not_equal(self._table[column], value)))
+        return self._there(self.frame().where(F.col(column) != value), self.schema)
+
+    def told(self, column: str) -> "Rows":
+        """Those that have any, and not null."""
+        if self._table is not None:
+            return self._engine.table(self._table.filter(self._table[column].is_valid()))
+        return self._there(self.frame().where(F.col(column).isNotNull()), self.schema)
+
     def select(self, names: Sequence[str]) -> "Rows":
         """Some columns of them."""
         schema = pa.schema([self.schema.field(name) for name in names])
         if self._table is not None:
             return self._engine.table(self._table.select(list(names)))
         return self._there(self.frame().select(*names), schema)
+
+    def counts(self, names: Sequence[str]) -> pa.Table:
+        """How often what occurs in some columns does (``count``), brought here; it has to be few."""
+        if self._table is not None:
+            found = self._table.group_by(list(names)).aggregate([([], "count_all")])
+            return found.rename_columns([*names, "count"])
+        schema = pa.schema([*(self.schema.field(name) for name in names), ("count", pa.int64())])
+        return collected(self.frame().groupBy(*names).count(), schema)
+
+    def renamed(self, names: Mapping[str, str]) -> "Rows":
+        """The same with other names for some columns."""
+        fields = [field.with_name(names.get(field.name, field.name)) for field in self.schema]
+        schema = pa.schema(fields)
+        if self._table is not None:
+            return self._engine.table(self._table.rename_columns(schema.names))
+        return self._there(self.frame().toDF(*schema.names), schema)
 
     def distinct(self, names: Sequence[str]) -> pa.Table:
         """What occurs in some columns, once each, brought here; it has to be little."""

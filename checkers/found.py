@@ -1,30 +1,35 @@
-"""What the checkers found: written by Spark for all runs together, then one sorted file a run."""
+"""What the checkers found, put in order: one file of anomalies a run, and the first of each kind.
 
+``analysis/anomalies.parquet`` is one file where a run's anomalies are few, and else a folder of
+files that Spark wrote, in order as well.
+"""
+
+import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from itertools import groupby
-from operator import itemgetter
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers import frames
-from checkers.clients.causes import Causes, stretches, with_cause
-from checkers.leaves import dataset, leaves
+from checkers.clients.causes import caused, stretches
+from checkers.engine import Engine, Rows
 from checkers.lineage.evidence import Row
-from checkers.ordering import in_order
 from checkers.registry import SCHEMA
 
 LISTED_MAX: Final = 100
 """Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""
 
-
 ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
+
+Finds = DataFrame | Rows | pa.Table
+"""Anomalies, in columns of ``checkers.registry.SCHEMA``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,21 +44,6 @@ class Found:
     counts: dict[str, int] = field(default_factory=dict)
     following: dict[str, int] = field(default_factory=dict)
     listed: list[Row] = field(default_factory=list)
-
-
-def write(finds: Sequence[DataFrame | Path], folder: Path) -> None:
-    """Find every anomaly of every run and have it below ``folder``, in any order.
-
-    Files that tasks have written already are linked there: for Spark to read and write 250,000
-    anomalies with their steps again took 3 CPU seconds.
-    """
-    if told := [one for one in finds if isinstance(one, DataFrame)]:
-        frames.save(reduce(DataFrame.unionByName, told), folder, mode="append")
-    folder.mkdir(exist_ok=True)
-    for one in finds:
-        if isinstance(one, Path):
-            for file in leaves(one):
-                (folder / f"{one.name}-{file.name}").symlink_to(file.resolve())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,68 +61,137 @@ class Target:
     without: frozenset[str] = frozenset()
 
 
-def collect(folder: Path, targets: Mapping[str, Target], scratch: Path) -> dict[str, Found]:
+def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
+    """All anomalies of some checkers, computed once; here where they are few."""
+    there: list[DataFrame] = []
+    rows = [engine.table(SCHEMA.empty_table())]
+    for one in finds:
+        if isinstance(one, DataFrame):
+            there.append(one.select(*SCHEMA.names))
+        else:
+            rows.append(one if isinstance(one, Rows) else engine.table(one.cast(SCHEMA)))
+    if there:
+        rows.append(engine.few(reduce(DataFrame.unionByName, there), SCHEMA))
+    return rows[0].union(*rows[1:]).kept()
+
+
+def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Found]:
     """Bring each run's anomalies into its own file, in order, and take note of the first ones.
 
     Each is told of which other it is a consequence (``checkers.clients.causes``). A duplicate in
     the final log follows from nothing: both records are there.
 
     Args:
-        folder: where ``write`` put all runs' anomalies.
+        anomalies: of all runs.
         targets: where each case's go, by its key.
-        scratch: an empty folder.
     """
-    found = {key: Found() for key in targets}
-    source = dataset([folder], SCHEMA)
-    causes = stretches(source)
-    tables = in_order(source, ORDER, scratch)
-    each = (part for table in tables for part in _by_run(table))
-    for key, parts in groupby(each, key=itemgetter(0)):
-        _bring(found[key], (_caused(part, causes) for _, part in parts), targets[key])
-    for key, target in targets.items():
-        if not (found[key].counts or found[key].following):
-            _bring(found[key], (), target)
+    causes = stretches(anomalies)
+    told = anomalies.map(partial(caused, causes=causes, alone="duplicate"), SCHEMA)
+    found: dict[str, Found] = {}
+    for keys in _together(anomalies, targets):
+        some = told if told.here else told.only("run", *keys).kept()
+        if some.here:
+            parts = dict(_by_run(some.table()))
+            for key in keys:
+                found[key] = _bring(parts.get(key, SCHEMA.empty_table()), targets[key])
+        else:
+            (key,) = keys
+            found[key] = _written(some.frame(), targets[key])
     return found
 
 
-def _bring(found: Found, parts: Iterable[pa.RecordBatch], target: Target) -> None:
-    target.path.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.path.with_suffix(".partial")
-    without = pa.array(sorted(target.without), pa.string())
+def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:
+    """The runs, so many at once as can be brought here; one alone that cannot."""
+    if anomalies.here:
+        yield list(targets)
+        return
+    counts = {row["run"]: row["count"] for row in anomalies.counts(["run"]).to_pylist()}
+    keys: list[str] = []
+    for key in targets:
+        if keys and sum(counts.get(one, 0) for one in (*keys, key)) > anomalies.most_here:
+            yield keys
+            keys = []
+        keys.append(key)
+    if keys:
+        yield keys
+
+
+def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each run, in order: nulls first, and strings by their bytes."""
+    order = [(name, "ascending", "at_start") for name in ORDER]
+    # To compare words that are all the same takes its time.
+    telling = [each for each in order if _varies(table[each[0]])]
+    if telling:
+        table = table.take(pc.sort_indices(table.select([name for name, *_ in telling]), telling))
+    start = 0
+    for each in pc.value_counts(table["run"]).to_pylist():
+        yield each["values"], table.slice(start, each["counts"])
+        start += each["counts"]
+
+
+def _varies(column: pa.ChunkedArray) -> bool:
+    if not len(column):
+        return False
+    return bool(column.null_count) or not pc.all(pc.equal(column, column[0])).as_py()
+
+
+def _bring(table: pa.Table, target: Target) -> Found:
+    if target.without:
+        dropped = pc.is_in(table["kind"], pa.array(sorted(target.without)))
+        table = table.filter(pc.invert(dropped))
+    partial_path = _partial(target.path)
+    run = pa.repeat(target.name, len(table))
     # Numbers that differ fill dictionaries up in vain: two bytes of three, a third of the time.
-    with pq.ParquetWriter(partial, SCHEMA, compression="zstd", use_dictionary=False) as writer:
-        for part in parts:
-            batch = part
-            if target.without:
-                batch = part.filter(pc.invert(pc.is_in(part["kind"], without)))
-            run = pa.repeat(target.name, batch.num_rows)
-            writer.write_batch(batch.set_column(0, "run", run).cast(SCHEMA))
-            _note(found, batch)
-    partial.replace(target.path)
+    named = table.set_column(0, SCHEMA.field("run"), run)
+    pq.write_table(named, partial_path, compression="zstd", use_dictionary=False)
+    _replace(partial_path, target.path)
+    follows = table["cause"].is_valid()
+    leading = table.filter(pc.invert(follows))
+    found = Found(counts=_counts(leading), following=_counts(table.filter(follows)))
+    for kind in found.counts:
+        rows = leading.filter(pc.equal(leading["kind"], kind))
+        found.listed += rows.slice(0, LISTED_MAX).to_pylist()
+    return found
 
 
-def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of each run, whose key stands first."""
-    for batch in table.to_batches():
-        runs = pc.run_end_encode(batch["run"])
-        start = 0
-        for key, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            yield key, batch.slice(start, end - start)
-            start = end
+def _counts(table: pa.Table) -> dict[str, int]:
+    return {each["values"]: each["counts"] for each in pc.value_counts(table["kind"]).to_pylist()}
 
 
-def _caused(batch: pa.RecordBatch, causes: Causes) -> pa.RecordBatch:
-    own = pc.if_else(pc.equal(batch["kind"], "duplicate"), batch["cause"], causes.of(batch))
-    return with_cause(batch, own)
+def _written(frame: DataFrame, target: Target) -> Found:
+    """The same for anomalies that are too many to be brought here, by Spark."""
+    kept = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
+    partial_path = _partial(target.path)
+    named = kept.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
+    named.write.option("compression", "zstd").parquet(str(partial_path), mode="overwrite")
+    _replace(partial_path, target.path)
+    counted = kept.groupBy("kind", F.col("cause").isNotNull().alias("follows")).count().collect()
+    counts, following = Counter[str](), Counter[str]()
+    for row in counted:
+        (following if row["follows"] else counts)[row["kind"]] += row["count"]
+    order = Window.partitionBy("kind").orderBy(*ORDER)
+    first = kept.where(F.col("cause").isNull()).withColumn("rank", F.row_number().over(order))
+    listed = first.where(F.col("rank") <= LISTED_MAX).orderBy(*ORDER).drop("rank")
+    rows = [row.asDict(recursive=True) for row in listed.collect()]
+    return Found(counts=dict(sorted(counts.items())), following=dict(following), listed=rows)
 
 
-def _note(found: Found, batch: pa.RecordBatch) -> None:
-    follows = batch["cause"].is_valid()
-    for each in pc.value_counts(batch.filter(follows)["kind"]).to_pylist():
-        found.following[each["values"]] = found.following.get(each["values"], 0) + each["counts"]
-    batch = batch.filter(pc.invert(follows))
-    for kind in pc.unique(batch["kind"]).to_pylist():
-        rows = batch.filter(pc.equal(batch["kind"], kind))
-        before = found.counts.get(kind, 0)
-        found.counts[kind] = before + rows.num_rows
-        found.listed += rows.slice(0, max(0, LISTED_MAX - before)).to_pylist()
+def _partial(path: Path) -> Path:
+    """Where to write what shall be at a path; nothing is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = path.with_suffix(".partial")
+    _remove(found)
+    return found
+
+
+def _replace(partial_path: Path, path: Path) -> None:
+    if path.is_dir() or partial_path.is_dir():
+        _remove(path)
+    partial_path.replace(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

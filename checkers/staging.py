@@ -1,9 +1,8 @@
-"""Lays the files of runs out as Spark reads them, and notes what is missing or broken.
+"""What of a run's files is there to judge, and what is missing or broken.
 
-``<staging>/<table>/run=<key>/part.parquet``: sealed Parquet is linked there, and the stream of a
-run that was cut short is copied up to its last whole batch. ``<staging>/log/<key>/replicas``: the
-replicas' segments and checkpoint files are linked there. What is no evidence
-(``harness.manifest``) is not staged, and of a replica without all of its segments nothing is.
+Files are judged where they lie. Only the stream of a run that was cut short is copied, up to its
+last whole batch. What is no evidence (``harness.manifest``) is left out, and of a replica without
+all of its segments everything is.
 """
 
 import os
@@ -15,6 +14,7 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.segments.files import Segment, inside, limited
 from harness import manifest
 from harness.errors import StoreError
 from harness.history import ADDED, OPERATIONS_TABLE, TABLES, read_stream
@@ -32,22 +32,26 @@ class Case:
 
     Attributes:
         key: names the run in every table's ``run`` column; unlike a directory's name it is unique.
-        replicas: where the replicas that are compared are staged; None before ``stage``.
         unread: what of the run is no evidence, and is not staged.
         unsealed: tables that were never finished, and how many rows of each are whole.
         recorded: table to how many of its rows were recorded, as far as the run says so.
-        operations: how many rows of the history were staged.
+        tables: table to its Parquet file, of those that can be read.
+        sealed: the tables among them that are copies of streams, which this machine alone has.
+        operations: how many rows of the history there are to be judged.
+        replicas: the folders of the topic's replicas, of every broker, that are compared.
     """
 
     key: str
     run: Run
     plan: Plan
     status: Status
-    replicas: Path | None = None
     unread: list[Unread] = field(default_factory=list)
     unsealed: dict[str, int] = field(default_factory=dict)
     recorded: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, Path] = field(default_factory=dict)
+    sealed: set[str] = field(default_factory=set)
     operations: int = 0
+    replicas: list[Path] = field(default_factory=list)
 
     @classmethod
     def of(cls, run: Run, key: str) -> Self:
@@ -65,7 +69,9 @@ class Case:
 
     def afresh(self) -> Self:
         """The same run, to be staged once more."""
-        return replace(self, replicas=None, unread=list(self.unread), unsealed={})
+        return replace(
+            self, unread=list(self.unread), unsealed={}, tables={}, sealed=set(), replicas=[]
+        )
 
     @property
     def cut(self) -> str:
@@ -105,24 +111,28 @@ class Case:
         return outside is not None and "copy" not in outside.commands
 
     @property
-    def replica_folders(self) -> list[Path]:
-        """The folders of the topic's replicas, of every broker, as far as they were staged."""
-        return [] if self.replicas is None else sorted(self.replicas.glob("*/*/"))
+    def broken(self) -> frozenset[Path]:
+        """The files, and the folders of replicas, that are no evidence."""
+        return frozenset(self.run.path / each.path for each in self.unread)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments of the replicas that are compared; ``run`` is ``key``."""
+        found = [replace(one, run=self.key) for folder in self.replicas for one in inside(folder)]
+        return limited(found)
 
 
-def stage(case: Case, staging: Path) -> None:
-    """Make a run's files readable below ``staging``; ``case.reasons`` tells what could not be."""
+def stage(case: Case, folder: Path) -> None:
+    """Find out what of a run can be read; ``case.reasons`` tells what cannot be.
+
+    Args:
+        case: of the run.
+        folder: an empty one, for copies.
+    """
     for name in TABLES:
-        folder = staging / name / f"run={case.key}"
-        folder.mkdir(parents=True)
         if not case.lacks(name):
-            _stage_table(case, name, folder / "part.parquet")
-    _stage_replicas(case, staging / "log" / case.key / "replicas")
-
-
-def staged(staging: Path, name: str, key: str) -> Path:
-    """Where one run's table was staged; no such file when it could not be."""
-    return staging / name / f"run={key}" / "part.parquet"
+            _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
+    _stage_replicas(case)
 
 
 def _stage_table(case: Case, name: str, part: Path) -> None:
@@ -132,12 +142,14 @@ def _stage_table(case: Case, name: str, part: Path) -> None:
     try:
         if which is stream:
             case.unsealed[name] = _copy_stream(stream, part, name)
+            case.sealed.add(name)
+            case.tables[name] = part
         elif why := _unusable(pq.read_metadata(parquet), TABLES[name], case.recorded.get(name)):
             case.unread.append(Unread(path=path, why=why))
         else:
-            part.symlink_to(parquet.resolve())
-        if name == OPERATIONS_TABLE and part.exists():
-            case.operations = pq.read_metadata(part).num_rows
+            case.tables[name] = parquet.resolve()
+        if name == OPERATIONS_TABLE and name in case.tables:
+            case.operations = pq.read_metadata(case.tables[name]).num_rows
     except FileNotFoundError:
         case.unread.append(Unread(path=path, why="is missing"))
     except (OSError, pa.ArrowException) as error:
@@ -197,9 +209,7 @@ def _copy_stream(stream: Path, part: Path, name: str) -> int:
     return rows
 
 
-def _stage_replicas(case: Case, target: Path) -> None:
-    target.mkdir(parents=True)
-    case.replicas = target
+def _stage_replicas(case: Case) -> None:
     source = case.run.replicas
     if not source.is_dir():
         if not case.copyless:
@@ -215,10 +225,7 @@ def _stage_replicas(case: Case, target: Path) -> None:
         path = folder.relative_to(case.run.path).as_posix()
         found += 1
         if not any(_inside(each, path) and not each.endswith("-checkpoint") for each in unread):
-            _link(folder, target / folder.parent.name / folder.name, unread, path)
-    for broker in sorted(target.iterdir()):
-        home = source / broker.name
-        _link(home, broker, unread, f"replicas/{broker.name}")
+            case.replicas.append(folder)
     wanted = topic.partitions * topic.replication_factor
     if found < wanted:
         why = (
@@ -229,11 +236,3 @@ def _stage_replicas(case: Case, target: Path) -> None:
 
 def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
-
-
-def _link(source: Path, target: Path, unread: set[str], path: str) -> None:
-    """Link the files of a folder into another, but for those that are no evidence."""
-    target.mkdir(parents=True, exist_ok=True)
-    for file in source.iterdir():
-        if file.is_file() and f"{path}/{file.name}" not in unread:
-            (target / file.name).symlink_to(file.resolve())

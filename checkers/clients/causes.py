@@ -21,21 +21,18 @@ makes. Nor does anything follow for an anomaly in another partition or without a
 that was lost stands where its producer was told, or where a reader met it.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from checkers.clients.digraph import SORTS
-from checkers.clients.picks import distinct
-from checkers.leaves import dataset, for_spark
+from checkers.clients.columns import distinct
+from checkers.engine import Rows
 from checkers.registry import SCHEMA
 
 LOST: Final = "lost-write"
@@ -193,27 +190,24 @@ class Causes:
         self._place[order.to_numpy()] = np.arange(len(order))
 
 
-def stretches(found: ds.Dataset) -> Causes:
-    """The stretches of all anomalies of a dataset, which is gone through once."""
-    makes = ds.field("kind").isin(_BEFOREHAND)
-    return Causes(found.to_batches(columns=list(_COLUMNS), filter=makes))
+def stretches(found: Rows) -> Causes:
+    """The stretches of anomalies, of which those that make any are brought here."""
+    made = found.only("kind", *_BEFOREHAND).select(_COLUMNS)
+    return Causes(made.table().combine_chunks().to_batches())
 
 
-def caused(folders: Sequence[Path], target: Path) -> Counter[str]:
-    """Anomalies of some folders in another one, with their ``cause``; how many of each kind."""
-    found = dataset(folders, SCHEMA)
-    causes, counts = stretches(found), Counter[str]()
-    target.mkdir()
-    with for_spark(target, 0, SCHEMA) as writer:
-        for batch in found.to_batches():
-            writer.write_batch(with_cause(batch, causes.of(batch)))
-            told = pc.value_counts(batch["kind"]).to_pylist()
-            counts.update({each["values"]: each["counts"] for each in told})
-    return counts
+def caused(found: pa.Table, *, causes: Causes, alone: str | None = None) -> pa.Table:
+    """Anomalies with their ``cause``. A kernel.
 
-
-def with_cause(found: pa.RecordBatch, cause: pa.Array) -> pa.RecordBatch:
-    """Anomalies with another ``cause``."""
+    Args:
+        found: in ``checkers.registry.SCHEMA``.
+        causes: all stretches.
+        alone: a kind that follows from nothing.
+    """
+    (batch,) = found.combine_chunks().to_batches()
+    cause = causes.of(batch)
+    if alone is not None:
+        cause = pc.if_else(pc.equal(batch["kind"], alone), pa.scalar(None, pa.string()), cause)
     return found.set_column(SCHEMA.get_field_index("cause"), SCHEMA.field("cause"), cause)
 
 

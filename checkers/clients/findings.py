@@ -8,6 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.clients.columns import Bools, Ints, groups
+from checkers.registry import SCHEMA
+
+COPIES: Final[pa.StructType] = SCHEMA.field("copies").type.value_type
+STEPS: Final[pa.StructType] = SCHEMA.field("steps").type.value_type
+STEP_NAMES: Final = [field.name for field in STEPS]
 
 FINDING: Final = pa.schema(
     [
@@ -63,3 +71,119 @@ def findings(kind: str | pa.Array, finding: Any, **columns: Any) -> pa.Table:  #
         else:
             arrays.append(pa.repeat(pa.scalar(column, field.type), size))
     return pa.table(arrays, names=FINDING.names).cast(FINDING)
+
+
+FOUND: Final = {"kind": "found", "offset": "found_offset"}
+"""What these columns of a finding are called beside the words of its rows."""
+
+
+def told(rows: pa.Table) -> pa.Table:
+    """Findings with the words of their rows as anomalies, in ``SCHEMA``. A kernel by ``finding``.
+
+    Args:
+        rows: in columns of ``FINDING``, two of them called as in ``FOUND``, and of
+            ``checkers.clients.rows.WORDS``.
+    """
+    by = ("found", "finding", "part", "nth", "place", "value")
+    rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in by])).combine_chunks()
+    found = rows["found"].combine_chunks().dictionary_encode().indices.to_numpy()
+    first = groups(found, rows["finding"].to_numpy())
+    size = np.diff(np.append(first, len(rows)))
+    number = np.repeat(np.arange(len(first)), size)
+    step = _steps(rows["part"].to_numpy(), number)
+    copy = np.isin(rows["part"].to_numpy(), (COPY, END))
+    shown = np.where(step | ~copy & ~_any(step, first, size), np.arange(len(rows)), -1)
+    last = np.maximum.reduceat(shown, first)
+    last = np.where(last >= 0, last, first + size - 1)
+    partition = rows["partition"].take(pa.array(last))
+    columns = {
+        "run": rows["run"].take(pa.array(last)),
+        "kind": rows["found"].take(pa.array(first)),
+        "topic": rows["topic"].take(pa.array(last)),
+        "partition": partition,
+        **_fault(rows, first, step, copy, last),
+        "acks": _acks(rows, step, first, size),
+        "copies": _lists(_copies(rows, copy, partition, number), copy, first, COPIES),
+        "steps": _lists(rows.select(STEP_NAMES).filter(pa.array(step)), step, first, STEPS),
+        "delta": rows["delta"].take(pa.array(first)),
+        "cause": pa.nulls(len(first), pa.string()),
+    }
+    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _steps(part: Ints, number: Ints) -> Bools:
+    """Which rows are steps: those that say so, and the first and last end of each finding."""
+    ends = np.flatnonzero(part == END)
+    step: Bools = part == STEP
+    if len(ends):
+        first = groups(number[ends])
+        step[ends[first]] = True
+        step[ends[np.append(first[1:], len(ends)) - 1]] = True
+    return step
+
+
+def _any(asked: Bools, first: Ints, size: Ints) -> Bools:
+    """Whether any row of its finding is asked for, row by row."""
+    found: Bools = np.repeat(np.logical_or.reduceat(asked, first), size)
+    return found
+
+
+def _fault(
+    rows: pa.Table, first: Ints, step: Bools, copy: Bools, last: Ints
+) -> dict[str, pa.ChunkedArray]:
+    """Offset and value of the record at fault."""
+    fault = rows["fault"].to_numpy()[first]
+    here = np.arange(len(rows))
+    most = len(rows)
+    of_copy = np.minimum.reduceat(np.where(copy, here, most), first)
+    of_step = np.minimum.reduceat(np.where(step | ~copy, here, most), first)
+    row = np.select([fault == OF_LAST, fault == OF_COPY, of_step < most], [last, of_copy, of_step])
+    at = pa.array(row)
+    given = rows["found_offset"].take(pa.array(first))
+    offset = pc.if_else(pa.array(fault == OF_LAST), rows["offset"].take(at), given)
+    offset = pc.if_else(pa.array(fault == OF_COPY), rows["place"].take(at), offset)
+    none = pa.scalar(None, pa.string())
+    value = pc.if_else(pa.array(fault == OF_NONE), none, rows["value"].take(at))
+    return {"offset": offset, "value": value}
+
+
+def _acks(rows: pa.Table, step: Bools, first: Ints, size: Ints) -> pa.Array:
+    """The greatest of the words of each finding's steps, or of its subjects.
+
+    Of subjects that were acknowledged, if there are any.
+    """
+    words = rows["acks"].combine_chunks()
+    known = words.drop_null().unique().sort()
+    rank = pc.index_in(words, known).fill_null(-1).to_numpy()
+    subject = rows["part"].to_numpy() == SUBJECT
+    sure = subject & (rows["nth"].to_numpy() == 1)
+    # An acknowledged one's word may be null; the others' are asked for then.
+    sure &= _any(sure & (rank >= 0), first, size)
+    asked = step | np.where(_any(sure, first, size), sure, subject)
+    most = np.maximum.reduceat(np.where(asked, rank, -1), first)
+    return known.take(pa.array(most, mask=most < 0))
+
+
+def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
+    """Copies of records that clients met: they stand on no broker that we know of."""
+    asked = pa.array(copy)
+    given = {
+        "partition": partition.take(pa.array(number[copy])),
+        "offset": rows["place"].filter(asked),
+        **{name: rows[name].filter(asked) for name in ("value", "note")},
+    }
+    size = int(copy.sum())
+    columns = [given.get(field.name, pa.nulls(size, field.type)) for field in COPIES]
+    return pa.table(columns, names=[field.name for field in COPIES])
+
+
+def _lists(rows: pa.Table, asked: Bools, first: Ints, kind: pa.StructType) -> pa.Array:
+    """Rows in order as a list for each finding; null where it has none."""
+    size = np.add.reduceat(asked.astype(np.int32), first)
+    ends = pa.array(np.concatenate(([0], np.cumsum(size))), pa.int32())
+    columns = [
+        rows[field.name].cast(field.type).combine_chunks() if len(rows) else pa.nulls(0, field.type)
+        for field in kind
+    ]
+    each = pa.StructArray.from_arrays(columns, fields=list(kind))
+    return pa.ListArray.from_arrays(ends, each, mask=pa.array(size == 0))

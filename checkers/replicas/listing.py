@@ -73,7 +73,7 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[Replica]:
     found = [
         (one, log_dir, offsets)
         for log_dir in log_dirs
-        for offsets in [_Checkpoints.of(log_dir.path)]
+        for offsets in [_Checkpoints.of(log_dir)]
         for one in _folders(log_dir, internal=internal)
     ]
     found.sort(key=lambda each: (*_name(each[0]), each[1].broker, each[1].name))
@@ -94,11 +94,11 @@ class _Checkpoints:
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, path: Path) -> "_Checkpoints":
+    def of(cls, log_dir: LogDir) -> "_Checkpoints":
         findings: list[Finding] = []
         names = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START, CLEANED)
         hw, recovery_point, log_start, cleaned = (
-            _read(path / name, read_offsets, findings) for name in names
+            _read(log_dir, log_dir.path / name, read_offsets, findings) for name in names
         )
         return cls(
             hw=hw,
@@ -109,9 +109,11 @@ class _Checkpoints:
         )
 
 
-def _read(path: Path, read: Callable[[Path], _T], findings: list[Finding]) -> _T | None:
+def _read(
+    log_dir: LogDir, path: Path, read: Callable[[Path], _T], findings: list[Finding]
+) -> _T | None:
     """A checkpoint file's content; what is wrong with it goes to ``findings``."""
-    if not os.path.lexists(path):
+    if path in log_dir.without or not os.path.lexists(path):
         return None
     try:
         return read(path)
@@ -158,7 +160,7 @@ def _replica(number: int, path: Path, log_dir: LogDir, offsets: _Checkpoints) ->
         log_start=(offsets.log_start or {}).get(key),
         cleaned=(offsets.cleaned or {}).get(key),
         checkpointed=offsets.hw is not None,
-        epochs=_read(path / LEADER_EPOCH, read_epochs, findings),
+        epochs=_read(log_dir, path / LEADER_EPOCH, read_epochs, findings),
         topic_id=_topic_id(path),
         findings=tuple(findings),
     )

@@ -36,12 +36,14 @@ class LogDir:
         broker: its id: as meta.properties has it, else as the folder's name or place says.
         name: the folder as it was named on the command line, for a person.
         only: names of the replicas' folders that were asked for; empty: all.
+        without: checkpoint files that are no evidence.
     """
 
     path: Path
     broker: int
     name: str
     only: frozenset[str] = frozenset()
+    without: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers import leaves
 from checkers.policy import CHECKPOINT, EPOCHS, MISSING, SEQUENCE
 from checkers.registry import SCHEMA, anomalies, checker
 from checkers.replicas.evidence import Row
@@ -19,11 +18,8 @@ from checkers.replicas.finding import Finding
 from checkers.replicas.listing import Replica, replicas
 from checkers.replicas.places import LogDir
 from checkers.replicas.states import Facts, beyond, contradicted, disordered
-from checkers.staging import staged
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from checkers.disks import End
@@ -39,7 +35,7 @@ Key = tuple[str, int, str, int]
 
 
 @checker(MISSING, guarantee="Every in-sync replica holds every record that was committed.")
-def missing(tables: "Tables") -> "Path":
+def missing(tables: "Tables") -> pa.Table:
     """In-sync replicas that end before a record which the final reader was given, so committed.
 
     Of runs that quiesced alone, and of replicas that could be read: there nothing fails any more
@@ -47,24 +43,27 @@ def missing(tables: "Tables") -> "Path":
     and that is what every member of the ISR has (Partition.maybeIncrementLeaderHW).
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
-    staged = {case.key: {*_staged(case)} for case in tables.cases}
+    compared = {case.key: _compared(case) for case in tables.cases}
     rows = []
     for isr, read_to in _in_sync(tables):
         for broker in isr["isr"]:
             key: Key = (isr["run"], broker, isr["topic"], isr["partition"])
             end = ends.get(key)
             leo = 0 if end is None or end.last is None else end.last + 1
-            read = (broker, f"{isr['topic']}-{isr['partition']}") in staged[isr["run"]]
+            name = f"{isr['topic']}-{isr['partition']}"
+            read = name in compared[isr["run"]].get(broker, ())
             if read and leo <= read_to and not (end and end.damaged):
                 says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
                 rows.append(_row(MISSING, key, leo, says))
-    return _left(tables, MISSING, rows)
+    return _table(rows)
 
 
 def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
     """The last ISR observed of each partition, and the last offset of the final read."""
     quiesced = {
-        case.key for case in tables.cases if case.status.quiesced and not case.lacks(_PARTITIONS)
+        case.key: case.tables[_PARTITIONS]
+        for case in tables.cases
+        if case.status.quiesced and _PARTITIONS in case.tables
     }
     reach = {
         (one.run, one.topic, one.partition): one.last
@@ -72,8 +71,7 @@ def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
         if one.run in quiesced and one.complete and one.last is not None
     }
     for run in sorted(quiesced):
-        part = staged(tables.staging, _PARTITIONS, run)
-        rows = pq.read_table(part, columns=_ISR).sort_by("time_ns").to_pylist()
+        rows = pq.read_table(quiesced[run], columns=_ISR).sort_by("time_ns").to_pylist()
         latest = {(row["topic"], row["partition"]): row["isr"] for row in rows}
         for (topic, partition), isr in latest.items():
             last = reach.get((run, topic, partition))
@@ -84,7 +82,7 @@ def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
 @checker(
     EPOCHS, guarantee="Leader epochs only grow along a log, and its list of them says the same."
 )
-def epochs(tables: "Tables") -> "Path":
+def epochs(tables: "Tables") -> pa.Table:
     """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
     facts = _facts(tables)
     for one in tables.spans:
@@ -93,11 +91,11 @@ def epochs(tables: "Tables") -> "Path":
             told = {"epoch": one.epoch, "first": one.first, "last": one.last}
             span = {"segment": 0, "covered": None, **told}
             facts[key].spans = [*facts[key].spans, span]
-    return _found(tables, EPOCHS, facts, lambda one: [*disordered(one), *contradicted(one)])
+    return _found(EPOCHS, facts, lambda one: [*disordered(one), *contradicted(one)])
 
 
 @checker(CHECKPOINT, guarantee="No checkpoint of a replica lies beyond the end of its log.")
-def checkpoint(tables: "Tables") -> "Path":
+def checkpoint(tables: "Tables") -> pa.Table:
     """High watermarks, recovery points and log start offsets that a log does not reach.
 
     A damaged log, which ``corrupt`` tells of, reaches nothing.
@@ -106,11 +104,11 @@ def checkpoint(tables: "Tables") -> "Path":
         (end.run, end.broker, end.topic, end.partition) for end in tables.ends if end.damaged
     }
     facts = {key: one for key, one in _facts(tables).items() if key not in damaged}
-    return _found(tables, CHECKPOINT, facts, beyond)
+    return _found(CHECKPOINT, facts, beyond)
 
 
 @checker(SEQUENCE, guarantee="No sequence number of a producer stands in a log twice.")
-def repeated_sequence(tables: "Tables") -> "DataFrame | Path":
+def repeated_sequence(tables: "Tables") -> "DataFrame | pa.Table":
     """Records of one producer id, epoch and sequence number at two offsets of one log (KIP-98).
 
     A broker drops what it has appended before (ProducerStateManager). Numbers begin anew after
@@ -165,43 +163,41 @@ def _span(end: "End") -> Row:
     }
 
 
-def _staged(case: "Case") -> Iterator[tuple[int, str]]:
-    """The replicas that are compared: broker, and the name of the folder."""
-    for folder in case.replica_folders:
+def _compared(case: "Case") -> dict[int, set[str]]:
+    """The replicas that are compared: broker to the names of their folders."""
+    found: dict[int, set[str]] = {}
+    for folder in case.replicas:
         if folder.parent.name.isdecimal():
-            yield int(folder.parent.name), folder.name
+            found.setdefault(int(folder.parent.name), set()).add(folder.name)
+    return found
 
 
 def _replicas(case: "Case") -> list[Replica]:
-    assert case.replicas is not None  # it is staged
-    folders: dict[int, set[str]] = {}
-    for broker, name in _staged(case):
-        folders.setdefault(broker, set()).add(name)
     dirs = [
         LogDir(
-            path=case.replicas / str(broker),
+            path=case.run.replicas / str(broker),
             broker=broker,
             name=str(broker),
             only=frozenset(names),
+            without=case.broken,
         )
-        for broker, names in folders.items()
+        for broker, names in _compared(case).items()
     ]
     return replicas(dirs, internal=False)
 
 
 def _found(
-    tables: "Tables",
     kind: str,
     facts: Mapping[Key, Facts],
     look: Callable[[Facts], Iterable[Finding]],
-) -> "Path":
+) -> pa.Table:
     """A row for each finding about a replica."""
     rows = [
         _row(kind, key, finding.offset, finding.says)
         for key, one in facts.items()
         for finding in look(one)
     ]
-    return _left(tables, kind, rows)
+    return _table(rows)
 
 
 def _row(kind: str, key: Key, offset: int | None, says: str) -> Row:
@@ -214,9 +210,5 @@ def _row(kind: str, key: Key, offset: int | None, says: str) -> Row:
     }
 
 
-def _left(tables: "Tables", kind: str, rows: list[Row]) -> "Path":
-    folder = tables.kept(kind)
-    folder.mkdir(parents=True)
-    with leaves.writer(folder, 0, SCHEMA) as writer:
-        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
-    return folder
+def _table(rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -80,15 +80,15 @@ def segments(replicas: Path) -> list[Segment]:
             f"{replicas} is not a folder",
             hint="Name the folder replicas of a run; it has one folder a broker id.",
         )
-    found = [
-        Segment.at(path)
-        for path in replicas.glob("*/*/*.log")
-        if SEGMENT.fullmatch(path.name)
-        and PARTITION.fullmatch(path.parent.name)
-        and not path.parent.name.startswith("__")
-        and path.parent.parent.name.isdecimal()
-    ]
-    return limited(found)
+    folders = [path for path in replicas.glob("*/*/") if not path.name.startswith("__")]
+    return limited([one for folder in folders for one in inside(folder)])
+
+
+def inside(folder: Path) -> list[Segment]:
+    """The segments in a replica's folder; none where its path is not that of one."""
+    if not (PARTITION.fullmatch(folder.name) and folder.parent.name.isdecimal()):
+        return []
+    return [Segment.at(path) for path in folder.iterdir() if SEGMENT.fullmatch(path.name)]
 
 
 def limited(found: Sequence[Segment]) -> list[Segment]:

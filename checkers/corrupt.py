@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.disks import ORDINARY, TORN, UNREADABLE
-from checkers.registry import anomalies, checker
+from checkers.registry import SCHEMA, anomalies, checker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +21,7 @@ def corrupt(tables: "Tables") -> "DataFrame | pa.Table":
     What the system does not give back is no evidence (``checkers.verdicts``).
     """
     if not any(span.marked for span in tables.spans):
-        return tables.nothing
+        return SCHEMA.empty_table()
     last = tables.local(_last_segments(tables))
     ordinary = F.col("damage").isin(*ORDINARY, UNREADABLE)
     torn_inside = (F.col("damage") == TORN) & (F.col("segment") < F.col("last_segment"))

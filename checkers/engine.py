@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -153,7 +153,7 @@ class Rows:
         found = self.frame().where(F.col(column).bitwiseAND(F.lit(bits)) != 0)
         return self._there(found, self.schema)
 
-    def only(self, column: str, *values: Any) -> "Rows":
+    def only(self, column: str, *values: int | str) -> "Rows":
         """Those that have one of these values in a column."""
         if self._table is not None:
             asked = pc.is_in(self._table[column], pa.array(values, self._table[column].type))
@@ -180,7 +180,7 @@ class Rows:
         return self._there(self.frame().select(*names), schema)
 
     def counts(self, names: Sequence[str]) -> pa.Table:
-        """How often what occurs in some columns does (``count``), brought here; it has to be few."""
+        """How often each value of some columns occurs (``count``), brought here; few of them."""
         if self._table is not None:
             found = self._table.group_by(list(names)).aggregate([([], "count_all")])
             return found.rename_columns([*names, "count"])

@@ -1,18 +1,19 @@
 """Judges runs: all checkers over all runs in one pass of Spark, then a verdict for each run."""
 
 import contextlib
-import tempfile
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from checkers import fates, found
+from checkers import found
+from checkers.engine import Engine, Rows
 from checkers.kinds import ABSENCES
 from checkers.lineage.evidence import Evidence, Row, gather
-from checkers.registry import finders, registered
-from checkers.session import first_line, require_alive
+from checkers.registry import SCHEMA, finders, registered
+from checkers.session import first_line, require_alive, scratch
 from checkers.staging import Case
 from checkers.tables import Tables
 from checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict
@@ -39,8 +40,9 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
     Raises:
         HarnessError: Spark itself ended; no verdict was written.
     """
-    temporary = spark.conf.get("spark.local.dir")
-    with tempfile.TemporaryDirectory(prefix="judge-", dir=temporary) as folder:
+    with contextlib.ExitStack() as stack:
+        folder = scratch("judge")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         verdicts: dict[int, Verdict] = {}
         cases: dict[int, Case] = {}
         for index, run in enumerate(runs):
@@ -48,7 +50,7 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
                 cases[index] = Case.of(run, f"r{index}")
             except StoreError as error:
                 verdicts[index] = unreadable(run, error)
-        judged = _judge(list(cases.values()), spark, Path(folder), stories=stories)
+        judged = _judge(list(cases.values()), spark, folder, stories=stories)
         verdicts |= dict(zip(cases, map(verdict, judged), strict=True))
         for index, run in enumerate(runs):
             # A folder that is closed to us takes no verdict either; its own says why.
@@ -60,15 +62,15 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
 
 @dataclass(slots=True, kw_only=True)
 class _Pass:
-    """What one pass of Spark over some runs left behind.
+    """What one pass of Spark over some runs came to.
 
     Attributes:
-        found: where the anomalies are.
+        found: the anomalies of all runs.
         crashed: checker name to why.
         lost: run to what became of rows of its history that were recorded, and not all judged.
     """
 
-    found: Path
+    found: Rows
     crashed: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] | None = None
     lost: dict[str, str] = field(default_factory=dict)
@@ -80,38 +82,38 @@ def _judge(
     """All runs together; each half alone when anything crashed, so that no run spoils another."""
     if not cases:
         return []
-    tables = Tables(spark, Path(tempfile.mkdtemp(dir=folder)), cases)
-    done = _pass(tables, tables.staging / "found")
-    if done.crashed:
-        require_alive(spark)
-    if len(cases) == 1 or not (done.crashed or done.ledgers is None):
-        return _findings(tables, done, stories=stories)
+    with Engine(spark) as engine:
+        tables = Tables(engine, folder, cases)
+        done = _pass(tables)
+        if done.crashed:
+            require_alive(spark)
+        if len(cases) == 1 or not (done.crashed or done.ledgers is None):
+            return _findings(tables, done, stories=stories)
     afresh = [case.afresh() for case in cases]
     half = len(cases) // 2
     halves = (afresh[:half], afresh[half:])
     return [one for part in halves for one in _judge(part, spark, folder, stories=stories)]
 
 
-def _pass(tables: Tables, folder: Path) -> _Pass:
-    done = _Pass(found=folder)
-    tables.prefetch()
-    finds: dict[tuple[str, ...], DataFrame | Path] = {}
+def _pass(tables: Tables) -> _Pass:
+    finds: dict[tuple[str, ...], found.Finds] = {}
+    done = _Pass(found=tables.engine.table(SCHEMA.empty_table()))
     for find, names in finders(registered()).items():
         try:
             finds[names] = find(tables)
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
             done.crashed |= dict.fromkeys(names, first_line(error))
     try:
-        found.write(list(finds.values()), folder)
+        done.found = found.gather(tables.engine, finds.values())
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
-        _write_each(finds, folder, done)
+        _gather_each(tables.engine, finds, done)
     try:
-        ledgers = fates.ledger(tables)
+        ledgers = tables.ledgers
+        done.lost = _lost(tables)
     except Exception as error:  # noqa: BLE001 - the verdict says that there is no ledger
         done.crashed.setdefault("ledger", first_line(error))
     else:
         done.ledgers = {run: _ledger(book) for run, book in ledgers.items()}
-        done.lost = _lost(tables)
     return done
 
 
@@ -125,10 +127,11 @@ def _lost(tables: Tables) -> dict[str, str]:
     }
 
 
-def _write_each(finds: dict[tuple[str, ...], DataFrame | Path], folder: Path, done: _Pass) -> None:
+def _gather_each(engine: Engine, finds: Mapping[tuple[str, ...], found.Finds], done: _Pass) -> None:
+    """The anomalies of every checker that does not crash."""
     for names, one in finds.items():
         try:
-            found.write([one], folder)
+            done.found = done.found.union(found.gather(engine, [one]))
         except Exception as error:  # noqa: BLE001 - as above
             done.crashed |= dict.fromkeys(names, first_line(error))
 
@@ -142,8 +145,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
         )
         for case in tables.cases
     }
-    scratch = Path(tempfile.mkdtemp(dir=tables.staging))
-    all_found = found.collect(done.found, targets, scratch)
+    all_found = found.collect(done.found, targets)
     for case in tables.cases:
         if why := done.lost.get(case.key):
             case.unread.append(Unread(path=f"{OPERATIONS_TABLE}.parquet", why=why))
@@ -162,7 +164,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
             case=case,
             found=all_found[case.key],
             ledger=None if done.ledgers is None else done.ledgers.get(case.key, _ledger({})),
-            deeds=deeds_of(case, tables.staging),
+            deeds=deeds_of(case),
             crashed=done.crashed,
             untold=untold,
             half_read=half_read.get(case.key, ()),

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from checkers import frames
+from checkers.engine import mapped
 from checkers.segments.files import FILE_BYTES_MAX, Segment, segments
 from checkers.segments.reader import SCHEMA, read_segment
 from harness.errors import UsageError
@@ -232,7 +232,7 @@ def read_segments(
 
 def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> DataFrame:
     """The same rows as the data source's: a task for each number of a range, or read here."""
-    tasks = plan(found, cores=spark.sparkContext.defaultParallelism)
+    tasks = plan(found, cores=os.cpu_count() or 1)
     names = schema.names
     if sum(map(_size, found)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:
         return spark.createDataFrame(few)
@@ -242,7 +242,8 @@ def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> 
             for number in batch.column(0).to_pylist():
                 yield from _records(tasks[number], names)
 
-    return frames.mapped(spark.range(len(tasks), numPartitions=len(tasks)), read, schema.fields)
+    numbers = spark.range(len(tasks), numPartitions=len(tasks))
+    return mapped(numbers, read, pa.schema([SCHEMA.field(name) for name in names]))
 
 
 def _here(tasks: Iterable[list[Stretch]], names: list[str]) -> pa.Table | None:

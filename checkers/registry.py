@@ -3,7 +3,6 @@
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from checkers.engine import Rows
 from checkers.kinds import Kind, add
 from harness import extensions
 
@@ -68,9 +68,8 @@ of them that shows the anomaly, in the order that makes it one.
 ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
 """``SCHEMA`` as Spark has it."""
 
-Find = Callable[["Tables"], DataFrame | Path]
-"""What finds anomalies, in columns of ``ANOMALY``: as a frame, or as a folder in which its tasks
-have left them already (``checkers.leaves``)."""
+Find = Callable[["Tables"], DataFrame | Rows | pa.Table]
+"""What finds anomalies, in columns of ``SCHEMA``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

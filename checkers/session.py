@@ -108,10 +108,9 @@ def spark(
     return SparkStarter(master, driver_memory, heavy=heavy).session()
 
 
-def suit(session: SparkSession, rows: int) -> None:
-    """Have a session work as is fastest for about so many rows, which pass through the JVM."""
-    for name, value in (_MANY_ROWS if rows > _MANY else _FEW_ROWS).items():
-        session.conf.set(name, value)
+def scratch(name: str) -> Path:
+    """An empty folder for files of this process alone; what a killed process left goes first."""
+    return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-{name}-"))
 
 
 class SparkStarter:

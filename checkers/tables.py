@@ -4,26 +4,25 @@
 safe in a path. What several checkers read is computed once and kept.
 """
 
-import contextlib
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
-from checkers import disks, fates, frames, kafka_log
-from checkers.clients import skips
-from checkers.clients.numbers import Source
-from checkers.clients.sequence import wrong_steps
-from checkers.clients.view import View, in_order
-from checkers.segments.files import segments
-from checkers.session import suit
-from checkers.staging import Case, plain, stage, staged
+from checkers import disks, fates, kafka_log
+from checkers.clients.find import tell
+from checkers.clients.view import View
+from checkers.engine import Engine, Rows
+from checkers.session import scratch
+from checkers.staging import Case, plain, stage
 from harness.history import OPERATIONS_TABLE, TABLES
 from harness.store import Run
 
@@ -39,17 +38,17 @@ class Tables:
     """The tables of the runs under judgement.
 
     Args:
-        spark: the session.
-        staging: an empty folder that outlives this object's use.
+        engine: of the session.
+        folder: an empty one that outlives this object's use, for copies of unfinished tables.
         cases: the runs; their ``reasons`` grow by what is missing or broken.
     """
 
-    def __init__(self, spark: SparkSession, staging: Path, cases: Sequence[Case]) -> None:
-        self.spark = spark
-        self.staging = staging
+    def __init__(self, engine: Engine, folder: Path, cases: Sequence[Case]) -> None:
+        self.engine = engine
+        self.spark = engine.spark
         self.cases = tuple(cases)
         for case in self.cases:
-            stage(case, staging)
+            stage(case, Path(tempfile.mkdtemp(dir=folder)))
 
     @classmethod
     def load(cls, runs: Sequence[Run], spark: SparkSession) -> Self:
@@ -58,9 +57,8 @@ class Tables:
         Raises:
             StoreError: a run's plan or status is missing or broken.
         """
-        temporary = spark.conf.get("spark.local.dir")
-        staging = Path(tempfile.mkdtemp(prefix="tables-", dir=temporary))
-        return cls(spark, staging, [Case.of(run, run.name) for run in runs])
+        cases = [Case.of(run, run.name) for run in runs]
+        return cls(Engine(spark), scratch("tables"), cases)
 
     @cached_property
     def operations(self) -> DataFrame:
@@ -108,20 +106,12 @@ class Tables:
     @cached_property
     def log(self) -> DataFrame:
         """Every record on every replica's disk and every damaged stretch, in ``disks.COLUMNS``."""
-        if not self._on_disk:
+        found = [segment for case in self.cases for segment in case.segments]
+        if not kafka_log.about(found):
             empty = self.spark.createDataFrame([], kafka_log.schema_of(disks.SOURCE))
             return disks.records(empty)
-        found = kafka_log.read_log(self.spark, self._logs, disks.SOURCE)
-        return self.keep("log", disks.records(found))
-
-    @property
-    def _logs(self) -> list[Path]:
-        return [self.staging / "log" / case.key for case in self.cases]
-
-    @cached_property
-    def _on_disk(self) -> int:
-        """About how many records the disks hold."""
-        return sum(kafka_log.about(segments(folder / "replicas")) for folder in self._logs)
+        log = kafka_log.read_segments(self.spark, found, disks.SOURCE)
+        return self.engine.keep(disks.records(log))
 
     @cached_property
     def ends(self) -> list[disks.End]:
@@ -141,57 +131,65 @@ class Tables:
     @cached_property
     def view(self) -> View:
         """What clients saw, for ``checkers.clients``."""
-        keys = [case.key for case in self.cases]
-        found = [(staged(self.staging, OPERATIONS_TABLE, key), key) for key in keys]
-        sources = [Source(str(path), key) for path, key in found if path.exists()]
-        operations = in_order(self._scan(OPERATIONS_TABLE))
-        return View(operations, sources, self.staging / "clients", final_read=True)
+        size = sum(case.operations for case in self.cases)
+        return View(self.engine, self._scan(OPERATIONS_TABLE), size, final_read=True)
 
     @cached_property
-    def decided(self) -> Path:
-        """Every record of which something is amiss: a folder of files, in ``deciding.FATE``."""
-        return fates.fates(self, self.kept("fates"))
-
-    def prefetch(self) -> None:
-        """Compute what the checkers share, clients' side and disks side by side.
-
-        What cannot be computed raises again where a checker asks for it: that checker's crash.
-        """
-        suit(self.spark, self._on_disk)
-        with ThreadPoolExecutor(3, thread_name_prefix="tables") as pool:
-            pool.submit(getattr, self, "ends")
-            with contextlib.suppress(Exception):
-                suit(self.spark, self._on_disk + self.view.scan())  # all of the following need it
-                pool.submit(getattr, self.view, "order")
-                wrong_steps(self.view)
-                self.view.hold(fates.wants(self) | skips.wants(self.view))
-            pool.submit(getattr, self, "decided")
+    def decided(self) -> Rows:
+        """Every record that is lost, unseen, or there several times, as an anomaly."""
+        return tell(self.view, [fates.decided(self)]).kept()
 
     @cached_property
-    def nothing(self) -> Path:
-        """No anomalies, as a checker may return them."""
-        folder = self.kept("nothing")
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+    def ledgers(self) -> dict[str, dict[str, int]]:
+        """The books of every run: the fields of ``harness.verdict.Ledger``."""
+        counted = self.decided.counts(["run", "kind"]).to_pylist()
+        counts = {(row["run"], row["kind"]): row["count"] for row in counted}
+        return fates.ledger(self.books, counts)
 
     def local(self, table: pa.Table) -> DataFrame:
         """A small table that is already here, for Spark to join with."""
         return self.spark.createDataFrame(table)
-
-    def keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Compute a frame once, into the staging folder."""
-        return frames.write(frame, self.kept(name))
-
-    def kept(self, name: str) -> Path:
-        """Where a frame is kept under a name, or may be."""
-        return self.staging / "kept" / name
 
     def _read(self, name: str) -> DataFrame:
         found = self._scan(name)
         return found.select("run", *(column.name for column in TABLES[name]))
 
     def _scan(self, name: str) -> DataFrame:
-        columns = [T.StructField("run", T.StringType())] + [
-            T.StructField(column.name, _SPARK_TYPES[plain(column.type)]) for column in TABLES[name]
-        ]
-        return self.spark.read.schema(T.StructType(columns)).parquet(str(self.staging / name))
+        """A table of all runs, with ``run`` and the number ``at`` of each row in its run."""
+        fields = [T.StructField(one.name, _SPARK_TYPES[plain(one.type)]) for one in TABLES[name]]
+        schema = T.StructType(fields)
+        found = [self._copied(case, name, schema) for case in self.cases if name in case.sealed]
+        paths = {
+            str(case.tables[name]): case.key
+            for case in self.cases
+            if name in case.tables and name not in case.sealed
+        }
+        if paths:
+            found.append(self._files(paths, schema))
+        if not found:
+            run = [T.StructField("run", T.StringType()), T.StructField("at", T.LongType())]
+            return self.spark.createDataFrame([], T.StructType([*fields, *run]))
+        return reduce(DataFrame.unionByName, found)
+
+    def _files(self, paths: dict[str, str], schema: T.StructType) -> DataFrame:
+        """Files by their path, and the run of each."""
+        found = self.spark.read.schema(schema).parquet(*paths)
+        found = found.withColumn("at", F.col("_metadata.row_index"))
+        if len(paths) == 1:
+            return found.withColumn("run", F.lit(*paths.values()))
+        path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
+        names = {"path": [f"file://{one}" for one in paths], "run": [*paths.values()]}
+        runs = F.broadcast(self.local(pa.table(names)))
+        return found.withColumn("path", path).join(runs, "path").drop("path")
+
+    def _copied(self, case: Case, name: str, schema: T.StructType) -> DataFrame:
+        """A table that this machine alone has."""
+        table = pq.read_table(case.tables[name], columns=schema.names)
+        table = table.cast(pa.schema([one.with_type(plain(one.type)) for one in table.schema]))
+        table = table.append_column("at", pa.array(np.arange(len(table))))
+        frame = self.spark.createDataFrame(table, schema=_with(schema, "at"))
+        return frame.withColumn("run", F.lit(case.key))
+
+
+def _with(schema: T.StructType, name: str) -> T.StructType:
+    return T.StructType([*schema.fields, T.StructField(name, T.LongType())])

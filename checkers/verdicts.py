@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from checkers.lineage.story import witnesses
 from checkers.lineage.subject import Subject
 from checkers.policy import DIVERGENCE, Promise, decide, elections, promised
 from checkers.registry import registered
-from checkers.staging import Case, staged
+from checkers.staging import Case
 from harness.deeds import Deeds, Happening, asked
 from harness.errors import StoreError
 from harness.history import OPERATIONS_TABLE
@@ -136,11 +135,12 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
     return [row for _, _, row in ranked[:DETAILED_MAX]]
 
 
-def deeds_of(case: Case, staging: Path) -> Deeds | None:
+def deeds_of(case: Case) -> Deeds | None:
     """What was done to a run's cluster; None where its table of faults cannot be read."""
-    part = staged(staging, "events/faults", case.key)
+    if "events/faults" not in case.tables:
+        return None
     try:
-        rows = pq.read_table(part).to_pylist()
+        rows = pq.read_table(case.tables["events/faults"]).to_pylist()
     except (OSError, pa.ArrowException):
         return None
     return Deeds.of(rows)

@@ -32,8 +32,7 @@ def warm_up(spark: "SparkSession") -> None:
     """Judge a made-up run in which one record is lost and one offset differs."""
     from checkers.judge import judge  # noqa: PLC0415 - the judge needs a session, not the other way
 
-    temporary = spark.conf.get("spark.local.dir")
-    with tempfile.TemporaryDirectory(prefix="warm-up-", dir=temporary) as folder:
+    with tempfile.TemporaryDirectory(prefix="warm-up-") as folder:
         judge([_made_up(Path(folder) / "warm-up")], spark)
 
 

@@ -30,8 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from checkers.clients.digraph import SORTS
 from checkers.clients.columns import distinct
+from checkers.clients.digraph import SORTS
 from checkers.engine import Rows
 from checkers.registry import SCHEMA
 

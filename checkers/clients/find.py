@@ -4,29 +4,49 @@ First it is asked, by a few sums over all rows, what may be wrong at all; then o
 looked at again. A history in which nothing is wrong costs the sums alone.
 """
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from checkers.clients.contents import CONTENTS, contents
-from checkers.clients.sequence import WRONG_STEPS, wrong_steps
-from checkers.clients.skips import STEPPED, STEPS, step_findings
+from checkers.clients.findings import FINDING, FOUND, told
+from checkers.clients.gaps import KINDS as STEPS
+from checkers.clients.gaps import passed, step_findings
+from checkers.clients.rows import REFERENCE
+from checkers.clients.shared_offsets import INCONSISTENT, shared_offsets
+from checkers.clients.steps import wrong_steps
 from checkers.clients.vanished import VANISHED, vanished
 from checkers.clients.view import View
-from checkers.clients.witness import witnessed
+from checkers.engine import Rows
+from checkers.registry import SCHEMA
 
-KINDS: Final = CONTENTS | STEPS | {VANISHED}
+KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
 """All kinds but the cycles."""
 
 
-def find(view: View, kinds: frozenset[str] = KINDS) -> Path:
-    """The anomalies of these kinds: a folder of files, in ``checkers.registry.SCHEMA``."""
-    found, told, rows = contents(view, kinds), [], []
-    asked = kinds & STEPS
+def find(view: View, kinds: frozenset[str] = KINDS) -> Rows:
+    """The anomalies of these kinds, in ``checkers.registry.SCHEMA``."""
+    found: list[Rows | None] = [*contents(view, kinds)]
+    if INCONSISTENT in kinds:
+        found.append(shared_offsets(view))
+    asked = kinds.intersection(STEPS)
     if asked or VANISHED in kinds:
-        wrong = wrong_steps(view)
-        if asked and view.any(WRONG_STEPS):
-            told.append(step_findings(view, asked))
-            rows.append(view.held(STEPPED))
-        if VANISHED in kinds and (gone := vanished(view, wrong)) is not None:
-            found.append(gone)
-    return witnessed(view, found, told, rows)
+        steps = wrong_steps(view)
+        found.append(step_findings(view, steps, asked))
+        if VANISHED in kinds:
+            found.append(vanished(view, steps, passed(view, steps)))
+    return tell(view, [one for one in found if one is not None])
+
+
+def tell(view: View, found: Sequence[Rows]) -> Rows:
+    """Findings as anomalies, in ``checkers.registry.SCHEMA``.
+
+    Args:
+        view: of the histories.
+        found: in ``checkers.clients.findings.FINDING``.
+    """
+    none = view.engine.table(FINDING.empty_table())
+    findings = none.union(*found).kept()
+    if not len(findings):
+        return view.engine.table(SCHEMA.empty_table())
+    rows = findings.renamed(FOUND).join(view.words, REFERENCE)
+    return rows.by(["finding"], told, SCHEMA)

@@ -5,16 +5,16 @@ are ``checkers.fates``'s, which has a record as lost whether it was read before 
 nothing is called vanished. Write-write edges are left out of cycles: those are everyday in Kafka.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from checkers.clients import cycles
 from checkers.clients.find import KINDS, find
-from checkers.registry import checkers
+from checkers.engine import Rows
+from checkers.registry import SCHEMA, checkers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from checkers.tables import Tables
 
 GUARANTEES: Final = {
@@ -39,13 +39,13 @@ ACYCLIC: Final = {
 
 
 @checkers(GUARANTEES)
-def clients(tables: "Tables") -> Path:
+def clients(tables: "Tables") -> Rows:
     """What the clients of our runs saw, record by record and step by step."""
     return find(tables.view, KINDS & GUARANTEES.keys())
 
 
 @checkers(ACYCLIC)
-def operations(tables: "Tables") -> "DataFrame | Path":
+def operations(tables: "Tables") -> Rows | pa.Table:
     """What the operations of their clients were to each other."""
-    view = tables.view
-    return cycles.find(view, ww=False) if view.entangled else tables.nothing
+    found = cycles.find(tables.view, ww=False) if tables.view.entangled else None
+    return SCHEMA.empty_table() if found is None else found

@@ -5,25 +5,30 @@ Which kinds of anomaly do not is Jepsen's rule (``allowed-error-types`` of ``jep
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers import frames
 from checkers.clients import cycles
-from checkers.clients.causes import caused
+from checkers.clients.causes import caused, stretches
 from checkers.clients.find import find
-from checkers.clients.numbers import Source
 from checkers.clients.view import View, in_order
+from checkers.engine import Engine, Rows
+from checkers.found import gather
 from checkers.jepsen.ending import short
 from checkers.jepsen.entries import CYCLES, entry, key
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
-from checkers.registry import ANOMALY
-from checkers.session import suit
+from checkers.registry import SCHEMA
+from checkers.staging import plain
 from harness.history import OK, SEND
 
 MEANS: Final = {
@@ -85,7 +90,7 @@ class Judgement:
     doubts: tuple[str, ...]
     reasons: tuple[str, ...]
     verdict: Word
-    _found: Path
+    _found: pa.Table | DataFrame
 
     def weight(self, kind: str) -> str:
         """Return a finding's weight in a word: ``breaks`` a promise, ``allowed``, ``untested``."""
@@ -95,10 +100,17 @@ class Judgement:
 
     def anomalies(self) -> Iterator[dict[str, Any]]:
         """The anomalies, kind by kind, as ``checkers.jepsen.entries.entry`` tells each."""
-        found = ds.dataset(self._found, format="parquet").to_batches() if self.counts else ()
-        for batch in found:
-            for row in batch.to_pylist():
-                yield entry(row, self.history)
+        for row in _dicts(self._found):
+            yield entry(row, self.history)
+
+
+def _dicts(found: pa.Table | DataFrame) -> Iterator[dict[str, Any]]:
+    if isinstance(found, pa.Table):
+        for batch in found.to_batches():
+            yield from batch.to_pylist()
+    else:
+        for row in found.toLocalIterator():
+            yield row.asDict(recursive=True)
 
 
 def judge(
@@ -120,25 +132,23 @@ def judge(
         every: list all anomalies, and not just the first of each kind.
         ww: whether the log's order of records is one of operations (Jepsen's ``ww-deps``).
     """
-    path, name = str(folder / OPERATIONS_FILE), history.path.stem
-    frame = in_order(spark.read.parquet(path)).withColumn("run", F.lit(name))
-    view = View(frame, [Source(path, name)], folder)
-    suit(spark, view.scan())
-    witnessed = find(view)
-    folders = [witnessed]
-    if ww or view.entangled:
-        view.keep("cyclic", cycles.find(view, ww=ww))
-        folders.append(view.folder("cyclic"))
-    counted = caused(folders, view.folder("anomalies"))
-    counts = {kind: counted[kind] for kind in MEANS if kind in counted}
-    if counts:
-        found = frames.read(spark, view.folder("anomalies"), ANOMALY)
-        view.keep("told", (found if every else _foremost(found)).orderBy(*_order()))
+    path, name = folder / OPERATIONS_FILE, history.path.stem
+    with Engine(spark) as engine:
+        view = View(engine, _operations(engine, path, name, read.rows), read.rows)
+        found = [find(view)]
+        if ww or view.entangled:
+            found += filter(None, [cycles.find(view, ww=ww)])
+        anomalies = gather(engine, found)
+        told = anomalies.map(partial(caused, causes=stretches(anomalies)), SCHEMA)
+        counted = {row["kind"]: row["count"] for row in told.counts(["kind"]).to_pylist()}
+        counts = {kind: counted[kind] for kind in MEANS if kind in counted}
+        listed = _in_order(told) if every else _sorted(_first(told))
+        judged, ends = view.judged.get(name, 0), short(view)
     harmless = allowed(read.subscribed, ww=ww) | (_UNREAD if not read.polled else frozenset())
     breaking = tuple(kind for kind in counts if kind not in harmless)
-    untested = _untested(_acknowledged(Path(path)), polled=read.polled)
-    lost = "" if (judged := view.judged.get(name, 0)) == read.rows else _lost(read.rows, judged)
-    doubts = (*filter(None, (read.cut, lost, untested)), *(_doubt(*each) for each in short(view)))
+    untested = _untested(_acknowledged(path), polled=read.polled)
+    lost = "" if judged == read.rows else _lost(read.rows, judged)
+    doubts = (*filter(None, (read.cut, lost, untested)), *(_doubt(*each) for each in ends))
     return Judgement(
         history=history,
         read=read,
@@ -153,8 +163,18 @@ def judge(
         else "unknown"
         if doubts
         else "valid",
-        _found=folder / "told",
+        _found=listed,
     )
+
+
+def _operations(engine: Engine, path: Path, name: str, rows: int) -> DataFrame:
+    """The operations of a history; a small one goes to Spark from here, wherever that is."""
+    if rows > engine.here:
+        return in_order(engine.spark.read.parquet(str(path))).withColumn("run", F.lit(name))
+    table = pq.read_table(path)
+    table = table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
+    table = table.append_column("at", pa.array(np.arange(len(table))))
+    return engine.spark.createDataFrame(table).withColumn("run", F.lit(name))
 
 
 def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
@@ -184,10 +204,31 @@ def _lost(read: int, judged: int) -> str:
     return f"The history has {read:,} rows, of which {judged:,} were judged."
 
 
-def _order() -> tuple[Column, ...]:
-    """By what anomalies are told: kind by kind, and then by the record."""
-    in_kinds = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
-    return in_kinds, F.col("topic"), F.col("partition"), F.col("offset"), F.col("value")
+_ORDER: Final = ("topic", "partition", "offset", "value")
+
+
+def _sorted(found: pa.Table) -> pa.Table:
+    """Kind by kind, and then by the record."""
+    kind = pc.index_in(found["kind"], pa.array(list(MEANS)))
+    by = found.select(_ORDER).append_column("nth", kind)
+    return found.take(pc.sort_indices(by, _ascending("nth", *_ORDER)))
+
+
+def _in_order(found: Rows) -> pa.Table | DataFrame:
+    """All of them, likewise."""
+    if found.here:
+        return _sorted(found.table())
+    nth: Column = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
+    return found.frame().orderBy(nth, *_ORDER)
+
+
+def _first(found: Rows) -> pa.Table:
+    few = found.map(_foremost, SCHEMA).table()
+    return _foremost(few) if len(few) else few
+
+
+def _ascending(*names: str) -> list[tuple[str, str, str]]:
+    return [(name, "ascending", "at_start") for name in names]
 
 
 def _untested(acknowledged: int, *, polled: bool) -> str:
@@ -209,11 +250,16 @@ def _doubt(topic: str, partition: int, offset: int) -> str:
     )
 
 
-def _foremost(found: DataFrame) -> DataFrame:
-    """Of each kind those that a person should see first, as Jepsen chooses them."""
-    far = F.abs(F.col("delta")).desc_nulls_last()
-    order = Window.partitionBy("kind").orderBy(far, F.size("steps"), "topic", "partition", "offset")
-    ranked = found.withColumn("rank", F.row_number().over(order))
-    stepped: Column = F.col("delta").isNotNull() | F.col("kind").isin(*CYCLES)
-    shown = F.when(stepped, _STEPS_SHOWN).otherwise(_SHOWN)
-    return ranked.where(F.col("rank") <= shown).drop("rank")
+def _foremost(found: pa.Table) -> pa.Table:
+    """Of each kind those that a person should see first, as Jepsen chooses them. A kernel."""
+    by = found.select(["kind", *_ORDER[:-1]])
+    by = by.append_column("far", pc.abs(found["delta"]))
+    by = by.append_column("steps", pc.list_value_length(found["steps"]))
+    far = ("far", "descending", "at_end")
+    keys = [*_ascending("kind"), far, *_ascending("steps", *_ORDER[:-1])]
+    found = found.take(pc.sort_indices(by, keys))
+    kind = found["kind"].combine_chunks().dictionary_encode().indices.to_numpy()
+    rank = np.arange(len(kind)) - np.searchsorted(kind, kind)
+    stepped = pc.or_(found["delta"].is_valid(), pc.is_in(found["kind"], pa.array(list(CYCLES))))
+    most = np.where(stepped.to_numpy(), _STEPS_SHOWN, _SHOWN)
+    return found.filter(pa.array(rank < most))

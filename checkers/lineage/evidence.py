@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from checkers.disks import End
 from checkers.fates import Book
-from checkers.staging import Case, staged
+from checkers.staging import Case
 
 if TYPE_CHECKING:
     from checkers.tables import Tables
@@ -80,11 +80,11 @@ def _of_run(
     here = pc.field("partition").isin(pa.array(sorted(partitions), pa.int32()))
 
     def events(name: str, where: pc.Expression | None = None) -> list[Row]:
-        return _read(tables, case, name, where)
+        return _read(case, name, where)
 
     return Evidence(
         topic=case.plan.topic.name,
-        operations=_operations(tables, case, wanted, {value for value in values if value}),
+        operations=_operations(case, wanted, {value for value in values if value}),
         leaders=events("events/partitions", here),
         replicas=events("events/replicas", here),
         faults=events("events/faults"),
@@ -105,23 +105,23 @@ def _of_run(
     )
 
 
-def _operations(tables: "Tables", case: Case, wanted: set[Place], values: set[str]) -> list[Row]:
+def _operations(case: Case, wanted: set[Place], values: set[str]) -> list[Row]:
     offsets = sorted({offset for _, offset in wanted})
     where = pc.field("value").isin(pa.array(sorted(values), pa.string())) | pc.field("offset").isin(
         pa.array(offsets, pa.int64())
     )
-    rows = _read(tables, case, "history/ops", where, time="invoke_ns")
+    rows = _read(case, "history/ops", where, time="invoke_ns")
     return [
         row for row in rows if row["value"] in values or (row["partition"], row["offset"]) in wanted
     ]
 
 
 def _read(
-    tables: "Tables", case: Case, name: str, where: pc.Expression | None, *, time: str = "time_ns"
+    case: Case, name: str, where: pc.Expression | None, *, time: str = "time_ns"
 ) -> list[Row]:
-    """Rows of one staged table in order of time; none when it could not be staged."""
-    part = staged(tables.staging, name, case.key)
-    if not part.exists():
+    """Rows of one table in order of time; none when it cannot be read."""
+    part = case.tables.get(name)
+    if part is None:
         return []
     rows: list[Row] = []
     # The values of a dictionary column cannot be filtered; plain strings can.

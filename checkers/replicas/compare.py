@@ -75,8 +75,7 @@ def compare(evidence: Evidence, extents: Mapping[int, Extent]) -> dict[int, Comp
     sides = _sides(evidence, extents)
     columns = ["replica", "part", "segment", "position"]
     columns += ["offset", "print", "key_print", "control", "leader_epoch"]
-    rows = evidence.keep(
-        "compared",
+    rows = evidence.engine.keep(
         evidence.records.where(F.col("offset").isNotNull())
         .select(*columns, _bucket().alias("bucket"))
         .join(_suspicious(evidence, sides), ["part", "bucket"], "left_semi")

@@ -7,18 +7,16 @@ always an aggregation that proves most of a log innocent.
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers import frames
 from checkers.disks import ORDINARY
-from checkers.kafka_log import about, read_segments
+from checkers.engine import Engine
+from checkers.kafka_log import read_segments
 from checkers.replicas.listing import Replica
-from checkers.session import suit
 
 SOURCE: Final = (
     *("broker", "segment", "position", "base_offset", "last_offset", "offset", "magic"),
@@ -48,14 +46,13 @@ class Evidence:
     """The records of some replicas.
 
     Args:
-        spark: the session.
-        staging: an empty folder that outlives this object's use.
+        engine: of the session.
         replicas: whose segments are read.
     """
 
-    def __init__(self, spark: SparkSession, staging: Path, replicas: Sequence[Replica]) -> None:
-        self.spark = spark
-        self.staging = staging
+    def __init__(self, engine: Engine, replicas: Sequence[Replica]) -> None:
+        self.engine = engine
+        self.spark = engine.spark
         self.replicas = tuple(replicas)
         names = sorted({(one.topic, one.partition) for one in replicas})
         number = {name: part for part, name in enumerate(names)}
@@ -63,9 +60,8 @@ class Evidence:
 
     @cached_property
     def records(self) -> DataFrame:
-        """Every record and every damaged stretch, in ``COLUMNS``; kept as Parquet."""
+        """Every record and every damaged stretch, in ``COLUMNS``; kept."""
         found = [segment for one in self.replicas for segment in one.segments]
-        suit(self.spark, about(found))
         log = read_segments(self.spark, found, SOURCE)
         parts = self.local(
             [{"replica": one, "part": part} for one, part in self.part_of.items()],
@@ -77,7 +73,7 @@ class Evidence:
             F.xxhash64("key", "value", "control").alias("print"),
             F.when(F.col("key").isNotNull(), F.xxhash64("key")).alias("key_print"),
         )
-        return self.keep("records", narrow.join(F.broadcast(parts), "replica").select(*COLUMNS))
+        return self.engine.keep(narrow.join(F.broadcast(parts), "replica").select(*COLUMNS))
 
     @cached_property
     def spans(self) -> dict[int, list[Row]]:
@@ -113,10 +109,6 @@ class Evidence:
             .select("replica", "segment", "position", "base_offset", "damage", "error", "all")
         )
         return self.each(rows.orderBy("segment", "position"))
-
-    def keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Compute a frame once, into a file."""
-        return frames.write(frame, self.staging / name)
 
     def each(self, rows: DataFrame) -> dict[int, list[Row]]:
         """A small table's rows by replica, in their order."""

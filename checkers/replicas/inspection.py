@@ -1,12 +1,12 @@
 """From log directories to what ``highwater inspect`` says of every partition in them."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from checkers.engine import Engine
 from checkers.replicas.compare import Comparison, Extent, compare
 from checkers.replicas.evidence import Evidence
 from checkers.replicas.finding import Inspection, PartitionState, worst
@@ -39,9 +39,8 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
         raise UsageError(
             f"there is no segment of a topic in {', '.join(map(str, given))}", hint=hint
         )
-    temporary = spark.conf.get("spark.local.dir")
-    with tempfile.TemporaryDirectory(prefix="inspect-", dir=temporary) as folder:
-        states = _inspect(Evidence(spark, Path(folder), found))
+    with Engine(spark) as engine:
+        states = _inspect(Evidence(engine, found))
     return Inspection(
         verdict=worst([each.verdict for each in states]),
         partitions=tuple(states),

@@ -115,7 +115,7 @@ def repeated_sequence(tables: "Tables") -> "DataFrame | pa.Table":
     2^31; that far apart they are no repetition.
     """
     if not any(span.numbered for span in tables.spans):
-        return tables.nothing
+        return SCHEMA.empty_table()
     note = F.format_string(
         "sequence number %d of producer %d stands at offset %d and again at %d.",
         *("sequence", "producer_id", "offset", "again"),

@@ -2,12 +2,14 @@
 
 ``HIGHWATER_HISTORIES`` is how many histories (10,000 is what is published), ``HIGHWATER_SEED`` the
 first one's seed. What is said of a failure names the seed of the history that it was found in.
+With ``HIGHWATER_HERE`` 0 kernels run in Spark's tasks, however few the rows.
 """
 
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +18,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkers.clients import cycles
-from checkers.clients.causes import caused
+from checkers.clients.causes import caused, stretches
 from checkers.clients.find import find
-from checkers.clients.numbers import Source
 from checkers.clients.view import View
-from checkers.registry import ANOMALY
+from checkers.engine import HERE_ROWS, Engine
+from checkers.found import gather
+from checkers.registry import SCHEMA
 from tests.property.draft import Anomaly, put
 from tests.property.generate import Op, history, table
 from tests.property.inject import INJECTIONS
@@ -30,6 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(14_400)]
 
 COUNT: Final = int(os.environ.get("HIGHWATER_HISTORIES", "40"))
 FIRST: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
+HERE: Final = int(os.environ.get("HIGHWATER_HERE", HERE_ROWS))
 TOGETHER: Final = 1000
 """Histories whose every mutation is judged in one pass of Spark."""
 
@@ -58,19 +62,20 @@ def _judge(
 ) -> Found:
     """Each history's anomalies and their causes, all histories in one pass."""
     path = str(folder / "operations.parquet")
-    pq.write_table(table(histories), path)
-    view = View(spark.read.parquet(path), [Source(path)], folder)
-    view.keep("cyclic", cycles.find(view, ww=ww))
-    caused((find(view), view.folder("cyclic")), view.folder("with-causes"))
-    found = spark.read.schema(ANOMALY).parquet(str(view.folder("with-causes")))
+    rows = table(histories)
+    pq.write_table(rows, path)
+    with Engine(spark, HERE) as engine:
+        view = View(engine, spark.read.parquet(path), len(rows))
+        anomalies = gather(engine, filter(None, [find(view), cycles.find(view, ww=ww)]))
+        kernel = partial(caused, causes=stretches(anomalies))
+        found = anomalies.map(kernel, SCHEMA).table().to_pylist()
     told: Found = defaultdict(Counter)
-    for row in found.toLocalIterator():
-        steps = tuple(
-            (one.process, one.op, one.kind, one.partition, one.offset, one.value)
-            for one in row.steps
-        )
-        anomaly = Anomaly(row.kind, row.partition, row.offset, row.value, row.delta, steps)
-        told[row.run][anomaly, row.cause] += 1
+    names = ("process", "op", "kind", "partition", "offset", "value")
+    for row in found:
+        steps = tuple(tuple(one[name] for name in names) for one in row["steps"])
+        kind, partition, offset = row["kind"], row["partition"], row["offset"]
+        anomaly = Anomaly(kind, partition, offset, row["value"], row["delta"], steps)
+        told[row["run"]][anomaly, row["cause"]] += 1
     return told
 
 

@@ -6,10 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkers.clients.find import KINDS, find
-from checkers.clients.numbers import Source
 from checkers.clients.view import View
-from checkers.leaves import dataset
-from checkers.registry import SCHEMA
+from checkers.engine import HERE_ROWS, Engine
 from harness.history import OPERATIONS
 from tests.histories.clients import Case, by_run, rows
 from tests.histories.clients_cases import CASES
@@ -17,18 +15,20 @@ from tests.histories.clients_cases import CASES
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[HERE_ROWS, 0], ids=["here", "by Spark"])
 def found(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> dict[str, tuple[str, ...]]:
-    """The anomalies of all cases, found in one pass."""
+    """The anomalies of all cases, found in one pass, in this process or by Spark's tasks."""
     folder = tmp_path_factory.mktemp("clients")
     schema = OPERATIONS.append(pa.field("run", pa.string())).append(pa.field("at", pa.int64()))
     all_rows = [{**row, "run": case.name} for case in CASES for row in rows(case.history)]
     pq.write_table(pa.Table.from_pylist(all_rows, schema=schema), folder / "ops.parquet")
-    path = str(folder / "ops.parquet")
-    view = View(spark.read.parquet(path), [Source(path)], folder / "kept")
-    return by_run(dataset([find(view)], SCHEMA).to_table().to_pylist())
+    operations = spark.read.parquet(str(folder / "ops.parquet"))
+    with Engine(spark, request.param) as engine:
+        return by_run(find(View(engine, operations, len(all_rows))).table().to_pylist())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -1,15 +1,16 @@
 """Rows recorded are rows read are rows judged: whatever is short of that is no verdict."""
 
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from checkers import kafka_log
-from checkers.clients import scan
+from checkers.clients import tally
 from checkers.jepsen import judge as jepsen
 from checkers.jepsen.reader import History
 from checkers.judge import judge
@@ -42,18 +43,15 @@ def whole(path: Path) -> Run:
     return sweep.close(run.write())
 
 
-def reads_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have half of the files go that the first pass of tasks leaves for the second."""
-    tally = scan.Scan._tally
+def loses(monkeypatch: pytest.MonkeyPatch, left: Callable[[int], int]) -> None:
+    """Have rows of records go between the two times that a history is read."""
+    whole_tally = tally.tally
 
-    def halved(self: scan.Scan, name: str, asked: int | None) -> Path:
-        folder = self._scanned / "pieces"
-        for number in range(0, self._buckets, 2):
-            shutil.rmtree(folder / str(number), ignore_errors=True)
-        return tally(self, name, asked)
+    def short(rows: pa.Table, *, asked: int) -> pa.Table:
+        some = rows.slice(0, left(len(rows)))
+        return whole_tally(some, asked=asked) if len(some) else tally.TALLY.empty_table()
 
-    monkeypatch.setattr(scan, "FEW_ROWS", 20)  # so that there are two
-    monkeypatch.setattr(scan.Scan, "_tally", halved)
+    monkeypatch.setattr(tally, "tally", short)
 
 
 def test_a_run_whose_rows_are_all_judged_is_valid(tmp_path: Path, spark: SparkSession) -> None:
@@ -67,7 +65,7 @@ def test_rows_that_tasks_lose_are_no_verdict(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = whole(tmp_path / "run")
-    reads_half(monkeypatch)
+    loses(monkeypatch, lambda rows: rows // 2)
     rows = pq.read_metadata(run.parquet(OPERATIONS_TABLE)).num_rows
     [verdict] = judge([run], spark)
     assert (verdict.verdict, verdict.account, verdict.anomalies) == ("unknown", "none", ())
@@ -81,7 +79,7 @@ def test_a_history_of_jepsens_that_tasks_lose_is_no_verdict(
 ) -> None:
     path = tmp_path / "history.edn"
     path.write_text(EDN)
-    reads_half(monkeypatch)
+    loses(monkeypatch, lambda _: 0)
     history = History(path)
     read = history.to_parquet(tmp_path / jepsen.OPERATIONS_FILE)
     found = jepsen.judge(history, read, spark, tmp_path)

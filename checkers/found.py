@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from checkers import frames
+from checkers.anomaly import SCHEMA
 from checkers.clients.causes import Causes, stretches, with_cause
 from checkers.leaves import dataset, leaves
 from checkers.lineage.evidence import Row
 from checkers.ordering import in_order
-from checkers.registry import SCHEMA
 
 LISTED_MAX: Final = 100
 """Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""

@@ -9,9 +9,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from checkers import fates, found
-from checkers.kinds import ABSENCES
+from checkers.catalogue import all_checkers, all_kinds
 from checkers.lineage.evidence import Evidence, Row, gather
-from checkers.registry import finders, registered
 from checkers.session import first_line, require_alive
 from checkers.staging import Case
 from checkers.tables import Tables
@@ -96,11 +95,11 @@ def _pass(tables: Tables, folder: Path) -> _Pass:
     done = _Pass(found=folder)
     tables.prefetch()
     finds: dict[tuple[str, ...], DataFrame | Path] = {}
-    for find, names in finders(registered()).items():
+    for checker in all_checkers():
         try:
-            finds[names] = find(tables)
+            finds[checker.names] = checker.find(tables)
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
-            done.crashed |= dict.fromkeys(names, first_line(error))
+            done.crashed |= dict.fromkeys(checker.names, first_line(error))
     try:
         found.write(list(finds.values()), folder)
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
@@ -175,8 +174,8 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
 def _unfounded(case: Case, done: _Pass) -> frozenset[str]:
     """The kinds of anomaly that a run cannot show."""
     if case.key in done.lost:
-        return frozenset(one.name for one in registered())
-    return ABSENCES if case.cut else frozenset()
+        return frozenset(all_kinds())
+    return frozenset(one.name for one in all_kinds().values() if one.absence and case.cut)
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:

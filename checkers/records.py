@@ -6,32 +6,55 @@ of them took 0.4 s, and a task takes a tenth.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers import leaves
-from checkers.deciding import LOST, UNSEEN
-from checkers.registry import SCHEMA, checkers
-
-if TYPE_CHECKING:
-    from checkers.tables import Tables
+from checkers import deciding, kinds, leaves
+from checkers.anomaly import SCHEMA
+from checkers.checker import checker
+from checkers.kinds import Kind, Severity
+from checkers.promises import DURABLE, if_acknowledged_is_kept, if_idempotent, never
+from checkers.tables import Tables
 
 _COPY: Final = SCHEMA.field("copies").type.value_type
 _MET: Final = "a reader met it"
 _TOGETHER: Final = 50_000
 
 
-@checkers(
-    {
-        "lost-write": "An acknowledged record is read by every reader that passes its offset.",
-        "unseen": "The final read reaches the offset of every acknowledged record.",
-        "duplicate": "A record that was sent once is read at one offset.",
-    }
+@checker(
+    Kind(
+        kinds.LOST,
+        guarantee="An acknowledged record is read by every reader that passes its offset.",
+        one="acknowledged record was lost",
+        many="acknowledged records were lost",
+        severity=Severity.CRITICAL,
+        promise=DURABLE,
+        breaks=if_acknowledged_is_kept,
+    ),
+    Kind(
+        kinds.UNSEEN,
+        guarantee="The final read reaches the offset of every acknowledged record.",
+        one="acknowledged record is out of sight",
+        many="acknowledged records are out of sight",
+        severity=Severity.UNDECIDED,
+        promise=DURABLE,
+        breaks=never,
+        absence=True,
+    ),
+    Kind(
+        kinds.DUPLICATE,
+        guarantee="A record that was sent once is read at one offset.",
+        one="record stands in the log twice",
+        many="records stand in the log twice",
+        severity=Severity.SERIOUS,
+        promise="exactly once: an idempotent producer writes a record once (KIP-98)",
+        breaks=if_idempotent,
+    ),
 )
-def records(tables: "Tables") -> Path:
+def records(tables: Tables) -> Path:
     """What became of records that is not as it should be."""
     folder = tables.kept("records")
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,14 +82,14 @@ def _lost(records: pa.RecordBatch) -> pa.RecordBatch:
     fence included; the whole topic where its partition was never told either. If a reader met it
     before, its copy says where.
     """
-    lost = records.filter(pc.equal(records["fate"], LOST))
+    lost = records.filter(pc.equal(records["fate"], deciding.LOST))
     met = pc.and_(pc.is_null(lost["offset"]), pc.is_valid(lost["place"]))
     return lost.append_column("copies", _copies(lost, ["place"], met, note=_MET))
 
 
 def _unseen(records: pa.RecordBatch) -> pa.RecordBatch:
     """Acknowledged, not read at the end, and no final reader came as far as its offset."""
-    return records.filter(pc.equal(records["fate"], UNSEEN))
+    return records.filter(pc.equal(records["fate"], deciding.UNSEEN))
 
 
 def _duplicate(records: pa.RecordBatch) -> pa.RecordBatch:
@@ -79,9 +102,9 @@ def _duplicate(records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 _KINDS: Final[Mapping[str, Callable[[pa.RecordBatch], pa.RecordBatch]]] = {
-    "lost-write": _lost,
-    "unseen": _unseen,
-    "duplicate": _duplicate,
+    kinds.LOST: _lost,
+    kinds.UNSEEN: _unseen,
+    kinds.DUPLICATE: _duplicate,
 }
 
 

@@ -33,10 +33,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
+from checkers.anomaly import SCHEMA
 from checkers.clients.digraph import SORTS
 from checkers.clients.picks import distinct
 from checkers.leaves import dataset, for_spark
-from checkers.registry import SCHEMA
 
 LOST: Final = "lost-write"
 VANISHED: Final = "vanished"
@@ -80,7 +80,7 @@ class Causes:
     """All stretches of any number of runs, which tell what follows from what.
 
     Args:
-        found: anomalies, of columns of ``checkers.registry.ANOMALY``. Of each that makes a stretch
+        found: anomalies, of columns of ``checkers.anomaly.ANOMALY``. Of each that makes a stretch
             24 bytes are held.
     """
 
@@ -108,7 +108,7 @@ class Causes:
         self._ordinals = self._ordinal(self._log, self._low)
 
     def of(self, found: pa.RecordBatch) -> pa.Array:
-        """The ``cause`` of each anomaly, of columns of ``checkers.registry.ANOMALY``."""
+        """The ``cause`` of each anomaly, of columns of ``checkers.anomaly.ANOMALY``."""
         asked = self._asked(found)
         stretch = np.searchsorted(self._ordinals, self._ordinal(asked.log, asked.high), "right") - 1
         kind = found["kind"]

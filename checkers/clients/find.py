@@ -19,7 +19,7 @@ KINDS: Final = CONTENTS | STEPS | {VANISHED}
 
 
 def find(view: View, kinds: frozenset[str] = KINDS) -> Path:
-    """The anomalies of these kinds: a folder of files, in ``checkers.registry.SCHEMA``."""
+    """The anomalies of these kinds: a folder of files, in ``checkers.anomaly.SCHEMA``."""
     found, told, rows = contents(view, kinds), [], []
     asked = kinds & STEPS
     if asked or VANISHED in kinds:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from checkers import leaves
+from checkers.anomaly import SCHEMA
 from checkers.clients.numbers import Ints
 from checkers.clients.picks import ROW, Among, Held, distinct, one
-from checkers.registry import SCHEMA
 
 Share: TypeAlias = tuple[int, int]
 """Which of several tasks it is, and how many there are."""
@@ -57,7 +57,7 @@ class Telling:
     Args:
         findings: folders of files, in columns of ``FINDING``.
         rows: folders of Arrow files that ``checkers.clients.picks.Picking`` left.
-        folder: where to leave the anomalies, in columns of ``checkers.registry.SCHEMA``.
+        folder: where to leave the anomalies, in columns of ``checkers.anomaly.SCHEMA``.
     """
 
     def __init__(self, findings: Sequence[Path], rows: Sequence[Path], folder: Path) -> None:

@@ -15,11 +15,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from checkers.anomaly import ANOMALY
 from checkers.clients.picks import ROW, Want
 from checkers.clients.telling import FINDING, SHOWN, Telling
 from checkers.clients.view import View
 from checkers.leaves import dataset
-from checkers.registry import ANOMALY
 
 _COLUMNS: Final = from_arrow_schema(FINDING)
 _NUMBERS: Final = pa.schema([(name, pa.int64()) for name in ROW])
@@ -78,7 +78,7 @@ def copies(array: str, of: Callable[[Column], tuple[Column, Column]]) -> Column:
 def witnessed(
     view: View, found: Sequence[DataFrame], told: Sequence[Path], rows: Sequence[Path]
 ) -> Path:
-    """Findings of all kinds as anomalies: a folder of files, in ``checkers.registry.SCHEMA``.
+    """Findings of all kinds as anomalies: a folder of files, in ``checkers.anomaly.SCHEMA``.
 
     Args:
         view: the history.

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers import frames
+from checkers.anomaly import ANOMALY
 from checkers.clients import cycles
 from checkers.clients.causes import caused
 from checkers.clients.find import find
@@ -22,7 +23,6 @@ from checkers.jepsen.ending import short
 from checkers.jepsen.entries import CYCLES, entry, key
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
-from checkers.registry import ANOMALY
 from checkers.session import suit
 from harness.history import OK, SEND
 

@@ -51,7 +51,7 @@ def gather(tables: "Tables", suspects: dict[str, list[Row]]) -> dict[str, Eviden
 
     Args:
         tables: of all runs.
-        suspects: a case's key to rows of ``registry.ANOMALY``.
+        suspects: a case's key to rows of ``anomaly.ANOMALY``.
     """
     disk = _disks(tables, suspects)
     return {

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from checkers.anomaly import ANOMALY
 from checkers.clients import cycles
 from checkers.clients.causes import caused
 from checkers.clients.find import find
 from checkers.clients.numbers import Source
 from checkers.clients.view import View
-from checkers.registry import ANOMALY
 from tests.property.draft import Anomaly, put
 from tests.property.generate import Op, history, table
 from tests.property.inject import INJECTIONS

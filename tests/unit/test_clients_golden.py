@@ -5,11 +5,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from checkers.anomaly import SCHEMA
 from checkers.clients.find import KINDS, find
 from checkers.clients.numbers import Source
 from checkers.clients.view import View
 from checkers.leaves import dataset
-from checkers.registry import SCHEMA
 from harness.history import OPERATIONS
 from tests.histories.clients import Case, by_run, rows
 from tests.histories.clients_cases import CASES

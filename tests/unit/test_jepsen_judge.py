@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from checkers.anomaly import SCHEMA
 from checkers.clients import cycles
 from checkers.clients.find import find
 from checkers.clients.numbers import Source
@@ -20,7 +21,6 @@ from checkers.jepsen.entries import entry
 from checkers.jepsen.judge import MEANS
 from checkers.jepsen.reader import History
 from checkers.leaves import dataset
-from checkers.registry import SCHEMA
 from checkers.session import spark
 
 CASES: Final = Path(__file__).with_name("fixtures") / "jepsen" / "cases.edn"

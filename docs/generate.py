@@ -62,8 +62,8 @@ _STORIES_NOTE: Final = (
 _CHECKERS_INTRO: Final = (
     "A checker finds; whether that breaks a promise which the run's settings made is said by"
     " `breaks` in its decorator (`checkers/promises.py`). To add one see"
-    " [adding-a-checker.md](adding-a-checker.md). Kinds that clients see bear the names and have the"
-    " definitions of Jepsen's Kafka workload; where ours differ on purpose, their modules in"
+    " [adding-a-checker.md](adding-a-checker.md). Kinds that clients see bear the names and have"
+    " the definitions of Jepsen's Kafka workload; where ours differ on purpose, their modules in"
     " `checkers/clients/` say so.\n"
 )
 _FOREIGN: Final = (

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,9 +12,7 @@ import pyarrow.dataset as ds
 from checkers.disks import End
 from checkers.fates import Book
 from checkers.staging import Case, staged
-
-if TYPE_CHECKING:
-    from checkers.tables import Tables
+from checkers.tables import Tables
 
 Row = dict[str, Any]
 Place = tuple[int, int]
@@ -46,7 +44,7 @@ class Evidence:
     reach: dict[int, Book] = field(default_factory=dict)
 
 
-def gather(tables: "Tables", suspects: dict[str, list[Row]]) -> dict[str, Evidence]:
+def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, Evidence]:
     """The evidence about some anomalies of every run.
 
     Args:
@@ -70,7 +68,7 @@ def places(rows: Iterable[Row]) -> set[Place]:
 
 
 def _of_run(
-    tables: "Tables", case: Case, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
+    tables: Tables, case: Case, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
 ) -> Evidence:
     wanted = places(rows)
     partitions = {partition for partition, _ in wanted} or set(range(case.plan.topic.partitions))
@@ -105,7 +103,7 @@ def _of_run(
     )
 
 
-def _operations(tables: "Tables", case: Case, wanted: set[Place], values: set[str]) -> list[Row]:
+def _operations(tables: Tables, case: Case, wanted: set[Place], values: set[str]) -> list[Row]:
     offsets = sorted({offset for _, offset in wanted})
     where = pc.field("value").isin(pa.array(sorted(values), pa.string())) | pc.field("offset").isin(
         pa.array(offsets, pa.int64())
@@ -117,7 +115,7 @@ def _operations(tables: "Tables", case: Case, wanted: set[Place], values: set[st
 
 
 def _read(
-    tables: "Tables", case: Case, name: str, where: pc.Expression | None, *, time: str = "time_ns"
+    tables: Tables, case: Case, name: str, where: pc.Expression | None, *, time: str = "time_ns"
 ) -> list[Row]:
     """Rows of one staged table in order of time; none when it could not be staged."""
     part = staged(tables.staging, name, case.key)
@@ -144,9 +142,7 @@ def _plain(column: pa.Field) -> pa.Field:
     return column.with_type(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
-def _disks(
-    tables: "Tables", suspects: dict[str, list[Row]]
-) -> dict[tuple[str, int, int], list[Row]]:
+def _disks(tables: Tables, suspects: dict[str, list[Row]]) -> dict[tuple[str, int, int], list[Row]]:
     """What the replicas hold at the places of all suspects: one Spark job for all runs."""
     wanted = [
         {"run": run, "partition": partition, "offset": offset}

@@ -1,21 +1,29 @@
 """``corrupt``: bytes on a replica's disk that are no sound record batch."""
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.anomaly import SCHEMA, anomalies
+from checkers.checker import checker
 from checkers.disks import ORDINARY, TORN, UNREADABLE
-from checkers.registry import SCHEMA, anomalies, checker
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from checkers.tables import Tables
+from checkers.kinds import CORRUPT, Kind, Severity
+from checkers.promises import always
+from checkers.tables import Tables
 
 
-@checker("corrupt", guarantee="Every batch on every replica's disk passes its checksum.")
-def corrupt(tables: "Tables") -> "DataFrame | pa.Table":
+@checker(
+    Kind(
+        CORRUPT,
+        guarantee="Every batch on every replica's disk passes its checksum.",
+        one="stretch of a log is corrupt",
+        many="stretches of logs are corrupt",
+        severity=Severity.CRITICAL,
+        promise="integrity: every batch on a disk passes its checksum",
+        breaks=always,
+    )
+)
+def corrupt(tables: Tables) -> DataFrame | pa.Table:
     """Stretches that are no batch; a kill leaves a torn one at a log's end, which is none.
 
     What the system does not give back is no evidence (``checkers.verdicts``).
@@ -41,14 +49,14 @@ def corrupt(tables: "Tables") -> "DataFrame | pa.Table":
     )
     return anomalies(
         damaged,
-        "corrupt",
+        CORRUPT,
         offset=F.col("base_offset"),
         value=F.lit(None),
         copies=F.array(copy),
     )
 
 
-def _last_segments(tables: "Tables") -> pa.Table:
+def _last_segments(tables: Tables) -> pa.Table:
     schema = pa.schema(
         [
             ("run", pa.string()),

@@ -7,22 +7,18 @@ left alone: where a log begins (DeleteRecords), where it ends (lag), how compact
 batches, timestamps and segments.
 """
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.kinds import ABOVE, BELOW
-from checkers.registry import anomalies, checker
+from checkers.anomaly import anomalies
+from checkers.checker import checker
+from checkers.disks import End
+from checkers.kinds import ABOVE, BELOW, DIVERGENCE, Kind, Severity
+from checkers.promises import AGREED, always
 from checkers.segments.checkpoints import CheckpointError, read_offsets
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from checkers.disks import End
-    from checkers.staging import Case
-    from checkers.tables import Tables
+from checkers.staging import Case
+from checkers.tables import Tables
 
 _PLACE = ("run", "topic", "partition", "offset")
 _REPLICA = ("run", "broker", "topic", "partition")
@@ -53,9 +49,17 @@ _PARTITIONS = pa.schema(
 
 
 @checker(
-    "divergence", guarantee="Replicas hold the same record at every offset that they both hold."
+    Kind(
+        DIVERGENCE,
+        guarantee="Replicas hold the same record at every offset that they both hold.",
+        one="offset differs between replicas",
+        many="offsets differ between replicas",
+        severity=Severity.CRITICAL,
+        promise=AGREED,
+        breaks=always,
+    )
 )
-def divergence(tables: "Tables") -> "DataFrame":
+def divergence(tables: Tables) -> DataFrame:
     """Offsets at which replicas differ, or that one skips; its copies are what each holds there.
 
     Where the cluster did not quiesce, only offsets below every replica's checkpointed HW are
@@ -92,7 +96,7 @@ def divergence(tables: "Tables") -> "DataFrame":
         .groupBy(*_PLACE)
         .agg(F.array_sort(F.collect_list(_copy())).alias("copies"))
     )
-    return anomalies(found, "divergence", value=F.element_at("copies", 1)["value"])
+    return anomalies(found, DIVERGENCE, value=F.element_at("copies", 1)["value"])
 
 
 def _differs(column: Column) -> Column:
@@ -121,18 +125,18 @@ def _copy() -> Column:
     )
 
 
-Partitions = dict[tuple[str, str, int], list["End"]]
+Partitions = dict[tuple[str, str, int], list[End]]
 """The replicas of every partition, by run, topic and partition."""
 
 
-def _partitions(tables: "Tables") -> Partitions:
+def _partitions(tables: Tables) -> Partitions:
     found: Partitions = {}
     for end in tables.ends:
         found.setdefault((end.run, end.topic, end.partition), []).append(end)
     return found
 
 
-def _replica_table(tables: "Tables", partitions: Partitions) -> pa.Table:
+def _replica_table(tables: Tables, partitions: Partitions) -> pa.Table:
     cases = {case.key: case for case in tables.cases}
     rows = []
     for slot, ((run, topic, partition), ends) in enumerate(partitions.items()):
@@ -155,7 +159,7 @@ def _replica_table(tables: "Tables", partitions: Partitions) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_REPLICAS)
 
 
-def _partition_table(tables: "Tables", partitions: Partitions) -> pa.Table:
+def _partition_table(tables: Tables, partitions: Partitions) -> pa.Table:
     cases = {case.key: case for case in tables.cases}
     rows = [
         {
@@ -170,12 +174,12 @@ def _partition_table(tables: "Tables", partitions: Partitions) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_PARTITIONS)
 
 
-def _whole(case: "Case", end: "End") -> bool:
+def _whole(case: Case, end: End) -> bool:
     """Whether a replica must have no holes: damage (see ``corrupt``) and compaction make some."""
     return not end.damaged and not case.compacted
 
 
-def _watermark(case: "Case", end: "End") -> int | None:
+def _watermark(case: Case, end: End) -> int | None:
     """A replica's high watermark as its broker last wrote it down; None when it did not."""
     path = case.run.replicas / str(end.broker) / "replication-offset-checkpoint"
     if path in case.broken:

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.anomaly import SCHEMA
 from checkers.clients.causes import caused, stretches
 from checkers.engine import Engine, Rows
 from checkers.lineage.evidence import Row
-from checkers.registry import SCHEMA
 
 LISTED_MAX: Final = 100
 """Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""
@@ -29,7 +29,7 @@ LISTED_MAX: Final = 100
 ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
 
 Finds = DataFrame | Rows | pa.Table
-"""Anomalies, in columns of ``checkers.registry.SCHEMA``."""
+"""Anomalies, in columns of ``checkers.anomaly.SCHEMA``."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from checkers import found
+from checkers.anomaly import SCHEMA
+from checkers.catalogue import all_checkers, all_kinds
 from checkers.engine import Engine, Rows
-from checkers.kinds import ABSENCES
 from checkers.lineage.evidence import Evidence, Row, gather
-from checkers.registry import SCHEMA, finders, registered
 from checkers.session import first_line, require_alive, scratch
 from checkers.staging import Case
 from checkers.tables import Tables
@@ -98,11 +98,11 @@ def _judge(
 def _pass(tables: Tables) -> _Pass:
     finds: dict[tuple[str, ...], found.Finds] = {}
     done = _Pass(found=tables.engine.table(SCHEMA.empty_table()))
-    for find, names in finders(registered()).items():
+    for checker in all_checkers():
         try:
-            finds[names] = find(tables)
+            finds[checker.names] = checker.find(tables)
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
-            done.crashed |= dict.fromkeys(names, first_line(error))
+            done.crashed |= dict.fromkeys(checker.names, first_line(error))
     try:
         done.found = found.gather(tables.engine, finds.values())
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
@@ -177,8 +177,8 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
 def _unfounded(case: Case, done: _Pass) -> frozenset[str]:
     """The kinds of anomaly that a run cannot show."""
     if case.key in done.lost:
-        return frozenset(one.name for one in registered())
-    return ABSENCES if case.cut else frozenset()
+        return frozenset(all_kinds())
+    return frozenset(one.name for one in all_kinds().values() if one.absence and case.cut)
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:

@@ -1,41 +1,15 @@
-"""What was promised, and which findings break it. Finding knows nothing of this.
-
-What Kafka promises follows from three settings: ``acks`` (ProducerConfig), ``min.insync.replicas``
-and ``unclean.leader.election.enable`` (TopicConfig), and from what was done to the cluster.
-"""
+"""What was promised, and which findings break it. Finding knows nothing of this."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
-from checkers import kinds
+from checkers import catalogue
+from checkers.kinds import UNSEEN
 from harness.plan import Plan
 from harness.verdict import ACKNOWLEDGED
 
 Word = Literal["valid", "invalid", "unknown"]
-
-LOST: Final = "lost-write"
-UNSEEN: Final = "unseen"
-DIVERGENCE: Final = "divergence"
-DUPLICATE: Final = "duplicate"
-CORRUPT: Final = "corrupt"
-MISSING: Final = "missing"
-EPOCHS: Final = "epochs"
-CHECKPOINT: Final = "checkpoint"
-SEQUENCE: Final = "repeated-sequence"
-BESIDE: Final = frozenset({MISSING, EPOCHS, CHECKPOINT, SEQUENCE})
-"""What brokers had written down beside their logs says otherwise than these."""
-
-_ALWAYS: Final = frozenset(
-    {
-        *(DIVERGENCE, CORRUPT, MISSING, "phantom", "G1a", "precommitted-read"),
-        *("G1c", "G1c-process", "G1c-realtime"),
-    }
-)
-_READ_IN_ORDER: Final = frozenset(
-    {"poll-skip", "int-poll-skip", "nonmonotonic-poll", "int-nonmonotonic-poll"}
-)
-_SENT_IN_ORDER: Final = frozenset({"nonmonotonic-send", "int-nonmonotonic-send"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +34,9 @@ def promised(plan: Plan, *, faults: int) -> Promise:
         plan: its settings.
         faults: how many faults were injected.
     """
-    breaking = set(_ALWAYS)
-    if plan.workload.idempotence:
-        breaking |= {DUPLICATE, SEQUENCE, *_SENT_IN_ORDER}
-    if _keeps_acknowledged(plan, faults=faults):
-        breaking |= {LOST, "inconsistent-offsets"}
-    if _keeps_committed(plan, faults=faults):
-        breaking |= _READ_IN_ORDER
-    breaking |= {name for name, kind in kinds.KINDS.items() if kind.breaks and kind.breaks(plan)}
-    return Promise(says=_sentence(plan), breaking=frozenset(breaking), acks=plan.workload.acks)
+    kinds = catalogue.all_kinds().values()
+    breaking = frozenset(kind.name for kind in kinds if kind.breaks(plan, faults))
+    return Promise(says=_sentence(plan), breaking=breaking, acks=plan.workload.acks)
 
 
 def decide(
@@ -107,7 +75,7 @@ def decide(
 
 def said(kind: str, count: int, acks: str = "all") -> str:
     """Return a finding and how often, as a sentence."""
-    found = kinds.kind(kind)
+    found = catalogue.kind(kind)
     words = found.one if count == 1 else found.many
     if acks in ACKNOWLEDGED:
         words = words.removeprefix("acknowledged ")
@@ -115,28 +83,13 @@ def said(kind: str, count: int, acks: str = "all") -> str:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    return [*kinds.KINDS.values(), kinds.kind(name)].index(kinds.kind(name)), name
+    known = list(catalogue.all_kinds())
+    return (known.index(name) if name in known else len(known)), name
 
 
 def elections(plan: Plan) -> str:
     """The run's kind of elections, in two words."""
     return "unclean elections" if plan.topic.unclean_leader_election else "clean elections"
-
-
-def _keeps_acknowledged(plan: Plan, *, faults: int) -> bool:
-    """Whether losing an acknowledged record breaks the promise."""
-    match plan.workload.acks:
-        case "0":
-            return False
-        case "1":
-            return faults == 0
-        case _:
-            return faults == 0 or not plan.topic.unclean_leader_election
-
-
-def _keeps_committed(plan: Plan, *, faults: int) -> bool:
-    """Whether readers may rely on what they have read. It is below the HW, whatever acks was."""
-    return faults == 0 or not plan.topic.unclean_leader_election
 
 
 def _sentence(plan: Plan) -> str:

@@ -1,21 +1,43 @@
 """``lost-write``, ``unseen`` and ``duplicate``: what became of records, as anomalies."""
 
-from typing import TYPE_CHECKING
-
+from checkers import kinds
+from checkers.checker import checker
 from checkers.engine import Rows
-from checkers.registry import checkers
+from checkers.kinds import Kind, Severity
+from checkers.promises import DURABLE, if_acknowledged_is_kept, if_idempotent, never
+from checkers.tables import Tables
 
-if TYPE_CHECKING:
-    from checkers.tables import Tables
 
-
-@checkers(
-    {
-        "lost-write": "An acknowledged record is read by every reader that passes its offset.",
-        "unseen": "The final read reaches the offset of every acknowledged record.",
-        "duplicate": "A record that was sent once is read at one offset.",
-    }
+@checker(
+    Kind(
+        kinds.LOST,
+        guarantee="An acknowledged record is read by every reader that passes its offset.",
+        one="acknowledged record was lost",
+        many="acknowledged records were lost",
+        severity=Severity.CRITICAL,
+        promise=DURABLE,
+        breaks=if_acknowledged_is_kept,
+    ),
+    Kind(
+        kinds.UNSEEN,
+        guarantee="The final read reaches the offset of every acknowledged record.",
+        one="acknowledged record is out of sight",
+        many="acknowledged records are out of sight",
+        severity=Severity.UNDECIDED,
+        promise=DURABLE,
+        breaks=never,
+        absence=True,
+    ),
+    Kind(
+        kinds.DUPLICATE,
+        guarantee="A record that was sent once is read at one offset.",
+        one="record stands in the log twice",
+        many="records stand in the log twice",
+        severity=Severity.SERIOUS,
+        promise="exactly once: an idempotent producer writes a record once (KIP-98)",
+        breaks=if_idempotent,
+    ),
 )
-def records(tables: "Tables") -> Rows:
+def records(tables: Tables) -> Rows:
     """What became of records that is not as it should be."""
     return tables.decided

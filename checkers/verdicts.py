@@ -7,15 +7,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.catalogue import all_kinds, kind
 from checkers.found import Found
-from checkers.kinds import kind
+from checkers.kinds import CORRUPT, DIVERGENCE
 from checkers.lineage import steps
 from checkers.lineage.evidence import Evidence, Row
 from checkers.lineage.sentences import sentence
 from checkers.lineage.story import witnesses
 from checkers.lineage.subject import Subject
-from checkers.policy import DIVERGENCE, Promise, decide, elections, promised
-from checkers.registry import registered
+from checkers.policy import Promise, decide, elections, promised
 from checkers.staging import Case
 from harness.deeds import Deeds, Happening, asked
 from harness.errors import StoreError
@@ -91,7 +91,7 @@ def verdict(findings: Findings) -> Verdict:
         headline=_headline(findings, counts),
         happened=Happening.of(case.plan, deeds).says,
         ledger=ledger,
-        counts={checker.name: counts.get(checker.name, 0) for checker in registered()},
+        counts={name: counts.get(name, 0) for name in all_kinds()},
         following=findings.found.following,
         anomalies=_anomalies(findings, promise),
         checkers=_outcomes(findings),
@@ -114,9 +114,9 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
         promise="Nothing is known of what was promised.",
         headline="This run could not be judged",
         ledger=NOTHING,
-        counts={checker.name: 0 for checker in registered()},
+        counts=dict.fromkeys(all_kinds(), 0),
         anomalies=(),
-        checkers={checker.name: "not run" for checker in registered()},
+        checkers=dict.fromkeys(all_kinds(), "not run"),
     )
 
 
@@ -170,7 +170,7 @@ def _unjudged(findings: Findings) -> list[str]:
 
 def _outcomes(findings: Findings) -> dict[str, str]:
     """What each checker came to; lineage, too, where it crashed: no verdict hangs on it."""
-    found = {checker.name: _outcome(checker.name, findings) for checker in registered()}
+    found = {name: _outcome(name, findings) for name in all_kinds()}
     return found | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
 
@@ -224,7 +224,7 @@ def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
     listed = [
         _anomaly(row, promise, findings.evidence if id(row) in told else None) for row in rows
     ]
-    order = [checker.name for checker in registered()]
+    order = list(all_kinds())
     listed.sort(key=lambda anomaly: (not anomaly.breaks, order.index(anomaly.kind)))
     return tuple(listed)
 
@@ -261,7 +261,7 @@ def _subject(row: Row, evidence: Evidence) -> Subject:
 def _basic(row: Row, said: str) -> tuple[Witness, ...]:
     if row["steps"]:
         return steps.witnesses(row)
-    source = "replicas" if row["kind"] in (DIVERGENCE, "corrupt") else OPERATIONS_TABLE
+    source = "replicas" if row["kind"] in (DIVERGENCE, CORRUPT) else OPERATIONS_TABLE
     return (Witness(who="judge", what="found", says=said, source=source),)
 
 

@@ -12,8 +12,8 @@ import typer
 import typer.core
 import typer.main
 
-from checkers.kinds import KINDS, kind
-from checkers.registry import registered
+from checkers.catalogue import all_kinds
+from checkers.foreign import FOREIGN
 from clusters.drivers import DRIVERS
 from clusters.versions import CATALOGUE, Release, Truncation
 from docs.model_tables import drawings, model
@@ -60,10 +60,11 @@ _STORIES_NOTE: Final = (
     " could not be played as written makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "A checker finds; the policy (`checkers/policy.py`) says whether that breaks a promise which"
-    " the run's settings made. To add one see [adding-a-checker.md](adding-a-checker.md). Kinds"
-    " that clients see bear the names and have the definitions of Jepsen's Kafka workload; where"
-    " ours differ on purpose, their modules in `checkers/clients/` say so.\n"
+    "A checker finds; whether that breaks a promise which the run's settings made is said by"
+    " `breaks` in its decorator (`checkers/promises.py`). To add one see"
+    " [adding-a-checker.md](adding-a-checker.md). Kinds that clients see bear the names and have"
+    " the definitions of Jepsen's Kafka workload; where ours differ on purpose, their modules in"
+    " `checkers/clients/` say so.\n"
 )
 _FOREIGN: Final = (
     "\nIn histories of others there is no fence and no disk. There lost-write is what was never"
@@ -130,9 +131,10 @@ def _had(fault: Fault, driver: str) -> str:
 
 def checkers() -> str:
     """docs/checkers.md."""
-    ours = [one.name for one in registered()]
-    rows = [(f"`{one.name}`", one.guarantee, *_gravity(one.name)) for one in registered()]
-    others = [(f"`{name}`", *_gravity(name)) for name in KINDS if name not in ours]
+    rows = [
+        (f"`{one.name}`", one.guarantee, one.severity, one.promise) for one in all_kinds().values()
+    ]
+    others = [(f"`{one.name}`", one.severity, one.promise) for one in FOREIGN]
     heads = ("severity", "the promise that it breaks")
     return "\n".join(
         [
@@ -144,11 +146,6 @@ def checkers() -> str:
             _table(("anomaly", *heads), others),
         ]
     )
-
-
-def _gravity(name: str) -> tuple[str, str]:
-    """How bad a kind of anomaly is, and what it breaks."""
-    return kind(name).severity, kind(name).promise
 
 
 def versions() -> str:

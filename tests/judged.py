@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.registry import SCHEMA
+from checkers.anomaly import SCHEMA
 from harness.store import Run
 from harness.verdict import Ledger, Verdict
 

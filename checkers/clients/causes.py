@@ -30,10 +30,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from checkers.anomaly import SCHEMA
 from checkers.clients.columns import distinct
 from checkers.clients.digraph import SORTS
 from checkers.engine import Rows
-from checkers.registry import SCHEMA
 
 LOST: Final = "lost-write"
 VANISHED: Final = "vanished"
@@ -77,7 +77,7 @@ class Causes:
     """All stretches of any number of runs, which tell what follows from what.
 
     Args:
-        found: anomalies, of columns of ``checkers.registry.ANOMALY``. Of each that makes a stretch
+        found: anomalies, of columns of ``checkers.anomaly.ANOMALY``. Of each that makes a stretch
             24 bytes are held.
     """
 
@@ -105,7 +105,7 @@ class Causes:
         self._ordinals = self._ordinal(self._log, self._low)
 
     def of(self, found: pa.RecordBatch) -> pa.Array:
-        """The ``cause`` of each anomaly, of columns of ``checkers.registry.ANOMALY``."""
+        """The ``cause`` of each anomaly, of columns of ``checkers.anomaly.ANOMALY``."""
         asked = self._asked(found)
         stretch = np.searchsorted(self._ordinals, self._ordinal(asked.log, asked.high), "right") - 1
         kind = found["kind"]
@@ -200,7 +200,7 @@ def caused(found: pa.Table, *, causes: Causes, alone: str | None = None) -> pa.T
     """Anomalies with their ``cause``. A kernel.
 
     Args:
-        found: in ``checkers.registry.SCHEMA``.
+        found: in ``checkers.anomaly.SCHEMA``.
         causes: all stretches.
         alone: a kind that follows from nothing.
     """

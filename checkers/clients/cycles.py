@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from checkers.anomaly import SCHEMA, anomalies
 from checkers.clients.digraph import (
     NEVER,
     PROCESS,
@@ -39,7 +40,6 @@ from checkers.clients.facts import READ_BY_ANY, SEEN, SENT, has
 from checkers.clients.times import READER, SENDER, keep, suspects
 from checkers.clients.view import View
 from checkers.clients.witness import none
-from checkers.registry import SCHEMA, anomalies
 from harness.history import OK, SEND
 
 _GATHERED: Final = 1_000_000  # edges that are put into one graph, unless one segment has more

@@ -7,6 +7,7 @@ looked at again. A history in which nothing is wrong costs the sums alone.
 from collections.abc import Sequence
 from typing import Final
 
+from checkers.anomaly import SCHEMA
 from checkers.clients.contents import CONTENTS, contents
 from checkers.clients.findings import FINDING, FOUND, told
 from checkers.clients.gaps import KINDS as STEPS
@@ -17,14 +18,13 @@ from checkers.clients.steps import wrong_steps
 from checkers.clients.vanished import VANISHED, vanished
 from checkers.clients.view import View
 from checkers.engine import Rows
-from checkers.registry import SCHEMA
 
 KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
 """All kinds but the cycles."""
 
 
 def find(view: View, kinds: frozenset[str] = KINDS) -> Rows:
-    """The anomalies of these kinds, in ``checkers.registry.SCHEMA``."""
+    """The anomalies of these kinds, in ``checkers.anomaly.SCHEMA``."""
     found: list[Rows | None] = [*contents(view, kinds)]
     if INCONSISTENT in kinds:
         found.append(shared_offsets(view))
@@ -38,7 +38,7 @@ def find(view: View, kinds: frozenset[str] = KINDS) -> Rows:
 
 
 def tell(view: View, found: Sequence[Rows]) -> Rows:
-    """Findings as anomalies, in ``checkers.registry.SCHEMA``.
+    """Findings as anomalies, in ``checkers.anomaly.SCHEMA``.
 
     Args:
         view: of the histories.

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.anomaly import SCHEMA
 from checkers.clients.columns import Bools, Ints, groups
-from checkers.registry import SCHEMA
 
 COPIES: Final[pa.StructType] = SCHEMA.field("copies").type.value_type
 STEPS: Final[pa.StructType] = SCHEMA.field("steps").type.value_type

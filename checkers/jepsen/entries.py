@@ -32,7 +32,7 @@ def entry(row: Row, history: History) -> Row:
     that are known.
 
     Args:
-        row: in columns of ``checkers.registry.ANOMALY``.
+        row: in columns of ``checkers.anomaly.ANOMALY``.
         history: where it was found.
     """
     witnesses = [_witness(step, row["topic"], history) for step in row["steps"]]

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.anomaly import SCHEMA
 from checkers.clients import cycles
 from checkers.clients.causes import caused, stretches
 from checkers.clients.find import find
@@ -27,7 +28,6 @@ from checkers.jepsen.ending import short
 from checkers.jepsen.entries import CYCLES, entry, key
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
-from checkers.registry import SCHEMA
 from checkers.staging import plain
 from harness.history import OK, SEND
 

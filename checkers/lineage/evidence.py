@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,9 +12,7 @@ import pyarrow.dataset as ds
 from checkers.disks import End
 from checkers.fates import Book
 from checkers.staging import Case
-
-if TYPE_CHECKING:
-    from checkers.tables import Tables
+from checkers.tables import Tables
 
 Row = dict[str, Any]
 Place = tuple[int, int]
@@ -46,12 +44,12 @@ class Evidence:
     reach: dict[int, Book] = field(default_factory=dict)
 
 
-def gather(tables: "Tables", suspects: dict[str, list[Row]]) -> dict[str, Evidence]:
+def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, Evidence]:
     """The evidence about some anomalies of every run.
 
     Args:
         tables: of all runs.
-        suspects: a case's key to rows of ``registry.ANOMALY``.
+        suspects: a case's key to rows of ``anomaly.ANOMALY``.
     """
     disk = _disks(tables, suspects)
     return {
@@ -70,7 +68,7 @@ def places(rows: Iterable[Row]) -> set[Place]:
 
 
 def _of_run(
-    tables: "Tables", case: Case, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
+    tables: Tables, case: Case, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
 ) -> Evidence:
     wanted = places(rows)
     partitions = {partition for partition, _ in wanted} or set(range(case.plan.topic.partitions))
@@ -144,9 +142,7 @@ def _plain(column: pa.Field) -> pa.Field:
     return column.with_type(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
-def _disks(
-    tables: "Tables", suspects: dict[str, list[Row]]
-) -> dict[tuple[str, int, int], list[Row]]:
+def _disks(tables: Tables, suspects: dict[str, list[Row]]) -> dict[tuple[str, int, int], list[Row]]:
     """What the replicas hold at the places of all suspects: one Spark job for all runs."""
     wanted = [
         {"run": run, "partition": partition, "offset": offset}

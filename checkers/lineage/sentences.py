@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from checkers.kinds import ABOVE, BELOW
+from checkers.kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from checkers.lineage.evidence import Row
 from checkers.lineage.subject import Cut, Subject, where
-from checkers.policy import BESIDE, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from harness.history import OK
 from harness.verdict import ACKNOWLEDGED
 
@@ -14,7 +13,7 @@ def sentence(row: Row, subject: Subject | None) -> str:
     """What is wrong with a record, for a person.
 
     Args:
-        row: the anomaly, in columns of ``registry.ANOMALY``.
+        row: the anomaly, in columns of ``anomaly.ANOMALY``.
         subject: it with its evidence; None for the many that are only listed.
     """
     if row["kind"] == DIVERGENCE:
@@ -23,19 +22,10 @@ def sentence(row: Row, subject: Subject | None) -> str:
         return _duplicate(row)
     if row["kind"] == CORRUPT:
         return _corrupt(row)
-    if row["kind"] in BESIDE:
-        return _beside(row)
     let = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
     if row["kind"] == LOST:
         return " ".join([let, *_lost(row, subject)])
     return f"{let} However, no reader came as far as R, so nobody can say whether it is there."
-
-
-def _beside(row: Row) -> str:
-    """What a broker had written down beside its log, in the words of what was found."""
-    copy = row["copies"][0]
-    name = where(row["topic"], row["partition"])
-    return f"Broker {copy['broker']}, {name}: {copy['note']}"
 
 
 def _acknowledged(row: Row, subject: Subject | None) -> str:

@@ -29,7 +29,7 @@ _NAMED_MAX: Final = 3
 
 
 def sentence(row: Row) -> str:
-    """What is wrong, for a person, of a row of ``registry.ANOMALY`` that has steps."""
+    """What is wrong, for a person, of a row of ``anomaly.ANOMALY`` that has steps."""
     steps = row["steps"]
     first, last = steps[0], steps[-1]
     name = where(row["topic"], row["partition"])

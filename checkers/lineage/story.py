@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from checkers.kinds import CORRUPT, LOST, UNSEEN
 from checkers.lineage.evidence import Row
 from checkers.lineage.subject import NEVER, Subject, where
-from checkers.policy import CORRUPT, LOST, UNSEEN
 from harness.history import FINAL, INFO, OK
 from harness.verdict import ACKNOWLEDGED, Witness
 

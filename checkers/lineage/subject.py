@@ -5,8 +5,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
+from checkers.kinds import DUPLICATE, LOST
 from checkers.lineage.evidence import Evidence, Row
-from checkers.policy import DUPLICATE, LOST
 from checkers.taken import taken
 from harness.history import FENCE, OK, READ, SEND
 

@@ -5,26 +5,25 @@ down beside them: in-sync replicas, checkpoint files, leader epochs, producers' 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.policy import CHECKPOINT, EPOCHS, MISSING, SEQUENCE
-from checkers.registry import SCHEMA, anomalies, checker
+from checkers.anomaly import SCHEMA, anomalies
+from checkers.checker import checker
+from checkers.disks import End
+from checkers.kinds import Kind, Severity
+from checkers.promises import always, if_idempotent, never
 from checkers.replicas.evidence import Row
 from checkers.replicas.finding import Finding
 from checkers.replicas.listing import Replica, replicas
 from checkers.replicas.places import LogDir
 from checkers.replicas.states import Facts, beyond, contradicted, disordered
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from checkers.disks import End
-    from checkers.staging import Case
-    from checkers.tables import Tables
+from checkers.staging import Case
+from checkers.tables import Tables
 
 _SEQUENCES: Final = 1 << 31
 _PARTITIONS: Final = "events/partitions"
@@ -34,8 +33,24 @@ Key = tuple[str, int, str, int]
 """Run, broker, topic and partition."""
 
 
-@checker(MISSING, guarantee="Every in-sync replica holds every record that was committed.")
-def missing(tables: "Tables") -> pa.Table:
+def _says(row: Row) -> str:
+    copy = row["copies"][0]
+    return f"Broker {copy['broker']}, {row['topic']}-{row['partition']}: {copy['note']}"
+
+
+@checker(
+    Kind(
+        "missing",
+        guarantee="Every in-sync replica holds every record that was committed.",
+        one="in-sync replica lacks committed records",
+        many="in-sync replicas lack committed records",
+        severity=Severity.CRITICAL,
+        promise="replication: an in-sync replica has all that was committed (KIP-106, KIP-966)",
+        breaks=always,
+        says=_says,
+    )
+)
+def missing(tables: Tables) -> pa.Table:
     """In-sync replicas that end before a record which the final reader was given, so committed.
 
     Of runs that quiesced alone, and of replicas that could be read: there nothing fails any more
@@ -54,11 +69,11 @@ def missing(tables: "Tables") -> pa.Table:
             read = name in compared[isr["run"]].get(broker, ())
             if read and leo <= read_to and not (end and end.damaged):
                 says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
-                rows.append(_row(MISSING, key, leo, says))
+                rows.append(_row("missing", key, leo, says))
     return _table(rows)
 
 
-def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
+def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
     """The last ISR observed of each partition, and the last offset of the final read."""
     quiesced = {
         case.key: case.tables[_PARTITIONS]
@@ -80,9 +95,18 @@ def _in_sync(tables: "Tables") -> Iterator[tuple[Row, int]]:
 
 
 @checker(
-    EPOCHS, guarantee="Leader epochs only grow along a log, and its list of them says the same."
+    Kind(
+        "epochs",
+        guarantee="Leader epochs only grow along a log, and its list of them says the same.",
+        one="replica's epoch list contradicts its log",
+        many="replicas' epoch lists contradict their logs",
+        severity=Severity.EXPECTED,
+        promise="none: since 3.7 a broker writes its list behind its log (KAFKA-15046)",
+        breaks=never,
+        says=_says,
+    )
 )
-def epochs(tables: "Tables") -> pa.Table:
+def epochs(tables: Tables) -> pa.Table:
     """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
     facts = _facts(tables)
     for one in tables.spans:
@@ -91,11 +115,22 @@ def epochs(tables: "Tables") -> pa.Table:
             told = {"epoch": one.epoch, "first": one.first, "last": one.last}
             span = {"segment": 0, "covered": None, **told}
             facts[key].spans = [*facts[key].spans, span]
-    return _found(EPOCHS, facts, lambda one: [*disordered(one), *contradicted(one)])
+    return _found("epochs", facts, lambda one: [*disordered(one), *contradicted(one)])
 
 
-@checker(CHECKPOINT, guarantee="No checkpoint of a replica lies beyond the end of its log.")
-def checkpoint(tables: "Tables") -> pa.Table:
+@checker(
+    Kind(
+        "checkpoint",
+        guarantee="No checkpoint of a replica lies beyond the end of its log.",
+        one="checkpoint lies beyond its log's end",
+        many="checkpoints lie beyond their logs' ends",
+        severity=Severity.EXPECTED,
+        promise="none: only what was flushed outlives a machine",
+        breaks=never,
+        says=_says,
+    )
+)
+def checkpoint(tables: Tables) -> pa.Table:
     """High watermarks, recovery points and log start offsets that a log does not reach.
 
     A damaged log, which ``corrupt`` tells of, reaches nothing.
@@ -104,11 +139,22 @@ def checkpoint(tables: "Tables") -> pa.Table:
         (end.run, end.broker, end.topic, end.partition) for end in tables.ends if end.damaged
     }
     facts = {key: one for key, one in _facts(tables).items() if key not in damaged}
-    return _found(CHECKPOINT, facts, beyond)
+    return _found("checkpoint", facts, beyond)
 
 
-@checker(SEQUENCE, guarantee="No sequence number of a producer stands in a log twice.")
-def repeated_sequence(tables: "Tables") -> "DataFrame | pa.Table":
+@checker(
+    Kind(
+        "repeated-sequence",
+        guarantee="No sequence number of a producer stands in a log twice.",
+        one="sequence number stands in a log twice",
+        many="sequence numbers stand in a log twice",
+        severity=Severity.SERIOUS,
+        promise="exactly once: a broker drops what it has appended before (KIP-98)",
+        breaks=if_idempotent,
+        says=_says,
+    )
+)
+def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
     """Records of one producer id, epoch and sequence number at two offsets of one log (KIP-98).
 
     A broker drops what it has appended before (ProducerStateManager). Numbers begin anew after
@@ -137,10 +183,10 @@ def repeated_sequence(tables: "Tables") -> "DataFrame | pa.Table":
         .groupBy("run", "topic", "partition", "offset", "value")
         .agg(F.array_sort(F.collect_list("copy")).alias("copies"))
     )
-    return anomalies(found, SEQUENCE)
+    return anomalies(found, "repeated-sequence")
 
 
-def _facts(tables: "Tables") -> dict[Key, Facts]:
+def _facts(tables: Tables) -> dict[Key, Facts]:
     """Every replica of the runs' own topics, with where its log ends."""
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
     found = {}
@@ -153,7 +199,7 @@ def _facts(tables: "Tables") -> dict[Key, Facts]:
     return found
 
 
-def _span(end: "End") -> Row:
+def _span(end: End) -> Row:
     return {
         "segment": end.segment,
         "epoch": None,
@@ -163,7 +209,7 @@ def _span(end: "End") -> Row:
     }
 
 
-def _compared(case: "Case") -> dict[int, set[str]]:
+def _compared(case: Case) -> dict[int, set[str]]:
     """The replicas that are compared: broker to the names of their folders."""
     found: dict[int, set[str]] = {}
     for folder in case.replicas:
@@ -172,7 +218,7 @@ def _compared(case: "Case") -> dict[int, set[str]]:
     return found
 
 
-def _replicas(case: "Case") -> list[Replica]:
+def _replicas(case: Case) -> list[Replica]:
     dirs = [
         LogDir(
             path=case.run.replicas / str(broker),

@@ -5,7 +5,8 @@ from typing import Self
 
 import msgspec
 
-from checkers.kinds import KINDS, Severity, kind
+from checkers.catalogue import all_kinds, kind
+from checkers.kinds import Severity
 from harness.errors import UsageError
 from harness.suggest import nearest
 from harness.verdict import INVALID, UNKNOWN, Verdict
@@ -29,7 +30,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         """What a judged run came to: its verdict, and the kind of its worst anomaly.
 
         The worst is one that breaks a promise, if any does, and of those the one that
-        ``checkers.kinds`` puts first.
+        ``checkers.catalogue`` puts first.
 
         Args:
             kinds: these instead, all of which it must have.
@@ -37,10 +38,11 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: nothing was found in the run, or not these.
         """
+        known = all_kinds()
         for name in kinds:
-            if name not in KINDS:
-                raise UsageError(f"no anomaly is called {name!r}", hint=nearest(name, KINDS))
-        found = [name for name in KINDS if verdict.counts.get(name)]
+            if name not in known:
+                raise UsageError(f"no anomaly is called {name!r}", hint=nearest(name, known))
+        found = [name for name in known if verdict.counts.get(name)]
         if verdict.verdict == UNKNOWN or not found:
             raise UsageError(
                 f"{verdict.run} has no anomaly to keep: {verdict.headline}",

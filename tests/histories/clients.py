@@ -86,7 +86,7 @@ def _part(verb: str, *words: str) -> Iterator[Row]:
 
 
 def told(anomaly: Mapping[str, Any]) -> str:
-    """An anomaly in columns of ``checkers.registry.SCHEMA`` as a line; see above."""
+    """An anomaly in columns of ``checkers.anomaly.SCHEMA`` as a line; see above."""
     steps = [f"{step['process']} {_record(step)}" for step in anomaly["steps"]]
     delta = "" if anomaly["delta"] is None else f" {anomaly['delta']:+d}"
     where = "?" if anomaly["partition"] is None else anomaly["partition"]

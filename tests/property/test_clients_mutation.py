@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from checkers.anomaly import SCHEMA
 from checkers.clients import cycles
 from checkers.clients.causes import caused, stretches
 from checkers.clients.find import find
 from checkers.clients.view import View
 from checkers.engine import HERE_ROWS, Engine
 from checkers.found import gather
-from checkers.registry import SCHEMA
 from tests.property.draft import Anomaly, put
 from tests.property.generate import Op, history, table
 from tests.property.inject import INJECTIONS

@@ -4,8 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from checkers.anomaly import SCHEMA
 from checkers.clients.causes import Causes
-from checkers.registry import SCHEMA
 
 Anomaly = dict[str, Any]
 

@@ -11,8 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from checkers import judge as judging
+from checkers.anomaly import anomalies
+from checkers.catalogue import CHECKERS
+from checkers.checker import Checker
 from checkers.judge import judge
-from checkers.registry import Checker, anomalies, registered
+from checkers.records import records
 from checkers.segments.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START, RECOVERY_POINT
 from checkers.tables import Tables
 from harness.plan import External, Topic
@@ -234,11 +237,9 @@ def test_crashed_checkers_are_named_and_the_others_still_judge(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = {"unseen": _explode, "duplicate": _explode_later}
-    checkers = tuple(
-        Checker(name=c.name, guarantee=c.guarantee, find=bad.get(c.name, c.find))
-        for c in registered()
-    )
-    monkeypatch.setattr(judging, "registered", lambda: checkers)
+    apart = [Checker(bad.get(kind.name, records.find), (kind,)) for kind in records.kinds]
+    others = [one for one in CHECKERS if one is not records]
+    monkeypatch.setattr(judging, "all_checkers", lambda: (*apart, *others))
     run = RunBuilder(tmp_path / "run")
     run.everywhere([(0, 0, "m0")])
     run.send("m1", 1)

@@ -1,14 +1,17 @@
 """Faults and checkers of other packages: found, in order, and named where they are broken."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from checkers import kinds
-from checkers.kinds import Kind, Severity
+from checkers import catalogue
+from checkers.kinds import Severity
+from checkers.policy import decide, promised
 from harness import extensions
 from harness.errors import HarnessError
+from harness.plan import Plan
 from nemesis.fault import faults
 
 
@@ -19,13 +22,15 @@ def loaded_anew() -> Iterator[None]:
     extensions.load.cache_clear()
 
 
-def package(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a package that has a fault, of one module."""
+def package(
+    folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch, entries: str | None = None
+) -> None:
+    """Install a package of one module; unless others are given, its entry point is of a fault."""
     (folder / f"{name}.py").write_text(text)
     about = folder / f"{name}-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{extensions.FAULTS}]\n{name} = {name}\n")
+    (about / "entry_points.txt").write_text(entries or f"[{extensions.FAULTS}]\n{name} = {name}\n")
     monkeypatch.syspath_prepend(folder)
     extensions.load.cache_clear()
 
@@ -48,19 +53,54 @@ def test_a_package_that_cannot_be_loaded_is_named(
         faults()
 
 
-def test_a_kind_of_another_package_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "KINDS", {**kinds.KINDS})
-    mute = Kind("came late", "came late", Severity.MINOR, "service")
-    with pytest.raises(ValueError, match="late has to have breaks and says"):
-        kinds.add("late", mute)
-    whole = Kind("came late", "came late", Severity.MINOR, "service", lambda _: True, str)
-    kinds.add("late", whole)
-    assert kinds.kind("late") is whole
-    with pytest.raises(ValueError, match="two kinds are called late"):
-        kinds.add("late", whole)
+CHECKER = """
+from checkers.checker import checker
+from checkers.kinds import Kind, Severity
+from checkers.promises import always
+
+@checker(Kind({name!r}, guarantee="So it is.", one="came late", many="came late",
+              severity=Severity.MINOR, promise="service", breaks=always, says=str))
+def late(tables): ...
+"""
+
+
+def checker_package(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = f"[{extensions.CHECKERS}]\nmine = lately:late\n"
+    package(folder, "lately", CHECKER.format(name=name), monkeypatch, entries)
+    monkeypatch.delitem(sys.modules, "lately", raising=False)
+
+
+def test_a_checker_of_another_package_stands_behind_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker_package(tmp_path, "late", monkeypatch)
+    assert catalogue.all_checkers()[:-1] == catalogue.CHECKERS
+    assert [*catalogue.all_kinds()] == [*catalogue.our_kinds(), "late"]
+    assert catalogue.kind("late").guarantee == "So it is."
+    plan = Plan(kafka="4.3.1")
+    assert "late" in promised(plan, faults=0).breaking
+    _, reasons = decide(promised(plan, faults=0), {"late": 2, "corrupt": 1}, unjudged=())
+    assert reasons == ("1 stretch of a log is corrupt.", "2 came late.")
+
+
+def test_a_checker_that_is_called_as_one_of_ours_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker_package(tmp_path, "corrupt", monkeypatch)
+    with pytest.raises(HarnessError, match="the package lately has a checker called corrupt"):
+        catalogue.all_kinds()
+
+
+def test_an_entry_point_of_no_checker_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = f"[{extensions.CHECKERS}]\nmine = plain:late\n"
+    package(tmp_path, "plain", "def late(tables): ...", monkeypatch, entries)
+    with pytest.raises(HarnessError, match="the package plain has a function for highwater"):
+        catalogue.all_checkers()
 
 
 def test_a_kind_that_nobody_has_is_not_held_against_anybody() -> None:
-    unknown = kinds.kind("late")
+    unknown = catalogue.kind("late")
     assert (unknown.severity, unknown.one) == (Severity.UNDECIDED, "anomaly late")
     assert "not installed" in unknown.promise

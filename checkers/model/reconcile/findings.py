@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from checkers.kinds import Severity, kind
+from checkers.catalogue import our_kinds
+from checkers.kinds import Severity
 from checkers.model.reconcile.books import contradictions
 from checkers.model.reconcile.cuts import Wrong, cut_count, wrong_cuts
 from checkers.model.reconcile.elections import wrong_elections
@@ -87,15 +88,10 @@ def _unread(outcome: Outcome, rows: Iterable[Row], why: str) -> Explained:
 
 def _anomalies(run: Run) -> list[Row]:
     """All that stand for themselves, that Kafka promises anything against, and that are ours."""
+    known = {name for name, one in our_kinds().items() if one.severity is not Severity.EXPECTED}
     path = run.analysis / "anomalies.parquet"
     rows: list[Row] = pq.read_table(path).to_pylist() if path.exists() else []
-    return [
-        row
-        for row in rows
-        if row.get("cause") is None
-        and (known := kind(row["kind"])).severity is not Severity.EXPECTED
-        and known.breaks is None
-    ]
+    return [row for row in rows if row.get("cause") is None and row["kind"] in known]
 
 
 def _records(rows: Iterable[Row]) -> set[str]:

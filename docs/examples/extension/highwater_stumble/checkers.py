@@ -5,8 +5,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.anomaly import SCHEMA, anomalies
+from checkers.checker import checker
 from checkers.kinds import Kind, Severity
-from checkers.registry import SCHEMA, anomalies, checker
 from checkers.tables import Tables
 from harness.history import OK, SEND
 from harness.plan import Plan
@@ -15,8 +16,8 @@ LIMIT_NS: Final = 1_000_000_000
 """What this service can wait for."""
 
 
-def breaks(plan: Plan) -> bool:
-    """Whether a run was promised that; here every run is."""
+def breaks(plan: Plan, _faults: int) -> bool:
+    """Return whether a run was promised that; with acks=0 nobody acknowledges."""
     return plan.workload.acks != "0"
 
 
@@ -28,16 +29,16 @@ def says(row: dict[str, Any]) -> str:
 
 
 @checker(
-    "late-acknowledgement",
-    guarantee="A record is acknowledged within a second.",
-    kind=Kind(
-        "acknowledgement came late",
-        "acknowledgements came late",
-        Severity.MINOR,
-        "service: what we promise our own users",
+    Kind(
+        "late-acknowledgement",
+        guarantee="A record is acknowledged within a second.",
+        one="acknowledgement came late",
+        many="acknowledgements came late",
+        severity=Severity.MINOR,
+        promise="service: what we promise our own users",
         breaks=breaks,
         says=says,
-    ),
+    )
 )
 def late(tables: Tables) -> DataFrame:
     """Sends that were acknowledged after the limit."""

@@ -1,0 +1,92 @@
+"""Every checker, in the order in which reports list what they find and verdicts speak of it.
+
+To add one, import it and put it into the list. Of checkers that find several kinds in one pass the
+decorators have these in order.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from checkers.checker import Checker
+from checkers.clients.ours import clients, operations
+from checkers.corrupt import corrupt
+from checkers.divergence import divergence
+from checkers.foreign import FOREIGN
+from checkers.kinds import Kind, Severity
+from checkers.promises import never
+from checkers.records import records
+from checkers.replicas.runs import checkpoint, epochs, missing, repeated_sequence
+from harness import extensions
+from harness.errors import HarnessError
+
+CHECKERS: Final = (
+    records,
+    divergence,
+    corrupt,
+    missing,
+    epochs,
+    checkpoint,
+    repeated_sequence,
+    clients,
+    operations,
+)
+"""Ours."""
+
+
+def all_checkers() -> tuple[Checker, ...]:
+    """Return our checkers, and then those of other packages.
+
+    Raises:
+        HarnessError: a package that has some cannot be loaded, or has what is no checker.
+    """
+    found = list(CHECKERS)
+    for package, one in extensions.load(extensions.CHECKERS):
+        if not isinstance(one, Checker):
+            raise HarnessError(
+                f"{package} has a {type(one).__name__} for {extensions.CHECKERS}, no checker",
+                hint="An entry point names a function that checkers.checker.checker decorates.",
+            )
+        if twice := _names(found) & _names([one]):
+            raise HarnessError(
+                f"{package} has a checker called {min(twice)}, and there is one already",
+                hint="Give it another name, or uninstall the package.",
+            )
+        found.append(one)
+    return tuple(found)
+
+
+def all_kinds() -> dict[str, Kind]:
+    """Return the kinds that they find, by name.
+
+    Raises:
+        HarnessError: as ``all_checkers``.
+    """
+    return {kind.name: kind for one in all_checkers() for kind in one.kinds}
+
+
+def our_kinds() -> dict[str, Kind]:
+    """Return those that our own checkers find, which alone the reference model knows."""
+    return {kind.name: kind for one in CHECKERS for kind in one.kinds}
+
+
+def kind(name: str) -> Kind:
+    """Return the kind of that name.
+
+    Whoever has a verdict may not have the package whose checker it is of.
+    """
+    known = {one.name: one for one in (*all_kinds().values(), *FOREIGN)}
+    if name in known:
+        return known[name]
+    return Kind(
+        name,
+        guarantee="",
+        one=f"anomaly {name}",
+        many=f"anomalies {name}",
+        severity=Severity.UNDECIDED,
+        promise="not known here: the package that has its checker is not installed",
+        breaks=never,
+    )
+
+
+def _names(found: Iterable[Checker]) -> set[str]:
+    return {name for one in found for name in one.names}

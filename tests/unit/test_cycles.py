@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from checkers.clients.numbers import Source
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
 from checkers.clients import cycles as finder
 from checkers.clients.digraph import NEVER, Bools, Dependencies, Operations, cycles
+from checkers.clients.numbers import Source
 from checkers.clients.view import View
 from harness.history import OPERATIONS
 

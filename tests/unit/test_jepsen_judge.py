@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from checkers.clients.numbers import Source
-from checkers.leaves import dataset
 
-from checkers.anomaly import SCHEMA
 from checkers.clients import cycles
 from checkers.clients.find import find
+from checkers.clients.numbers import Source
 from checkers.clients.view import View, in_order
 from checkers.jepsen.entries import entry
 from checkers.jepsen.judge import MEANS
 from checkers.jepsen.reader import History
+from checkers.leaves import dataset
+from checkers.anomaly import SCHEMA
 from checkers.session import spark
 
 CASES: Final = Path(__file__).with_name("fixtures") / "jepsen" / "cases.edn"

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from checkers.clients.linking import LINKED, PAIR, STRIDE, Linking
 
 from checkers.clients import linking
+from checkers.clients.linking import LINKED, PAIR, STRIDE, Linking
 
 Row = dict[str, Any]
 _OF_PAIR = itemgetter(*PAIR)

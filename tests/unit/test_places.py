@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from checkers.clients.places import EXTENT, Extending, Order, keep
 
 from checkers.clients import places
+from checkers.clients.places import EXTENT, Extending, Order, keep
 from checkers.clients.strides import KNOWN, READS, SENDS
 
 STRETCHES = {-7: [(2, 4), (5, 5), (9, 12)], 3: [(0, 0)], 8: [(1, 1), (3, 9)]}

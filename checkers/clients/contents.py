@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from checkers.clients.columns import (
     NONE,
-    Bools,
     Ints,
     Numbers,
     any_of,
@@ -24,7 +23,6 @@ from checkers.clients.columns import (
 )
 from checkers.clients.facts import (
     ADRIFT,
-    PEEK,
     PROVEN,
     READ_BY_ANY,
     READ_OK,
@@ -65,7 +63,6 @@ _DOUBTS: Final = {
     "unseen": "unread",
 }
 CONTENTS: Final = frozenset(_DOUBTS)
-_OF_UNREAD: Final = frozenset({"lost-write", "unseen"})
 
 _LOST: Final = 1
 _UNSEEN: Final = 2
@@ -85,37 +82,57 @@ def contents(view: View, kinds: frozenset[str]) -> list[Rows]:
     """Return the findings of these kinds, in ``FINDING``."""
     asked = {kind for kind, doubt in _DOUBTS.items() if kind in kinds and view.suspects[doubt]}
     tables = []
-    if plain := asked - _OF_UNREAD:
-        rows = view.doubtful.where(bits(*{_DOUBTS[kind] for kind in plain}), "doubts")
-        adrift = view.adrift["key"]
-        kernel = partial(wrong_records, kinds=frozenset(plain), adrift=adrift, late=view.late)
+    if "duplicate" in asked:
+        tables.append(_duplicates(view))
+    if wrong := frozenset(asked & {"G1a", "precommitted-read", "phantom"}):
+        rows = view.doubtful.where(bits(*(_DOUBTS[kind] for kind in wrong)), "doubts")
+        kernel = partial(wrong_records, kinds=wrong, adrift=view.adrift["key"])
         tables.append(rows.by(["key"], kernel, FINDING))
-    if unread := asked & _OF_UNREAD:
-        tables.append(_unread(view, frozenset(unread)))
+    if unread := frozenset(asked & {"lost-write", "unseen"}):
+        tables.append(_unread(view, unread))
     return tables
 
 
-def wrong_records(
-    rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray, late: bool
-) -> pa.Table:
-    """Return findings about records, in ``FINDING``. A kernel by ``key``.
+def several_places(rows: pa.Table) -> pa.Table:
+    """Return records at several offsets, in ``FINDING``. A kernel by ``key``.
+
+    Args:
+        rows: of ``View.placed``: those tell who know (Jepsen's ``duplicate-cases``).
+    """
+    columns = numbers(rows, ("key", "offset", "client", "at"))
+    places = first_of(columns, "key", "offset")
+    first = groups(places["key"])
+    return end_rows("duplicate", places, first, places["key"][first], fault=OF_FIRST)
+
+
+def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
+    """Return what is wrong with each record by itself, in ``FINDING``. A kernel by ``key``.
+
+    G1a: somebody who reads what is committed read what never was (Adya). One for each record, with
+    the first of its readers; Jepsen has one for each reader. A record that was sent again, in an
+    operation that did not fail, may be that one.
+    precommitted-read: an operation read what it sent: pollers must not see it before it commits.
+    phantom: it was read, and nobody sent it. Jepsen's checker fails on it.
 
     Args:
         rows: in ``DOUBTFUL``.
-        kinds: duplicate, G1a, precommitted-read, phantom.
-        adrift: the keys of records that a producer may have sent to a partition it was not told.
-        late: whether rows may tell a place that do not say so for themselves.
+        kinds: those to find.
+        adrift: the keys of records that may be what somebody sent to an unknown partition.
     """
-    columns = sort(numbers(rows, DOUBTFUL.names), "key")
-    tables = []
-    if "duplicate" in kinds:
-        tables.append(_duplicates(columns, late=late))
+    columns = numbers(rows, DOUBTFUL.names)
+    facts = columns["facts"]
+    tables = [FINDING.empty_table()]
     if "G1a" in kinds:
-        tables.append(_aborted(columns))
+        wrong = any_of(facts, SENT_FAIL) & any_of(facts, READ_OK)
+        wrong &= ~any_of(facts, SENT_OK | SENT_INFO)
+        tables.append(_read("G1a", choose(columns, wrong), SENT_FAIL, READ_OK, "key"))
     if "precommitted-read" in kinds:
-        tables.append(_precommitted(columns))
+        tables.append(_read("precommitted-read", columns, SENT, READ_BY_ANY, "key", "deed"))
     if "phantom" in kinds:
-        tables.append(_phantoms(columns, adrift.to_numpy()))
+        nobodys = ~any_of(facts, SENT) & (look_up(adrift.to_numpy(), columns["key"]) == NONE)
+        seen = first_of(choose(columns, nobodys & any_of(columns["fact"], SEEN)), "key")
+        reader = (seen["client"], seen["at"])
+        tables.append(steps("phantom", seen["key"], [reader], seen["offset"]))
     return pa.concat_tables(tables)
 
 
@@ -201,49 +218,9 @@ def mix(one: Ints, other: Ints) -> Ints:
     return one ^ (other * np.int64(-7046029254386353131))  # 2**64 divided by the golden ratio
 
 
-def _duplicates(rows: Numbers, *, late: bool) -> pa.Table:
-    """Return records at several offsets, as those tell who know (Jepsen's ``duplicate-cases``)."""
-    places = first_of(choose(rows, _placed(rows, late=late)), "key", "offset")
-    first = groups(places["key"])
-    return end_rows("duplicate", places, first, places["key"][first], fault=OF_FIRST)
-
-
-def _placed(rows: Numbers, *, late: bool) -> Bools:
-    """Return which rows of ``DOUBTFUL``, by ``key``, are among ``View.placed``."""
-    fact, facts = rows["fact"], rows["facts"]
-    placed = any_of(fact, SENT_OK | READ_BY_ANY)
-    if late:
-        first = groups(rows["key"])
-        writer = greatest(first, rows["deed"], any_of(fact, SENT))
-        size = np.diff(np.append(first, len(fact)))
-        proof = any_of(fact, SENT) & any_of(fact, PROVEN)
-        proof &= rows["deed"] == np.repeat(writer, size)
-        landed = np.repeat(np.logical_or.reduceat(proof, first), size) | any_of(facts, SENT_OK)
-        placed |= any_of(fact, SENT_INFO) & any_of(fact, PROVEN)
-        placed |= any_of(fact, PEEK) & landed
-    placed &= rows["offset"] != NONE
-    return placed
-
-
-def _aborted(rows: Numbers) -> pa.Table:
-    """Return reads of what was never committed (Adya's G1a), by readers of what is committed.
-
-    One for each record, with the first of its readers; Jepsen has one for each reader. A record
-    that was sent again, in an operation that did not fail, may be that one.
-    """
-    facts = rows["facts"]
-    wrong = any_of(facts, SENT_FAIL) & any_of(facts, READ_OK) & ~any_of(facts, SENT_OK | SENT_INFO)
-    return _read(choose(rows, wrong), "G1a", ("key",), SENT_FAIL, READ_OK)
-
-
-def _precommitted(rows: Numbers) -> pa.Table:
-    """Return operations that read what they sent: pollers must not see it before it commits."""
-    rows = sort(rows, "key", "deed")
-    return _read(rows, "precommitted-read", ("key", "deed"), SENT, READ_BY_ANY)
-
-
-def _read(rows: Numbers, kind: str, by: tuple[str, ...], sent: int, read: int) -> pa.Table:
-    """Return a finding for each group in which a row sent the record and another read it."""
+def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
+    """Return a finding for each group in which a row sent a record and another read it."""
+    rows = sort(rows, *by)
     first = groups(*(rows[name] for name in by))
     writer, reader = (first_place(first, any_of(rows["fact"], bits)) for bits in (sent, read))
     both = (writer != NONE) & (reader != NONE)
@@ -253,14 +230,12 @@ def _read(rows: Numbers, kind: str, by: tuple[str, ...], sent: int, read: int) -
     return steps(kind, finding, ends, at_place(rows["offset"], reader[both]))
 
 
-def _phantoms(rows: Numbers, adrift: Ints) -> pa.Table:
-    """Return records that were read and that nobody sent. Jepsen's checker fails on them."""
-    nobodys = ~any_of(rows["facts"], SENT) & (look_up(adrift, rows["key"]) == NONE)
-    rows = choose(rows, nobodys)
-    first = groups(rows["key"])
-    reader = first_place(first, any_of(rows["fact"], SEEN))
-    offset = at_place(rows["offset"], reader)
-    return steps("phantom", rows["key"][first], [reference(rows, reader)], offset)
+def _duplicates(view: View) -> Rows:
+    twice = view.doubtful.where(bits("twice"), "doubts")
+    rows = twice.told("offset").where(SENT_OK | READ_BY_ANY)
+    if view.late:
+        rows = rows.union(view.placed_late.join(twice.select(["key"]), ["key"], "semi"))
+    return rows.by(["key"], several_places, FINDING)
 
 
 def _unread(view: View, kinds: frozenset[str]) -> Rows:

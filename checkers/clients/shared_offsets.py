@@ -15,7 +15,7 @@ from checkers.clients.strides import KNOWN, READS, STRIDE
 from checkers.clients.view import View
 from checkers.engine import Rows, complete
 
-SHARED_OFFSETS: Final = "inconsistent-offsets"
+INCONSISTENT: Final = "inconsistent-offsets"
 
 PLACES: Final = pa.schema([(name, pa.int64()) for name in ("slot", "places", "far", "end")])
 """One row a slot: how many of its offsets are known, the greatest of them, and the least offset at
@@ -76,13 +76,9 @@ def crowded(view: View, places: pa.Table) -> pa.Table:
     return sums.filter(pc.or_(more, pc.greater(sums["twice"], 0))).select(["slot"])
 
 
-def shared_offsets(view: View, slots: pa.Table) -> Rows | None:
-    """Return findings of offsets at which several records stand, in ``FINDING``; None: no offset.
-
-    Args:
-        view: the history.
-        slots: those that are ``crowded``.
-    """
+def shared_offsets(view: View) -> Rows | None:
+    """Return findings of offsets at which several records stand, in ``FINDING``; None: no offset."""
+    slots = crowded(view, places(view))
     if not len(slots):
         return None
     rows = view.placed.join(view.engine.table(slots), ["slot"], "semi")
@@ -99,7 +95,7 @@ def several_records(rows: pa.Table) -> pa.Table:
     records = first_of(columns, "slot", "offset", "key")
     first = groups(records["slot"], records["offset"])
     finding = mix(records["slot"][first], records["offset"][first])
-    return end_rows(SHARED_OFFSETS, records, first, finding, fault=OF_NONE)
+    return end_rows(INCONSISTENT, records, first, finding, fault=OF_NONE)
 
 
 def _stretches(rows: pa.Table) -> pa.Table:

@@ -36,7 +36,7 @@ from checkers.clients.kernels import (
     steps,
 )
 from checkers.clients.rows import ROW
-from checkers.clients.shared_offsets import crowded
+from checkers.clients.shared_offsets import crowded, places
 from checkers.clients.view import View
 from checkers.engine import Rows
 
@@ -48,22 +48,22 @@ GONE: Final = pa.schema([(name, pa.int64()) for name in ("key", "client", "at")]
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-def vanished(view: View, places: pa.Table, passed: Rows) -> Rows | None:
+def vanished(view: View, passed: Rows) -> Rows | None:
     """Return findings of acknowledged records that were read, and not found by who came by last.
 
     Args:
         view: the history.
-        places: in ``checkers.clients.shared_offsets.PLACES``.
         passed: in ``GONE``, records at offsets that a reader stepped over.
 
     Returns:
         Rows of ``FINDING``; None: nobody came by a place without finding what was there.
     """
     gone = [passed] if len(passed) else []
-    slots = crowded(view, places)
+    known = places(view)
+    slots = crowded(view, known)
     if len(slots):
         gone.append(_replaced(view, slots))
-    shorter = places.filter(pc.less_equal(places["end"], places["far"])).select(["slot"])
+    shorter = known.filter(pc.less_equal(known["end"], known["far"])).select(["slot"])
     suspects = pa.concat_tables([slots, shorter]).group_by("slot").aggregate([])
     if len(suspects):
         gone.append(_cut_off(view, suspects))

@@ -126,7 +126,7 @@ class Tables:
     @cached_property
     def books(self) -> list[fates.Book]:
         """The books of every partition, and how far the final read came in it."""
-        return fates.books(self)
+        return fates.books(self.view, self.cases)
 
     @cached_property
     def view(self) -> View:
@@ -137,7 +137,8 @@ class Tables:
     @cached_property
     def decided(self) -> Rows:
         """Every record that is lost, unseen, or there several times, as an anomaly."""
-        return tell(self.view, [fates.decided(self)]).kept()
+        found = fates.decided(self.view, self.cases, self.books)
+        return tell(self.view, [found]).kept()
 
     @cached_property
     def ledgers(self) -> dict[str, dict[str, int]]:

@@ -1,18 +1,29 @@
-"""What is wrong with single records, and with single offsets.
+"""Find what is wrong with single records.
 
-duplicate, G1a, precommitted-read, phantom, lost-write, unseen and inconsistent-offsets. Each looks
-only at records of which ``View.slots`` has a doubt; those rows are gathered once for all.
+duplicate, G1a, precommitted-read, phantom, lost-write and unseen. All rows of a record come to a
+kernel together, and only those of records that are in doubt.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from checkers.clients.columns import (
+    NONE,
+    Ints,
+    Numbers,
+    any_of,
+    greatest,
+    groups,
+    nullable,
+    numbers,
+)
 from checkers.clients.facts import (
     ADRIFT,
+    PROVEN,
     READ_BY_ANY,
     READ_OK,
     SEEN,
@@ -21,14 +32,22 @@ from checkers.clients.facts import (
     SENT_FAIL,
     SENT_INFO,
     SENT_OK,
-    has,
 )
-from checkers.clients.picks import PLACE
-from checkers.clients.tally import doubt
-from checkers.clients.view import FEW, View
-from checkers.clients.witness import copies, end, finding
-
-NAMES: Final = ("run", "topic", "partition", "value")
+from checkers.clients.findings import COPY, END, FINDING, OF_FIRST, findings
+from checkers.clients.kernels import (
+    at_place,
+    choose,
+    first_of,
+    first_place,
+    look_up,
+    look_up_columns,
+    reference,
+    sort,
+    steps,
+)
+from checkers.clients.tally import DOUBTFUL, bits
+from checkers.clients.view import View
+from checkers.engine import Rows
 
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
@@ -43,192 +62,202 @@ _DOUBTS: Final = {
     "lost-write": "unread",
     "unseen": "unread",
 }
-CONTENTS: Final = frozenset({*_DOUBTS, "inconsistent-offsets"})
+CONTENTS: Final = frozenset(_DOUBTS)
 
-
-def contents(view: View, kinds: frozenset[str]) -> list[DataFrame]:
-    """The findings of these kinds, as ``checkers.clients.witness.finding`` makes them."""
-    found = []
-    asked = [kind for kind, doubt in _DOUBTS.items() if kind in kinds and view.suspects[doubt]]
-    if asked:
-        rows = _doubtful(view, {_DOUBTS[kind] for kind in asked})
-        found += [_FIND[kind](view, rows) for kind in asked]
-    if "inconsistent-offsets" in kinds:
-        found += _inconsistent(view)
-    return found
-
-
-def _doubtful(view: View, names: set[str]) -> DataFrame:
-    """Every row of the records of which there is one of these doubts, with ``facts``."""
-    keys = view.doubtful.where(doubt(*names)).select("key", "facts", "writer")
-    if sum(view.suspects[name] for name in names) <= FEW:
-        keys = F.broadcast(keys)
-    rows = view.rows_in_doubt("in-doubt", *names).where(has("fact", SENT | SEEN))
-    return view.keep("doubtful", rows.join(keys, "key"))
-
-
-def _duplicate(view: View, rows: DataFrame) -> DataFrame:
-    """A record at two offsets or more, as those tell who know (Jepsen's ``duplicate-cases``)."""
-    low, high = F.min(_placed_end(1)), F.max(_placed_end(-1))
-    offsets = F.sort_array(F.collect_set("offset"))
-    twice = view.placed_among(rows).groupBy(*NAMES).agg(
-        low.alias("low"), high.alias("high"), offsets.alias("offsets")
-    )  # fmt: skip
-    return finding(
-        twice.where(F.size("offsets") > 1),
-        "duplicate",
-        ends=[_turned("low"), _turned("high")],
-        offset=F.col("low.offset"),
-        copies=copies("offsets", lambda each: (each, F.col("value"))),
-    )
-
-
-def _aborted(view: View, rows: DataFrame) -> DataFrame:  # noqa: ARG001 - all are called alike
-    """A read of what was never committed (Adya's G1a), by a reader of what is committed.
-
-    One for each record, with the first of its readers; Jepsen has one for each reader. A record
-    that was sent again, in an operation that did not fail, may be that one.
-    """
-    found = rows.groupBy(*NAMES).agg(
-        F.bit_or("fact").alias("all"),
-        F.min(F.when(has("fact", SENT_FAIL), end())).alias("writer"),
-        F.min(F.when(has("fact", READ_OK), F.struct(end(), "offset"))).alias("reader"),
-    )
-    wrong = has("all", SENT_FAIL) & has("all", READ_OK) & ~has("all", SENT_OK | SENT_INFO)
-    ends = [F.col("writer"), F.col("reader.end")]
-    return finding(found.where(wrong), "G1a", ends=ends, offset=F.col("reader.offset"))
-
-
-def _precommitted(view: View, rows: DataFrame) -> DataFrame:  # noqa: ARG001 - as above
-    """An operation that read what it sent: pollers must not see it before it is committed."""
-    found = rows.groupBy(*NAMES, "deed").agg(
-        F.min(F.when(has("fact", SENT), end())).alias("writer"),
-        F.min(F.when(has("fact", READ_BY_ANY), F.struct(end(), "offset"))).alias("reader"),
-    )
-    both = F.col("writer").isNotNull() & F.col("reader").isNotNull()
-    ends = [F.col("writer"), F.col("reader.end")]
-    return finding(found.where(both), "precommitted-read", ends=ends, offset=F.col("reader.offset"))
-
-
-def _phantom(view: View, rows: DataFrame) -> DataFrame:
-    """A record that was read, and that nobody sent. Jepsen's checker fails on it."""
-    found = rows.groupBy(*NAMES).agg(
-        F.bit_or("fact").alias("all"),
-        F.min(F.when(has("fact", SEEN), F.struct(end(), "offset"))).alias("reader"),
-    )
-    nobodys = found.where(~has("all", SENT))
-    if view.suspects["adrift"]:
-        adrift = view.rows.where(has("fact", ADRIFT)).select("run", "topic", "value")
-        nobodys = nobodys.join(adrift, ["run", "topic", "value"], "left_anti")
-    return finding(
-        nobodys, "phantom", ends=[F.col("reader.end")], offset=F.col("reader.offset")
-    )  # fmt: skip
-
-
-def _unread(view: View, rows: DataFrame) -> DataFrame:
-    """Records that took effect and that no operation which ended well has read.
-
-    ``NAMES, slot, sent, acknowledged, last`` and ``bound``: who sent it, whether that was
-    acknowledged, its greatest known offset, and how far the slot was read.
-    """
-    proven = view.proven.withColumn("proven", F.lit(True))
-    known = rows.join(proven, "deed", "left")
-    took_effect = has("fact", SENT_OK) | (has("fact", SENT_INFO) & F.col("proven"))
-    told = F.when(took_effect | has("fact", READ_BY_ANY), F.col("offset"))
-    found = known.groupBy(*NAMES, "slot").agg(
-        F.bit_or("fact").alias("all"),
-        F.min(F.when(took_effect, end())).alias("sent"),
-        F.max(told).alias("last"),
-        F.max(F.when(took_effect, F.col("acks"))).alias("acks"),
-    )
-    unread = found.where(~has("all", SEEN_OK) & F.col("sent").isNotNull())
-    if view.suspects["adrift"]:
-        names = ["run", "topic", "value"]
-        seen = view.rows.where(has("fact", SEEN_OK)).select(*names)
-        adrift = unread.where(F.col("partition").isNull()).join(seen, names, "left_anti")
-        unread = unread.where(F.col("partition").isNotNull()).unionByName(adrift)
-    return unread.join(view.slots.select("slot", "bound"), "slot")
-
-
-def _lost(view: View, rows: DataFrame) -> DataFrame:
-    """Took effect, was never read, and somebody read further (Jepsen's ``lost-write-cases``)."""
-    lost = _unread(view, rows).where(F.col("last") <= F.col("bound"))
-    asked = view.keep("lost-bounds", lost.select("slot", "bound").distinct())
-    places = view.told("lost-bounds", "slot", "bound").rename_columns(list(PLACE))
-    rows = view.rows_of("furthest", PLACE, places)
-    readers = rows.where(has("fact", SEEN_OK)).select("slot", "offset", end())
-    beyond = readers.join(
-        asked, (readers["slot"] == asked["slot"]) & (readers["offset"] == asked["bound"])
-    )
-    furthest = beyond.groupBy(asked["slot"]).agg(F.min("end").alias("reader"))
-    ends = [F.col("sent"), F.col("reader")]
-    return finding(
-        lost.join(furthest, "slot", "left"), "lost-write", ends=ends, offset=F.col("last")
-    )
-
-
-def _unseen(view: View, rows: DataFrame) -> DataFrame:
-    """Acknowledged, never read, and not lost; Jepsen counts lost ones among its unseen."""
-    found = _unread(view, rows).where(has("all", SENT_OK))
-    beyond = F.coalesce(F.col("last") <= F.col("bound"), F.lit(False))
-    why = F.when(F.col("last").isNull(), UNDECIDABLE).otherwise(LATE)
-    place = F.array(F.struct(F.col("last").alias("offset"), "value", why.alias("note")))
-    return finding(
-        found.where(~beyond), "unseen", ends=[F.col("sent")], offset=F.col("last"), copies=place
-    )
-
-
-def crowded(view: View) -> DataFrame | None:
-    """The slots, in a column ``slot``, in which several records may stand at one offset.
-
-    Where each record has one place and there are as many records as places, none do.
-    """
-    both = view.sums.join(view.places, "slot", join_type="inner")
-    known = pc.add(both["known"], both["maybe"])
-    more = pc.or_(pc.greater(known, both["places"]), pc.greater(both["twice"], 0))
-    slots = both.filter(more).select(["slot"])
-    return view.spark.createDataFrame(slots) if len(slots) else None
-
-
-def _inconsistent(view: View) -> list[DataFrame]:
-    """An offset at which several records stand (Jepsen's ``inconsistent-offsets``)."""
-    slots = crowded(view)
-    if slots is None:
-        return []
-    rows = view.placed_among(view.rows.join(slots, "slot", "left_semi"))
-    found = rows.groupBy("run", "topic", "partition", "offset").agg(
-        F.min(F.struct("value", end())).alias("low"),
-        F.max(F.struct("value", F.struct((-F.col("at")).alias("at"), "client").alias("end"))).alias(
-            "high"
-        ),
-        F.sort_array(F.collect_set("value")).alias("values"),
-    )
-    wrong = found.where(F.col("low.value") != F.col("high.value"))
-    return [
-        finding(
-            wrong.withColumn("value", F.lit(None).cast("string")),
-            "inconsistent-offsets",
-            ends=[F.col("low.end"), _turned("high.end")],
-            offset=F.col("offset"),
-            copies=copies("values", lambda each: (F.col("offset"), each)),
-        )
+_LOST: Final = 1
+_UNSEEN: Final = 2
+_UNREAD: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("key", "slot", "client", "at", "last", "bound")),
+        ("fate", pa.int32()),
     ]
+)
+"""An unread record: the row that sent it, its greatest known offset, how far its slot was read, and
+whether it is lost or unseen."""
+
+_FURTHEST: Final = pa.schema([(name, pa.int64()) for name in ("slot", "client", "at")])
 
 
-def _placed_end(sign: int) -> Column:
-    """An offset and the first row that tells it, for ``min`` (1) or ``max`` (-1)."""
-    return F.struct("offset", (F.col("at") * sign).alias("at"), "client")
+def contents(view: View, kinds: frozenset[str]) -> list[Rows]:
+    """Return the findings of these kinds, in ``FINDING``."""
+    asked = {kind for kind, doubt in _DOUBTS.items() if kind in kinds and view.suspects[doubt]}
+    tables = []
+    if "duplicate" in asked:
+        tables.append(_duplicates(view))
+    if wrong := frozenset(asked & {"G1a", "precommitted-read", "phantom"}):
+        rows = view.doubtful.where(bits(*(_DOUBTS[kind] for kind in wrong)), "doubts")
+        kernel = partial(wrong_records, kinds=wrong, adrift=view.adrift["key"])
+        tables.append(rows.by(["key"], kernel, FINDING))
+    if unread := frozenset(asked & {"lost-write", "unseen"}):
+        tables.append(_unread(view, unread))
+    return tables
 
 
-def _turned(name: str) -> Column:
-    return F.struct(F.abs(F.col(f"{name}.at")).alias("at"), F.col(f"{name}.client"))
+def several_places(rows: pa.Table) -> pa.Table:
+    """Return records at several offsets, in ``FINDING``. A kernel by ``key``.
+
+    Args:
+        rows: of ``View.placed``: those tell who know (Jepsen's ``duplicate-cases``).
+    """
+    columns = numbers(rows, ("key", "offset", "client", "at"))
+    places = first_of(columns, "key", "offset")
+    first = groups(places["key"])
+    return end_rows("duplicate", places, first, places["key"][first], fault=OF_FIRST)
 
 
-_FIND: Final[dict[str, Callable[[View, DataFrame], DataFrame]]] = {
-    "duplicate": _duplicate,
-    "G1a": _aborted,
-    "precommitted-read": _precommitted,
-    "phantom": _phantom,
-    "lost-write": _lost,
-    "unseen": _unseen,
-}
+def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
+    """Return what is wrong with each record by itself, in ``FINDING``. A kernel by ``key``.
+
+    G1a: somebody who reads what is committed read what never was (Adya). One for each record, with
+    the first of its readers; Jepsen has one for each reader. A record that was sent again, in an
+    operation that did not fail, may be that one.
+    precommitted-read: an operation read what it sent: pollers must not see it before it commits.
+    phantom: it was read, and nobody sent it. Jepsen's checker fails on it.
+
+    Args:
+        rows: in ``DOUBTFUL``.
+        kinds: those to find.
+        adrift: the keys of records that may be what somebody sent to an unknown partition.
+    """
+    columns = numbers(rows, DOUBTFUL.names)
+    facts = columns["facts"]
+    tables = [FINDING.empty_table()]
+    if "G1a" in kinds:
+        wrong = any_of(facts, SENT_FAIL) & any_of(facts, READ_OK)
+        wrong &= ~any_of(facts, SENT_OK | SENT_INFO)
+        tables.append(_read("G1a", choose(columns, wrong), SENT_FAIL, READ_OK, "key"))
+    if "precommitted-read" in kinds:
+        tables.append(_read("precommitted-read", columns, SENT, READ_BY_ANY, "key", "deed"))
+    if "phantom" in kinds:
+        nobodys = ~any_of(facts, SENT) & (look_up(adrift.to_numpy(), columns["key"]) == NONE)
+        seen = first_of(choose(columns, nobodys & any_of(columns["fact"], SEEN)), "key")
+        reader = (seen["client"], seen["at"])
+        tables.append(steps("phantom", seen["key"], [reader], seen["offset"]))
+    return pa.concat_tables(tables)
+
+
+def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
+    """Return records that took effect and were not read, in ``_UNREAD``. A kernel by ``key``.
+
+    A record is lost if somebody read further (Jepsen's ``lost-write-cases``). It is unseen if it
+    was acknowledged and is not lost; Jepsen counts lost ones among its unseen.
+
+    Args:
+        rows: in ``DOUBTFUL``.
+        bounds: ``slot, bound``, how far each slot was read.
+        adrift: ``key, seen``, as ``View.adrift`` has it: a record that may stand in any partition
+            was read if its value was read in any.
+    """
+    columns = sort(numbers(rows, DOUBTFUL.names), "key")
+    fact, offset, first = columns["fact"], columns["offset"], groups(columns["key"])
+    took_effect = any_of(fact, SENT_OK) | (any_of(fact, SENT_INFO) & any_of(fact, PROVEN))
+    sent = first_place(first, took_effect)
+    last = greatest(first, offset, took_effect | any_of(fact, READ_BY_ANY))
+    record = choose(columns, first)
+    seen = look_up_columns(adrift.select(["key", "seen"]), "key", record["key"])["seen"] == 1
+    unread = ~any_of(record["facts"], SEEN_OK) & (sent != NONE)
+    unread &= ~(any_of(record["facts"], ADRIFT) & seen)
+    bound = look_up_columns(bounds, "slot", record["slot"])["bound"]
+    lost = unread & (last != NONE) & (last <= bound)
+    unseen = unread & ~lost & any_of(record["facts"], SENT_OK)
+    client, at = reference(columns, sent)
+    fate = np.where(lost, _LOST, np.where(unseen, _UNSEEN, 0))
+    known = {"client": client, "at": at, "last": last, "bound": bound, "fate": fate}
+    asked = fate != 0
+    arrays = [nullable((record | known)[name][asked]) for name in _UNREAD.names]
+    return pa.table(arrays, names=_UNREAD.names)
+
+
+def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table) -> pa.Table:
+    """Return the findings of unread records, in ``FINDING``.
+
+    Args:
+        rows: in ``_UNREAD``.
+        kinds: lost-write, unseen.
+        furthest: in ``_FURTHEST``, the first row that read each slot up to its bound.
+    """
+    columns = numbers(rows)
+    tables = [FINDING.empty_table()]
+    if "lost-write" in kinds:
+        lost = choose(columns, any_of(columns["fate"], _LOST))
+        reader = look_up_columns(furthest, "slot", lost["slot"])
+        ends = [(each["client"], each["at"]) for each in (lost, reader)]
+        tables.append(steps("lost-write", lost["key"], ends, lost["last"]))
+    if "unseen" in kinds:
+        unseen = choose(columns, any_of(columns["fate"], _UNSEEN))
+        key, last = unseen["key"], unseen["last"]
+        sent, offset = (unseen["client"], unseen["at"]), nullable(last)
+        note = pa.array(np.where(last == NONE, UNDECIDABLE, LATE), pa.string())
+        copy = {"client": sent[0], "at": sent[1], "offset": offset, "place": offset, "note": note}
+        tables.append(steps("unseen", key, [sent], last))
+        tables.append(findings("unseen", key, part=COPY, **copy))
+    return pa.concat_tables(tables)
+
+
+def end_rows(kind: str, rows: Numbers, first: Ints, finding: Ints, *, fault: int) -> pa.Table:
+    """Return a finding for each group of several rows; each row is an END at its own offset.
+
+    Args:
+        kind: the anomaly's name.
+        rows: in the order of their groups and then of their offsets.
+        first: where each group begins.
+        finding: a number for each group.
+        fault: of ``checkers.clients.findings``; the offset at fault is the group's least.
+    """
+    size = np.diff(np.append(first, len(rows["at"])))
+    shown = np.repeat(size > 1, size)
+    offset = np.repeat(rows["offset"][first], size)[shown]
+    rows = choose(rows, shown)
+    columns = {"client": rows["client"], "at": rows["at"], "place": rows["offset"]}
+    number = np.repeat(finding, size)[shown]
+    return findings(kind, number, part=END, fault=fault, offset=offset, **columns)
+
+
+def mix(one: Ints, other: Ints) -> Ints:
+    """Return a number for each pair of numbers, as unlikely to be shared as a hash."""
+    return one ^ (other * np.int64(-7046029254386353131))  # 2**64 divided by the golden ratio
+
+
+def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
+    """Return a finding for each group in which a row sent a record and another read it."""
+    rows = sort(rows, *by)
+    first = groups(*(rows[name] for name in by))
+    writer, reader = (first_place(first, any_of(rows["fact"], bits)) for bits in (sent, read))
+    both = (writer != NONE) & (reader != NONE)
+    ends = [reference(rows, place[both]) for place in (writer, reader)]
+    group = choose(rows, first[both])
+    finding = group["key"] if by == ("key",) else mix(group["key"], group["deed"])
+    return steps(kind, finding, ends, at_place(rows["offset"], reader[both]))
+
+
+def _duplicates(view: View) -> Rows:
+    twice = view.doubtful.where(bits("twice"), "doubts")
+    rows = twice.told("offset").where(SENT_OK | READ_BY_ANY)
+    if view.late:
+        rows = rows.union(view.placed_late.join(twice.select(["key"]), ["key"], "semi"))
+    return rows.by(["key"], several_places, FINDING)
+
+
+def _unread(view: View, kinds: frozenset[str]) -> Rows:
+    doubtful = view.doubtful.where(bits("unread"), "doubts")
+    bounds = view.sums.filter(pc.greater(view.sums["unread"], 0)).select(["slot", "bound"])
+    kernel = partial(unread_records, bounds=bounds, adrift=view.adrift)
+    unread = doubtful.by(["key"], kernel, _UNREAD).kept()
+    furthest = _FURTHEST.empty_table()
+    if "lost-write" in kinds:
+        lost = unread.where(_LOST, "fate").distinct(["slot", "bound"])
+        furthest = _furthest(view, lost.rename_columns(["slot", "offset"]))
+    return unread.map(partial(unread_findings, kinds=kinds, furthest=furthest), FINDING)
+
+
+def _furthest(view: View, places: pa.Table) -> pa.Table:
+    """Return the first row that read at each of some places, one a slot, in ``_FURTHEST``."""
+    if not len(places):
+        return _FURTHEST.empty_table()
+    readers = view.rows.where(SEEN_OK).join(view.engine.table(places), ["slot", "offset"])
+    return readers.kept().by(["slot"], first_readers, _FURTHEST).table()
+
+
+def first_readers(rows: pa.Table) -> pa.Table:
+    """Return the first row of each slot, in ``_FURTHEST``. A kernel by ``slot``."""
+    return pa.table(first_of(numbers(rows, _FURTHEST.names), "slot"))

@@ -33,7 +33,7 @@ def find(view: View, kinds: frozenset[str] = KINDS) -> Rows:
         steps = wrong_steps(view)
         found.append(step_findings(view, steps, asked))
         if VANISHED in kinds:
-            found.append(vanished(view, steps, passed(view, steps)))
+            found.append(vanished(view, passed(view, steps)))
     return tell(view, [one for one in found if one is not None])
 
 

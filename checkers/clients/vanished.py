@@ -1,4 +1,4 @@
-"""Records that were there, and are no more.
+"""Find records that were there, and are no more.
 
 A record vanished when it was acknowledged, somebody read it, and whoever came by last, after that
 reader, did not find it: they stepped over its offset, sought a place before it and were given one
@@ -8,118 +8,202 @@ began later was given a place there. Jepsen calls such a history valid, or lists
 shows: a record that was read once is safe to it.
 """
 
-from functools import partial, reduce
 from typing import Final
 
-import pyarrow.dataset as ds
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from checkers.clients.contents import NAMES, crowded
-from checkers.clients.facts import ENDED, SEEN, SEEN_OK, SENT_OK, has
-from checkers.clients.picks import PLACE, RECORD
-from checkers.clients.sequence import WRONG_STEPS
-from checkers.clients.skips import skipped
+from checkers.clients.columns import (
+    NONE,
+    Ints,
+    Numbers,
+    any_of,
+    greatest,
+    groups,
+    least,
+    numbers,
+)
+from checkers.clients.facts import ENDED, READ_BY_ANY, SEEN, SEEN_OK, SENT_OK
+from checkers.clients.findings import FINDING
+from checkers.clients.kernels import (
+    at_place,
+    choose,
+    first_place,
+    last_place,
+    reference,
+    sort,
+    steps,
+)
+from checkers.clients.rows import ROW
+from checkers.clients.shared_offsets import crowded, places
 from checkers.clients.view import View
-from checkers.clients.witness import end, finding
+from checkers.engine import Rows
 
 VANISHED: Final = "vanished"
 
-_NEVER: Final = (1 << 63) - 1
+GONE: Final = pa.schema([(name, pa.int64()) for name in ("key", "client", "at")])
+"""A record, and a row that shows that it was not there any more."""
+
+_NEVER: Final = np.iinfo(np.int64).max
 
 
-def vanished(view: View, steps: DataFrame) -> DataFrame | None:
-    """Findings of acknowledged records that were read, and not found by who came by last.
+def vanished(view: View, passed: Rows) -> Rows | None:
+    """Return findings of acknowledged records that were read, and not found by who came by last.
 
-    None: nobody came by a place without finding what was there.
+    Args:
+        view: the history.
+        passed: in ``GONE``, records at offsets that a reader stepped over.
+
+    Returns:
+        Rows of ``FINDING``; None: nobody came by a place without finding what was there.
     """
-    gone = []
-    if view.any(WRONG_STEPS, (ds.field("delta") > 1) & ~ds.field("sent")):
-        gone.append(_stepped_over(view, steps))
-    if (crowds := crowded(view)) is not None:
-        gone.append(_replaced(view, crowds))
-    if (slots := _shortened(view, crowds)) is not None:
-        gone.append(_cut_off(view, slots))
+    gone = [passed] if len(passed) else []
+    known = places(view)
+    slots = crowded(view, known)
+    if len(slots):
+        gone.append(_replaced(view, slots))
+    shorter = known.filter(pc.less_equal(known["end"], known["far"])).select(["slot"])
+    suspects = pa.concat_tables([slots, shorter]).group_by("slot").aggregate([])
+    if len(suspects):
+        gone.append(_cut_off(view, suspects))
     if not gone:
         return None
-    last = reduce(DataFrame.unionByName, gone).groupBy("key").agg(F.max("end").alias("gone"))
-    known = view.keep("gone", last)
-    rows = view.rows_of("of-gone", RECORD, view.told("gone", *RECORD)).join(known, "key")
-    found = rows.groupBy(*NAMES).agg(
-        F.min(F.when(has("fact", SENT_OK), end())).alias("sent"),
-        F.max(F.when(has("fact", SEEN_OK), F.struct(end(), "offset"))).alias("seen"),
-        F.max("gone").alias("gone"),
-    )
-    wrong = F.col("sent").isNotNull() & (F.col("seen.end.at") < F.col("gone.at"))
-    ends = [F.col("sent"), F.col("seen.end"), F.col("gone")]
-    return finding(found.where(wrong), VANISHED, ends=ends, offset=F.col("seen.offset"))
+    found = gone[0].union(*gone[1:]).kept()
+    rows = view.rows.where(SENT_OK | SEEN_OK).join(found, ["key"], "semi")
+    rows = rows.select(["key", "client", "at", "offset", "fact"])
+    return rows.union(found).by(["key"], vanished_records, FINDING)
 
 
-def _stepped_over(view: View, steps: DataFrame) -> DataFrame:
-    """``key, end``: records at offsets that a reader left out, and the row to which it stepped."""
-    over = steps.where((F.col("delta") > 1) & ~F.col("sent"))
-    by_place = skipped(view, over).groupBy("slot", "offset").agg(F.max(end()).alias("end"))
-    places = view.keep("passed", by_place)
-    rows = view.rows_of("at-passed", PLACE, view.told("passed", *PLACE))
-    told = view.placed_among(rows).select("key", *PLACE)
-    return told.join(places, list(PLACE)).select("key", "end")
+def vanished_records(rows: pa.Table) -> pa.Table:
+    """Return records that vanished, in ``FINDING``. A kernel by ``key``.
+
+    Args:
+        rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
+    """
+    of_gone = rows["fact"].is_null().to_numpy()
+    rows = rows.set_column(rows.column_names.index("fact"), "fact", pc.fill_null(rows["fact"], 0))
+    columns = sort(numbers(rows) | {"gone": of_gone}, "key")
+    fact, first = columns["fact"], groups(columns["key"])
+    sent = first_place(first, any_of(fact, SENT_OK))
+    seen = last_place(first, any_of(fact, SEEN_OK))
+    gone = last_place(first, columns["gone"])
+    at = at_place(columns["at"], seen)
+    wrong = (sent != NONE) & (seen != NONE) & (at < at_place(columns["at"], gone))
+    ends = [reference(columns, place[wrong]) for place in (sent, seen, gone)]
+    offset = at_place(columns["offset"], seen[wrong])
+    return steps(VANISHED, columns["key"][first][wrong], ends, offset)
 
 
-def _replaced(view: View, slots: DataFrame) -> DataFrame:
-    """``key, end``: records at whose offset another was read, and its last reader's row."""
-    rows = view.rows.where(has("fact", SEEN_OK)).join(slots, "slot", "left_semi")
-    readers = rows.groupBy("slot", "offset", "key").agg(F.max(end()).alias("end"))
-    place = ["slot", "offset"]
-    latest = readers.groupBy(*place).agg(F.max(F.struct("end", "key")).alias("latest"))
-    others = view.placed.select(*place, "key").join(latest, place)
-    return others.where(F.col("key") != F.col("latest.key")).select(
-        "key", F.col("latest.end").alias("end")
-    )
+def replaced(rows: pa.Table) -> pa.Table:
+    """Return records at whose offset another was read last, in ``GONE``. By ``slot, offset``.
+
+    Args:
+        rows: of ``ROW``, and rows of ``View.placed_late`` once more, whose ``at`` is null.
+    """
+    columns = numbers(rows, ("slot", "offset", "key", "client", "at", "fact"))
+    columns = sort(choose(columns, columns["offset"] != NONE), "slot", "offset")
+    if not len(columns["at"]):
+        return GONE.empty_table()
+    fact, late = columns["fact"], columns["at"] == NONE
+    first = groups(columns["slot"], columns["offset"])
+    reader = last_place(first, any_of(fact, SEEN_OK) & ~late)
+    reader = np.repeat(reader, np.diff(np.append(first, len(fact))))
+    other = (any_of(fact, SENT_OK | READ_BY_ANY) | late) & (reader != NONE)
+    other &= columns["key"] != at_place(columns["key"], reader)
+    client, at = reference(columns, reader[other])
+    return pa.table({"key": columns["key"][other], "client": client, "at": at})
 
 
-def _shortened(view: View, crowds: DataFrame | None) -> DataFrame | None:
-    """The slots, in a column ``slot``, that may have been cut: those, and whose log ended short."""
-    found = [*filter(None, [crowds]), *([_short(view)] if view.tells(ENDED) else [])]
-    if not found:
-        return None
-    slots = view.keep("shortened", reduce(DataFrame.unionByName, found).distinct())
-    return slots if view.any("shortened") else None
-
-
-def _short(view: View) -> DataFrame:
-    """The slots, in a column ``slot``, whose log ended before a record that is known."""
-    told = view.strides.where(has("what", ENDED)).groupBy("slot").agg(F.min("place").alias("end"))
-    far = view.extents.groupBy("slot").agg(F.max("high").alias("far"))
-    return told.join(far, "slot").where(F.col("end") <= F.col("far")).select("slot")
-
-
-def _cut_off(view: View, slots: DataFrame) -> DataFrame:
-    """``key, end``: records where the log was shorter after all who read them, and who tells.
+def cut_off(rows: pa.Table) -> pa.Table:
+    """Return records where the log was shorter after all who read them. A kernel by ``slot``.
 
     Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
     record has gone if a send that began after its last reader had ended was given a place at or
     before it, and was read there: a deposed leader may take records that nobody is to read. Where
     somebody asked for the end, it was such a leader's if anybody was further at any time since.
+
+    Args:
+        rows: some columns of ``ROW``.
+
+    Returns:
+        Rows of ``GONE``.
     """
-    rows = view.keep("of-shortened", view.rows.join(slots, "slot", "left_semi"))
-    placed = rows.where(has("fact", SEEN | SENT_OK) & F.col("offset").isNotNull())
-    met = F.when(has("fact", SEEN), F.coalesce("complete_ns", F.lit(_NEVER)))
-    alive = F.max(F.coalesce(met, "invoke_ns"))  # its own send is no word against it, either
-    record = [F.min("offset").alias("place"), alive.alias("time"), F.bit_or("fact").alias("all")]
-    records = placed.groupBy("slot", "key").agg(*record).where(has("all", SEEN)).drop("all")
-    began, told = F.col("invoke_ns").alias("time"), end()
-    sends = placed.where(has("fact", SENT_OK)).join(records, "key", "left_semi")
-    events = (
-        sends.select("slot", began, F.struct("offset", told).alias("sent")),
-        placed.select("slot", met.alias("time"), (F.col("offset") + 1).alias("far")),
-        rows.where(has("fact", ENDED)).select("slot", began, told, F.col("offset").alias("far")),
-    )
-    both = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), events, records)
-    since = Window.partitionBy("slot").orderBy(F.desc("time"), F.col("key").isNull())
-    since = since.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    known = {"sent": F.min("sent"), "far": F.max("far"), "end": F.max("end")}
-    found = both.withColumns({name: known[name].over(since) for name in known})
-    back = F.when(F.col("sent.offset") <= F.col("place"), F.col("sent.end"))
-    short = F.when(F.col("far") <= F.col("place"), F.col("end"))
-    gone = found.where(F.col("key").isNotNull()).select("key", F.coalesce(back, short).alias("end"))
-    return gone.where(F.col("end").isNotNull())
+    columns = numbers(rows, ROW.names)
+    fact, offset, began = columns["fact"], columns["offset"], columns["invoke_ns"]
+    seen, ended = any_of(fact, SEEN), any_of(fact, ENDED) & (began != NONE)
+    over = np.where(columns["complete_ns"] == NONE, _NEVER, columns["complete_ns"])
+    columns["time"] = np.where(seen, over, began)
+    columns["far"] = np.where(seen, offset + 1, offset)
+    placed = choose(columns, any_of(fact, SEEN | SENT_OK) & (offset != NONE))
+    read = _read_records(placed)
+    sends = any_of(placed["fact"], SENT_OK) & (placed["invoke_ns"] != NONE)
+    sends = choose(placed, sends & np.isin(placed["key"], read["key"]))
+    ends = choose(columns, ended)
+    far = choose(columns, (seen | ended) & (offset != NONE))
+    sent = _best_since(sends, read, (sends["at"], sends["offset"]))
+    furthest = _best_since(far, read, (-far["far"],))
+    end = _best_since(ends, read, (-ends["at"],))
+    back = (sent != NONE) & (at_place(sends["offset"], sent) <= read["place"])
+    short = (furthest != NONE) & (at_place(far["far"], furthest) <= read["place"]) & (end != NONE)
+    pairs = zip(reference(sends, sent), reference(ends, end), strict=True)
+    client, at = (np.where(back, of_send, of_end) for of_send, of_end in pairs)
+    gone = back | short
+    return pa.table({"key": read["key"][gone], "client": client[gone], "at": at[gone]})
+
+
+def _read_records(rows: Numbers) -> Numbers:
+    """Return ``key, slot, place, time`` of the records that were read, one row a record.
+
+    Args:
+        rows: that tell where a record stood; a send is no word against its own record, either, so
+            ``time`` is the greatest of all.
+    """
+    ordered = sort(rows, "key")
+    first = groups(ordered["key"])
+    all_rows = np.ones(len(ordered["key"]), np.bool_)
+    records = choose(ordered, first) | {
+        "place": least(first, ordered["offset"], all_rows),
+        "time": greatest(first, ordered["time"], all_rows),
+    }
+    return choose(records, first_place(first, any_of(ordered["fact"], SEEN)) != NONE)
+
+
+def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints:
+    """Return for each record the place of the best event of its slot after it; NONE if none is.
+
+    Args:
+        events: with ``slot, time``.
+        records: with ``slot, time``.
+        by: what makes an event better, least first; the last column comes first, as in lexsort.
+    """
+    size = len(events["slot"])
+    best = np.lexsort(by)
+    rank = np.full(size + len(records["slot"]), size)
+    rank[best] = np.arange(size)
+    slot, time = (np.concatenate((events[name], records[name])) for name in ("slot", "time"))
+    # Backwards in time, and an event at the time of a record is not after it.
+    order = np.lexsort((np.arange(len(rank)) < size, -time, slot))
+    fresh = np.zeros(len(rank), np.int64)
+    fresh[groups(slot[order])] = 1
+    base = np.cumsum(fresh) * (size + 1)  # the ranks of a slot are less than all of those before
+    least_since = np.empty(len(rank), np.int64)
+    least_since[order] = np.minimum.accumulate(rank[order] - base) + base
+    found = least_since[size:]
+    return at_place(np.append(best, NONE), found)
+
+
+def _replaced(view: View, slots: pa.Table) -> Rows:
+    crowds = view.engine.table(slots)
+    names = ["slot", "offset", "key", "client", "at", "fact"]
+    rows = view.rows.where(SENT_OK | READ_BY_ANY | SEEN_OK).join(crowds, ["slot"], "semi")
+    rows = rows.select(names)
+    if view.late:
+        late = view.placed_late.join(crowds, ["slot"], "semi")
+        rows = rows.union(late.select(["slot", "offset", "key", "fact"]))
+    return rows.by(["slot", "offset"], replaced, GONE)
+
+
+def _cut_off(view: View, slots: pa.Table) -> Rows:
+    rows = view.rows.where(SEEN | SENT_OK | ENDED).join(view.engine.table(slots), ["slot"], "semi")
+    return rows.by(["slot"], cut_off, GONE)

@@ -1,0 +1,106 @@
+"""Find offsets at which several records stand (Jepsen's ``inconsistent-offsets``)."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.clients.columns import NONE, any_of, groups, nullable, numbers
+from checkers.clients.contents import end_rows, mix
+from checkers.clients.facts import ENDED
+from checkers.clients.findings import FINDING, OF_NONE
+from checkers.clients.kernels import choose, first_of, look_up_columns
+from checkers.clients.strides import KNOWN, READS, STRIDE
+from checkers.clients.view import View
+from checkers.engine import Rows, complete
+
+INCONSISTENT: Final = "inconsistent-offsets"
+
+PLACES: Final = pa.schema([(name, pa.int64()) for name in ("slot", "places", "far", "end")])
+"""One row a slot: how many of its offsets are known, the greatest of them, and the least offset at
+which somebody was told that the log ends (null: nobody was)."""
+
+
+def places(view: View) -> pa.Table:
+    """Return what is known of each slot's offsets, in ``PLACES``."""
+    rows = view.strides
+    if view.late:
+        rows = rows.union(view.placed_late.map(_stretches, STRIDE))
+    return rows.by(["slot"], known_places, PLACES).table()
+
+
+def known_places(rows: pa.Table) -> pa.Table:
+    """Return ``PLACES`` of slots of which any offset is known. A kernel by ``slot``.
+
+    Args:
+        rows: in ``STRIDE``.
+    """
+    columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
+    what, place = columns["what"], columns["place"]
+    known = (what == KNOWN) | ((what == READS) & columns["sure"])
+    ended = any_of(what, ENDED) & (place != NONE)
+    stretches = choose(columns, known)
+    if not known.any():
+        return PLACES.empty_table()
+    # An offset is known while more stretches have begun than ended.
+    slot = np.concatenate((stretches["slot"], stretches["slot"]))
+    edge = np.concatenate((stretches["place"], stretches["last_place"] + 1))
+    order = np.lexsort((edge, slot))
+    slot, edge = slot[order], edge[order]
+    begun = np.cumsum(np.where(order < len(order) // 2, 1, -1))
+    size = np.where(begun > 0, np.diff(edge, append=edge[-1]), 0)
+    first = groups(slot)
+    last = np.append(first[1:], len(slot)) - 1
+    table = pa.table(
+        {"slot": slot[first], "places": np.add.reduceat(size, first), "far": edge[last] - 1}
+    )
+    ends = first_of(choose(columns | {"at": place}, ended), "slot")
+    end = look_up_columns(
+        pa.table({"slot": ends["slot"], "end": ends["place"]}), "slot", slot[first]
+    )
+    return table.append_column("end", nullable(end["end"]))
+
+
+def crowded(view: View, places: pa.Table) -> pa.Table:
+    """Return the slots, in a column ``slot``, in which several records may stand at one offset.
+
+    Where each record has one place and there are as many records as places, none do.
+
+    Args:
+        view: the history.
+        places: in ``PLACES``.
+    """
+    sums = view.sums.join(places.select(["slot", "places"]), "slot", join_type="inner")
+    more = pc.greater(pc.add(sums["known"], sums["maybe"]), sums["places"])
+    return sums.filter(pc.or_(more, pc.greater(sums["twice"], 0))).select(["slot"])
+
+
+def shared_offsets(view: View) -> Rows | None:
+    """Return findings of offsets at which several records stand, in ``FINDING``; None: no offset."""
+    slots = crowded(view, places(view))
+    if not len(slots):
+        return None
+    rows = view.placed.join(view.engine.table(slots), ["slot"], "semi")
+    return rows.by(["slot", "offset"], several_records, FINDING)
+
+
+def several_records(rows: pa.Table) -> pa.Table:
+    """Return offsets that have several records, in ``FINDING``. A kernel by ``slot, offset``.
+
+    Args:
+        rows: in ``ROW``, of ``View.placed``.
+    """
+    columns = numbers(rows, ("slot", "offset", "key", "client", "at"))
+    records = first_of(columns, "slot", "offset", "key")
+    first = groups(records["slot"], records["offset"])
+    finding = mix(records["slot"][first], records["offset"][first])
+    return end_rows(INCONSISTENT, records, first, finding, fault=OF_NONE)
+
+
+def _stretches(rows: pa.Table) -> pa.Table:
+    """Return rows of ``ROW`` as stretches of one offset that is known, in ``STRIDE``."""
+    offset = rows["offset"]
+    columns = {"slot": rows["slot"], "place": offset, "last_place": offset}
+    what = pa.repeat(pa.scalar(KNOWN, pa.int32()), len(rows))
+    return complete(pa.table(columns | {"what": what}), STRIDE)

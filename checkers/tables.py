@@ -178,8 +178,9 @@ class Tables:
         found = found.withColumn("at", F.col("_metadata.row_index"))
         if len(paths) == 1:
             return found.withColumn("run", F.lit(*paths.values()))
-        path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-        names = {"path": [f"file://{one}" for one in paths], "run": [*paths.values()]}
+        path = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))
+        path = F.regexp_replace(F.url_decode(path), "^file:/+", "/")
+        names = {"path": [*paths], "run": [*paths.values()]}
         runs = F.broadcast(self.local(pa.table(names)))
         return found.withColumn("path", path).join(runs, "path").drop("path")
 

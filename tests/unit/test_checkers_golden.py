@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers import fates
+from checkers import engine
 from checkers.judge import judge
 from harness.store import Run
 from harness.verdict import Verdict
@@ -53,13 +53,13 @@ def test_a_divergence_says_whether_it_was_committed(
     assert says in fork.sentence
 
 
-def test_it_is_all_one_how_many_tasks_decide(
+def test_it_is_all_one_who_runs_the_kernels(
     spark: SparkSession,
     verdicts: dict[str, Verdict],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fates, "_TOGETHER", 3)
+    monkeypatch.setattr(engine, "HERE_ROWS", 40)
     runs = [golden.build(tmp_path / golden.name) for golden in GOLDEN]
     for golden, found in zip(GOLDEN, judge(runs, spark), strict=True):
         assert found.anomalies == verdicts[golden.name].anomalies

@@ -7,13 +7,13 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
+from checkers.anomaly import SCHEMA
 from checkers.clients import view as views
 from checkers.clients.facts import IN_FINAL, OF_FENCE, SAYINGS
 from checkers.clients.findings import COPY, END, FOUND, STEP, SUBJECT, told
 from checkers.clients.rows import REFERENCE, WORDS
 from checkers.clients.view import View
 from checkers.engine import Engine, Rows
-from checkers.registry import SCHEMA
 from harness import history
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ def view_of(rows: Iterable[Row]) -> View:
 
 
 def anomalies(view: View, found: Sequence[Rows | None]) -> list[Row]:
-    """Return findings as anomalies, in columns of ``checkers.registry.SCHEMA``."""
+    """Return findings as anomalies, in columns of ``checkers.anomaly.SCHEMA``."""
     rows: list[Row] = []
     for findings in filter(None, found):
         words = findings.renamed(FOUND).join(view.words.select(WORDS.names), REFERENCE)

@@ -77,7 +77,7 @@ def crowded(view: View, places: pa.Table) -> pa.Table:
 
 
 def shared_offsets(view: View) -> Rows | None:
-    """Return findings of offsets at which several records stand, in ``FINDING``; None: no offset."""
+    """Return findings of offsets with several records, in ``FINDING``; None: no offset has."""
     slots = crowded(view, places(view))
     if not len(slots):
         return None

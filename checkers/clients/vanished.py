@@ -19,9 +19,7 @@ from checkers.clients.columns import (
     Ints,
     Numbers,
     any_of,
-    greatest,
     groups,
-    least,
     numbers,
 )
 from checkers.clients.facts import ENDED, READ_BY_ANY, SEEN, SEEN_OK, SENT_OK
@@ -35,7 +33,6 @@ from checkers.clients.kernels import (
     sort,
     steps,
 )
-from checkers.clients.rows import ROW
 from checkers.clients.shared_offsets import crowded, places
 from checkers.clients.view import View
 from checkers.engine import Rows
@@ -45,6 +42,10 @@ VANISHED: Final = "vanished"
 GONE: Final = pa.schema([(name, pa.int64()) for name in ("key", "client", "at")])
 """A record, and a row that shows that it was not there any more."""
 
+_OF_TIMES: Final = (
+    *("slot", "key", "client", "at"),
+    *("offset", "invoke_ns", "complete_ns", "fact"),
+)
 _NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -129,44 +130,36 @@ def cut_off(rows: pa.Table) -> pa.Table:
     Returns:
         Rows of ``GONE``.
     """
-    columns = numbers(rows, ROW.names)
+    columns = numbers(rows, _OF_TIMES)
     fact, offset, began = columns["fact"], columns["offset"], columns["invoke_ns"]
-    seen, ended = any_of(fact, SEEN), any_of(fact, ENDED) & (began != NONE)
+    seen, ended = any_of(fact, SEEN), any_of(fact, ENDED)
     over = np.where(columns["complete_ns"] == NONE, _NEVER, columns["complete_ns"])
     columns["time"] = np.where(seen, over, began)
-    columns["far"] = np.where(seen, offset + 1, offset)
-    placed = choose(columns, any_of(fact, SEEN | SENT_OK) & (offset != NONE))
-    read = _read_records(placed)
-    sends = any_of(placed["fact"], SENT_OK) & (placed["invoke_ns"] != NONE)
-    sends = choose(placed, sends & np.isin(placed["key"], read["key"]))
-    ends = choose(columns, ended)
     far = choose(columns, (seen | ended) & (offset != NONE))
-    sent = _best_since(sends, read, (sends["at"], sends["offset"]))
-    furthest = _best_since(far, read, (-far["far"],))
-    end = _best_since(ends, read, (-ends["at"],))
-    back = (sent != NONE) & (at_place(sends["offset"], sent) <= read["place"])
-    short = (furthest != NONE) & (at_place(far["far"], furthest) <= read["place"]) & (end != NONE)
+    far["offset"] = far["offset"] + any_of(far["fact"], SEEN)
+    ends = choose(columns, ended)
+    placed = sort(choose(columns, any_of(fact, SEEN | SENT_OK) & (offset != NONE)), "key")
+    first = groups(placed["key"])
+    size = np.diff(np.append(first, len(placed["key"])))
+    read = np.logical_or.reduceat(any_of(placed["fact"], SEEN), first)
+    sends = choose(placed, np.repeat(read, size) & any_of(placed["fact"], SENT_OK))
+    records = {
+        **{name: placed[name][first] for name in ("slot", "key")},
+        "place": np.minimum.reduceat(placed["offset"], first),
+        # Its own send is no word against a record, either.
+        "time": np.maximum.reduceat(placed["time"], first),
+    }
+    records = choose(records, read)
+    place = records["place"]
+    sent = _best_since(sends, records, (sends["at"], sends["offset"]))
+    furthest = _best_since(far, records, (-far["offset"],))
+    end = _best_since(ends, records, (-ends["at"],))
+    back = (sent != NONE) & (at_place(sends["offset"], sent) <= place)
+    short = (furthest != NONE) & (at_place(far["offset"], furthest) <= place) & (end != NONE)
     pairs = zip(reference(sends, sent), reference(ends, end), strict=True)
     client, at = (np.where(back, of_send, of_end) for of_send, of_end in pairs)
     gone = back | short
-    return pa.table({"key": read["key"][gone], "client": client[gone], "at": at[gone]})
-
-
-def _read_records(rows: Numbers) -> Numbers:
-    """Return ``key, slot, place, time`` of the records that were read, one row a record.
-
-    Args:
-        rows: that tell where a record stood; a send is no word against its own record, either, so
-            ``time`` is the greatest of all.
-    """
-    ordered = sort(rows, "key")
-    first = groups(ordered["key"])
-    all_rows = np.ones(len(ordered["key"]), np.bool_)
-    records = choose(ordered, first) | {
-        "place": least(first, ordered["offset"], all_rows),
-        "time": greatest(first, ordered["time"], all_rows),
-    }
-    return choose(records, first_place(first, any_of(ordered["fact"], SEEN)) != NONE)
+    return pa.table({"key": records["key"][gone], "client": client[gone], "at": at[gone]})
 
 
 def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints:
@@ -206,4 +199,4 @@ def _replaced(view: View, slots: pa.Table) -> Rows:
 
 def _cut_off(view: View, slots: pa.Table) -> Rows:
     rows = view.rows.where(SEEN | SENT_OK | ENDED).join(view.engine.table(slots), ["slot"], "semi")
-    return rows.by(["slot"], cut_off, GONE)
+    return rows.select(_OF_TIMES).by(["slot"], cut_off, GONE)

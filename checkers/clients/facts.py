@@ -57,10 +57,10 @@ OF_FENCE: Final = 1 << 15
 
 PROOF: Final = 1 << 16
 PROVEN: Final = 1 << 17
-"""Of sends of unknown outcome, given when records are summed up: PROOF where somebody has read the
-record in an operation that ended well, and its sender is the only one or the greatest of them;
-PROVEN then to all sends of that operation (Jepsen's ``must-have-committed?``). A reader of
-uncommitted records proves nothing."""
+"""Of sends, given when records are summed up. PROOF: the outcome of some send of the record is not
+known, somebody has read it in an operation that ended well, and its sender is the only one or the
+greatest of them. PROVEN: a send of the same operation has PROOF, so that operation took effect
+(Jepsen's ``must-have-committed?``). A reader of uncommitted records proves nothing."""
 
 SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
 READ_BY_ANY: Final = READ_OK | READ_OTHER

@@ -17,7 +17,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from checkers.clients.columns import NONE, Bools, Ints, Numbers, any_of, groups, least, numbers
 from checkers.clients.facts import (
@@ -33,6 +32,7 @@ from checkers.clients.facts import (
     SEEN_OK,
     SENT,
     SENT_FAIL,
+    SENT_INFO,
     SENT_OK,
     SOUGHT,
     STRAY,
@@ -75,7 +75,7 @@ def wrong_steps(view: View) -> Rows:
     if view.late:
         strides = strides.union(view.placed_late.map(known, STRIDE))
     found = strides.by(["slot"], steps, STEP).kept()
-    tangled = found.only("overlaps", True).distinct(_SEQUENCE)  # noqa: FBT003 - a value
+    tangled = found.only("overlaps", True).distinct(_SEQUENCE)
     if len(tangled):
         sequences = view.engine.table(tangled)
         rows = view.rows.where(SENT_OK | SEEN).map(alone, STRIDE).join(sequences, _SEQUENCE, "semi")
@@ -93,13 +93,16 @@ def strays(rows: pa.Table) -> pa.Table:
 
     A kernel by ``key`` from ``DOUBTFUL`` to ``STRIDE``.
     """
-    found = sort(numbers(rows, ("key", "client", "slot", "op", "at", "offset", "fact", "facts")), "key")
+    found = sort(
+        numbers(rows, ("key", "client", "slot", "op", "at", "offset", "fact", "facts")), "key"
+    )
     fact, offset = found["fact"], found["offset"]
     first = groups(found["key"])
     place = least(first, offset, ~any_of(fact, SENT_FAIL) & (offset != NONE))
     place = np.repeat(place, np.diff(np.append(first, len(fact))))
     met = any_of(found["facts"], READ_BY_ANY | SEEN_OK)
-    there = np.where(any_of(fact, PROVEN) & (offset != NONE), offset, np.where(met, place, NONE))
+    own = any_of(fact, SENT_INFO) & any_of(fact, PROVEN) & (offset != NONE)
+    there = np.where(own, offset, np.where(met, place, NONE))
     asked = any_of(fact, STRAY) & (place != NONE) & (there != NONE)
     sure = ~any_of(fact, SENT_FAIL | READ_OTHER | PEEK_OTHER)
     return _singles(choose(found | {"place": there, "ok": sure}, asked), SINGLE)
@@ -150,18 +153,22 @@ def steps(rows: pa.Table) -> pa.Table:
     starts = pa.array(np.concatenate(([0], np.cumsum(size))), pa.int32())
     lists = pa.ListArray.from_arrays(starts, pa.array(left_out, pa.int64()))
     columns = [
-        pa.array(column) for column in ((found | {"delta": delta})[name] for name in STEP.names[:-1])
+        pa.array(column)
+        for column in ((found | {"delta": delta})[name] for name in STEP.names[:-1])
     ]
     table = pa.table([*columns, lists], names=STEP.names)
     return table.filter(pa.array((delta != 1) | found["overlaps"]))
 
 
 def _sequences(strides: Numbers) -> Numbers:
-    """What is linked, in the order of each sequence; ``sought`` is where a reader sought to go on."""
+    """What is linked, in order; ``sought`` begins where a reader sought to go on from."""
     what, place = strides["what"], strides["place"]
     sought = any_of(what, SOUGHT) & ~any_of(what, EVERYWHERE) & (place != NONE)
     start = np.where(sought, place - 1, place)
-    last = {f"last_{name}": np.where(sought, strides[name], strides[f"last_{name}"]) for name in ("op", "at")}
+    last = {
+        f"last_{name}": np.where(sought, strides[name], strides[f"last_{name}"])
+        for name in ("op", "at")
+    }
     last_place = np.where(sought, start, strides["last_place"])
     strides = strides | last | {"place": start, "last_place": last_place, "sought": sought}
     strides["ok"] = strides["ok"] | sought

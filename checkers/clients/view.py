@@ -223,7 +223,7 @@ class View:
 def _proven(rows: pa.Table) -> pa.Table:
     """A kernel by ``deed``: rows of ``DOUBTFUL`` with ``PROVEN`` where that is known."""
     fact, deed = (rows[name].to_numpy() for name in ("fact", "deed"))
-    proven = np.isin(deed, deed[any_of(fact, PROOF)]) & any_of(fact, SENT_INFO)
+    proven = np.isin(deed, deed[any_of(fact, PROOF)]) & any_of(fact, SENT)
     fact = fact | np.where(proven, PROVEN, 0).astype(np.int32)
     return rows.set_column(rows.schema.get_field_index("fact"), "fact", pa.array(fact))
 
@@ -240,7 +240,9 @@ def _landed(rows: pa.Table) -> pa.Table:
     proven = any_of(fact, PROVEN)
     took_effect = np.logical_or.reduceat(proven & (found["deed"] == writer), first)
     landed = np.repeat(took_effect, size) | any_of(found["facts"], SENT_OK)
-    told = (found["offset"] != NONE) & (proven | any_of(fact, PEEK) & landed)
+    told = (found["offset"] != NONE) & (
+        proven & any_of(fact, SENT_INFO) | any_of(fact, PEEK) & landed
+    )
     return rows.take(pa.array(order[told])).select(ROW.names)
 
 

@@ -1,0 +1,198 @@
+"""Steps that are not right as findings, with the records that they leave out.
+
+poll-skip, nonmonotonic-poll, nonmonotonic-send and their internal forms are steps of
+``checkers.clients.steps``.
+"""
+
+import heapq
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkers.clients.columns import Ints, groups, numbers
+from checkers.clients.contents import mix
+from checkers.clients.findings import COPY, FINDING, OF_COPY, OF_LAST, findings
+from checkers.clients.kernels import choose
+from checkers.clients.places import latest
+from checkers.clients.steps import STEP
+from checkers.clients.vanished import GONE
+from checkers.clients.view import View
+from checkers.engine import Rows
+
+KINDS: Final = (
+    *("int-nonmonotonic-send", "int-send-skip", "nonmonotonic-send"),
+    *("int-nonmonotonic-poll", "int-poll-skip", "nonmonotonic-poll", "poll-skip"),
+)
+"""What steps that are not right are called; see ``kinds``."""
+
+_WANTED: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        *((name, pa.int64()) for name in ("finding", "reader", "from_at", "to_at", "delta")),
+        *((name, pa.int64()) for name in ("slot", "offset")),
+    ]
+)
+"""An offset that a step left out, and the step."""
+
+
+def step_findings(view: View, steps: Rows, asked: frozenset[str]) -> Rows:
+    """The steps of these kinds, in ``FINDING``."""
+    back = steps.map(partial(steps_back, asked=asked), FINDING)
+    wanted = steps.map(partial(offsets_left_out, asked=asked), _WANTED).kept()
+    if not len(wanted):
+        return back
+    placed = view.placed.select(["slot", "offset", "key", "client", "at"])
+    return back.union(placed.join(wanted, ["slot", "offset"]).by(["finding"], skips, FINDING))
+
+
+def kinds(steps: pa.Table) -> pa.Array:
+    """What steps that are not right are called; null for one that begins at a place sought."""
+    columns = numbers(steps, ("inner", "sent", "sought", "delta"))
+    inner, sent, back = columns["inner"], columns["sent"], columns["delta"] < 1
+    each = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
+    return pa.array(KINDS).take(pa.array(np.select(each, range(7)), mask=columns["sought"]))
+
+
+def steps_back(steps: pa.Table, *, asked: frozenset[str]) -> pa.Table:
+    """Steps of these kinds that lead back, or to where they begin, in ``FINDING``. A kernel.
+
+    The record at fault is that of the last row.
+    """
+    kind, rows = _of_kinds(steps.filter(pc.less(steps["delta"], 1)), asked)
+    columns = numbers(rows, ("client", "from_at", "at", "delta"))
+    return _steps(kind, mix(columns["client"], columns["at"]), columns, fault=OF_LAST)
+
+
+def offsets_left_out(steps: pa.Table, *, asked: frozenset[str]) -> pa.Table:
+    """What steps of these kinds leave out, in ``_WANTED``, a row for each offset. A kernel."""
+    kind, rows = _of_kinds(steps.filter(pc.greater(steps["delta"], 1)), asked)
+    lists = rows["left_out"].combine_chunks()
+    row = pc.list_parent_indices(lists)
+    columns = numbers(rows, ("client", "from_at", "at", "delta", "slot"))
+    finding = mix(columns["client"], columns["at"])
+    names = ("client", "from_at", "at", "delta", "slot")
+    told = [pa.array(column).take(row) for column in (finding, *(columns[name] for name in names))]
+    return pa.table([kind.take(row), *told, lists.flatten()], names=_WANTED.names)
+
+
+def skips(rows: pa.Table) -> pa.Table:
+    """Steps with the records that they leave out, in ``FINDING``. A kernel by ``finding``.
+
+    The record at fault is the first of these.
+
+    Args:
+        rows: in ``_WANTED``, each with ``key, client, at`` of a row that tells a record's place.
+    """
+    names = ("finding", "offset", "key", "client", "at", "reader", "from_at", "to_at", "delta")
+    place = numbers(rows, names)
+    order = np.lexsort([place[name] for name in ("at", "key", "offset", "finding")])
+    place, kind = choose(place, order), rows["kind"].combine_chunks().take(pa.array(order))
+    records = groups(place["finding"], place["offset"], place["key"])
+    first = groups(place["finding"])
+    copies = choose(place, records)
+    step = choose(place, first)
+    both = {name: step[name] for name in ("from_at", "delta")}
+    both |= {"client": step["reader"], "at": step["to_at"]}
+    told = findings(
+        kind.take(pa.array(records)),
+        copies["finding"],
+        part=COPY,
+        client=copies["client"],
+        at=copies["at"],
+        fault=OF_COPY,
+        delta=copies["delta"],
+        place=copies["offset"],
+        note="skipped",
+    )
+    shown = _steps(kind.take(pa.array(first)), step["finding"], both, fault=OF_COPY)
+    return pa.concat_tables([told, shown])
+
+
+def passed(view: View, steps: Rows) -> Rows:
+    """Records at offsets that a reader left out, and the row to which it stepped, in ``GONE``.
+
+    Of several rows the last; where readers sought to go on from, they stepped from there.
+    """
+    over = steps.map(_read_over, STEP).select(["slot", "from_place", "place", "at", "client"])
+    ranges = over.table()
+    if not len(ranges):
+        return view.engine.table(GONE.empty_table())
+    return view.placed.map(partial(stepped_over, ranges=last_over(ranges)), GONE)
+
+
+def _read_over(steps: pa.Table) -> pa.Table:
+    over = pc.and_(pc.greater(steps["delta"], 1), pc.invert(steps["sent"]))
+    return steps.filter(over)
+
+
+def last_over(steps: pa.Table) -> pa.Table:
+    """Ranges of offsets, ``slot, low, high, at, client``, that no two share: who stepped over last.
+
+    Args:
+        steps: ``slot, from_place, place, at, client``.
+    """
+    columns = numbers(steps)
+    order = np.lexsort((columns["from_place"], columns["slot"]))
+    found: list[tuple[int, int, int, int, int]] = []
+    ordered = zip(*(columns[name][order].tolist() for name in steps.column_names), strict=True)
+    # Steps that have begun and may not have ended, the last one first.
+    open_steps: list[tuple[int, int, int]] = []
+    here, low = int(columns["slot"].min()), 0
+
+    def close(until: int) -> None:
+        """Tell who stepped over the offsets up to here."""
+        nonlocal low
+        while open_steps and low < until:
+            at, client, end = open_steps[0]
+            if -end <= low:
+                heapq.heappop(open_steps)
+                continue
+            high = min(until, -end)
+            found.append((here, low, high - 1, -at, -client))
+            low = high
+
+    for slot, from_place, place, at, client in ordered:
+        if slot != here:
+            close(np.iinfo(np.int64).max)
+            open_steps.clear()
+            here = slot
+        close(from_place + 1)
+        low = from_place + 1
+        heapq.heappush(open_steps, (-at, -client, -place))
+    close(np.iinfo(np.int64).max)
+    names = ("slot", "low", "high", "at", "client")
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    return pa.table([list(each) for each in zip(*found, strict=True)], schema=schema)
+
+
+def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
+    """Rows that stand in one of some ranges, in ``GONE``. A kernel from ``ROW``.
+
+    Args:
+        rows: that tell where a record stands.
+        ranges: as ``last_over`` gives them.
+    """
+    known, asked = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
+    at = latest(known["slot"], known["low"], asked["slot"], asked["offset"])
+    inside = (at >= 0) & (asked["offset"] <= known["high"][at])
+    told = [asked["key"][inside], known["client"][at[inside]], known["at"][at[inside]]]
+    return pa.table(told, names=GONE.names)
+
+
+def _of_kinds(steps: pa.Table, asked: frozenset[str]) -> tuple[pa.Array, pa.Table]:
+    """Steps of these kinds, and the kind of each."""
+    kind = kinds(steps)
+    among = pc.is_in(kind, pa.array(sorted(asked), pa.string()))
+    return kind.filter(among), steps.filter(among)
+
+
+def _steps(kind: pa.Array, finding: Ints, rows: dict[str, Ints], *, fault: int) -> pa.Table:
+    """The two rows of each step, in ``FINDING``."""
+    common = {"client": rows["client"], "delta": rows["delta"], "fault": fault}
+    ends = (rows["from_at"], rows["at"])
+    return pa.concat_tables(
+        [findings(kind, finding, nth=nth, at=at, **common) for nth, at in enumerate(ends)]
+    )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Final, Literal, Self, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql.pandas.types import from_arrow_schema
 
 Kernel: TypeAlias = Callable[[pa.Table], pa.Table]
+
+How: TypeAlias = Literal["inner", "semi", "anti"]
 
 HERE_ROWS: Final = 200_000
 """So many rows, or fewer, are brought to this process."""
@@ -69,6 +72,13 @@ class Engine:
         if size <= self.here:
             return self.table(collected(frame, schema))
         return Rows(self, schema, frame=frame, size=size)
+
+    def given(self, table: pa.Table) -> DataFrame:
+        """A table of this process for Spark.
+
+        PySpark stops reading a table at its first chunk without rows, so that chunks are combined.
+        """
+        return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
         """Rows of which nobody knows how many they are, computed once."""
@@ -123,8 +133,7 @@ class Rows:
     def frame(self) -> DataFrame:
         """All of them, for a query of Spark's."""
         if self._frame is None:
-            assert self._table is not None
-            self._frame = self._engine.spark.createDataFrame(self._table)
+            self._frame = self._engine.given(self.table())
         return self._frame
 
     def map(self, kernel: Kernel, schema: pa.Schema) -> "Rows":
@@ -202,9 +211,7 @@ class Rows:
         few = self.select(names)
         return collected(few.frame().distinct(), few.schema)
 
-    def join(
-        self, other: "Rows", keys: Sequence[str], how: Literal["inner", "semi", "anti"] = "inner"
-    ) -> "Rows":
+    def join(self, other: "Rows", keys: Sequence[str], how: How = "inner") -> "Rows":
         """Each of them with each of the others that is equal in ``keys``, which are not null.
 
         ``semi``: each of them of which there is another; ``anti``: of which there is none.
@@ -212,9 +219,7 @@ class Rows:
         added = [one for one in other.schema if one.name not in keys] if how == "inner" else []
         schema = pa.schema([*self.schema, *added])
         if self.here and other.here:
-            kind = "inner" if how == "inner" else f"left {how}"
-            both = self.table().join(other.table(), list(keys), join_type=kind)
-            return self._engine.table(both.select(schema.names).cast(schema))
+            return self._engine.table(_joined(self.table(), other.table(), keys, how, schema))
         right = F.broadcast(other.frame()) if len(other) <= _BROADCAST_ROWS else other.frame()
         kind = "inner" if how == "inner" else f"left_{how}"
         found = self.frame().join(right, list(keys), kind).select(*schema.names)
@@ -272,6 +277,23 @@ def mapped(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # likewise
         return frame.mapInArrow(kernel, from_arrow_schema(schema))
+
+
+def _joined(
+    left: pa.Table, right: pa.Table, keys: Sequence[str], how: How, schema: pa.Schema
+) -> pa.Table:
+    """Two tables joined. Arrow joins no lists, so that only numbers of rows are joined by it."""
+    sides = [
+        side.select(list(keys)).append_column(name, pa.array(np.arange(len(side))))
+        for side, name in ((left, "_left"), (right, "_right"))
+    ]
+    kind = "inner" if how == "inner" else f"left {how}"
+    both = sides[0].join(sides[1], list(keys), join_type=kind)
+    found = left.take(both["_left"])
+    if how == "inner":
+        for name in schema.names[len(left.schema) :]:
+            found = found.append_column(schema.field(name), right[name].take(both["_right"]))
+    return found.select(schema.names)
 
 
 def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:

@@ -235,7 +235,7 @@ def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> 
     tasks = plan(found, cores=os.cpu_count() or 1)
     names = schema.names
     if sum(map(_size, found)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:
-        return spark.createDataFrame(few)
+        return spark.createDataFrame(few.combine_chunks())
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -149,7 +149,7 @@ class Tables:
 
     def local(self, table: pa.Table) -> DataFrame:
         """A small table that is already here, for Spark to join with."""
-        return self.spark.createDataFrame(table)
+        return self.engine.given(table)
 
     def _read(self, name: str) -> DataFrame:
         found = self._scan(name)
@@ -189,9 +189,4 @@ class Tables:
         table = pq.read_table(case.tables[name], columns=schema.names)
         table = table.cast(pa.schema([one.with_type(plain(one.type)) for one in table.schema]))
         table = table.append_column("at", pa.array(np.arange(len(table))))
-        frame = self.spark.createDataFrame(table, schema=_with(schema, "at"))
-        return frame.withColumn("run", F.lit(case.key))
-
-
-def _with(schema: T.StructType, name: str) -> T.StructType:
-    return T.StructType([*schema.fields, T.StructField(name, T.LongType())])
+        return self.engine.given(table).withColumn("run", F.lit(case.key))

@@ -174,7 +174,7 @@ def _operations(engine: Engine, path: Path, name: str, rows: int) -> DataFrame:
     table = pq.read_table(path)
     table = table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
     table = table.append_column("at", pa.array(np.arange(len(table))))
-    return engine.spark.createDataFrame(table).withColumn("run", F.lit(name))
+    return engine.given(table).withColumn("run", F.lit(name))
 
 
 def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:

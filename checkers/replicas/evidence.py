@@ -119,4 +119,4 @@ class Evidence:
 
     def local(self, rows: list[Row], columns: list[tuple[str, pa.DataType]]) -> DataFrame:
         """A small table for Spark to join with."""
-        return self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=pa.schema(columns)))
+        return self.engine.given(pa.Table.from_pylist(rows, schema=pa.schema(columns)))

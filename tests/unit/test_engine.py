@@ -119,3 +119,8 @@ def test_no_rows_make_none(engine: Engine) -> None:
     same(none.by(["key"], sums, SUMS), SUMS.empty_table())
     frame = engine.spark.createDataFrame(SCHEMA.empty_table())
     same(engine.frame(frame, SCHEMA, 0).map(sums, SUMS), SUMS.empty_table())
+
+
+def test_a_chunk_without_rows_hides_no_others(engine: Engine, table: pa.Table) -> None:
+    found = engine.table(pa.concat_tables([SCHEMA.empty_table(), table]))
+    assert found.frame().count() == ROWS

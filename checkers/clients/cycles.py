@@ -15,17 +15,23 @@ order and in another in the other, so that G0, and with ww edges G1c, are no bro
 Only the operations that ``checkers.clients.times`` leaves are put into a graph.
 """
 
-import warnings
-from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
-from pyspark.sql.pandas.types import from_arrow_schema
+import pyarrow.compute as pc
 
-from checkers.anomaly import SCHEMA, anomalies
+from checkers.anomaly import SCHEMA
+from checkers.clients.columns import (
+    NONE,
+    Numbers,
+    any_of,
+    greatest,
+    groups,
+    least,
+    nullable,
+    numbers,
+)
 from checkers.clients.digraph import (
     NEVER,
     PROCESS,
@@ -36,19 +42,33 @@ from checkers.clients.digraph import (
     Operations,
     cycles,
 )
-from checkers.clients.facts import READ_BY_ANY, SEEN, SENT, has
-from checkers.clients.times import READER, SENDER, keep, suspects
+from checkers.clients.facts import PEEK_OK, READ_BY_ANY, READ_OK, SEEN, SENT, SENT_OK
+from checkers.clients.findings import STEP_NAMES
+from checkers.clients.kernels import choose, first_of, sort
+from checkers.clients.rows import REFERENCE
+from checkers.clients.times import READER, SENDER, suspects
 from checkers.clients.view import View
-from checkers.clients.witness import none
-from harness.history import OK, SEND
+from checkers.engine import Rows
 
-_GATHERED: Final = 1_000_000  # edges that are put into one graph, unless one segment has more
+_EDGE: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("segment", "source", "target", "sent", "met")),
+        ("wr", pa.bool_()),
+    ]
+)
+"""The operation ``target`` comes after ``source``: it ``met`` a record that ``source`` ``sent``,
+or, if not ``wr``, the next one in the log."""
+
+_DEED: Final = pa.schema(
+    [(name, pa.int64()) for name in ("segment", "deed", "client", "begun", "ended")]
+)
+"""Whose an operation is, and when."""
 
 _WITNESS: Final = pa.schema(
     [
         ("segment", pa.int64()),
         ("cycle", pa.int64()),
-        ("kind", pa.string()),
+        ("name", pa.string()),
         ("place", pa.int64()),
         ("deed", pa.int64()),
         ("key", pa.int64()),
@@ -56,9 +76,17 @@ _WITNESS: Final = pa.schema(
         ("why", pa.string()),
     ]
 )
+_SHOWN: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("deed", "key")),
+        ("sends", pa.bool_()),
+        *((name, pa.int64()) for name in REFERENCE),
+    ]
+)
+"""The row that shows what an operation did with a record."""
 
 
-def find(view: View, *, ww: bool = True) -> DataFrame:
+def find(view: View, *, ww: bool = True) -> Rows | None:
     """Anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
     ``steps`` are two for each step of the cycle: what the one operation did, and what the next did
@@ -69,124 +97,115 @@ def find(view: View, *, ww: bool = True) -> DataFrame:
         view: of any number of histories.
         ww: whether the log's order of records makes an order of operations (Jepsen's ``ww-deps``).
             Without it G0 cannot be found, and every G1c is one that no isolation level allows.
+
+    Returns:
+        Rows of ``checkers.anomaly.SCHEMA``; None: there are no cycles.
     """
     members = suspects(view, ww=ww)
     if members is None:
-        return none(view)
+        return None
     edges = _read_edges(view, members)
     if ww:
-        edges = edges.unionByName(_log_edges(members))
-    deeds = keep(view, "deeds", _deeds(view, members), ww=ww)
-    for end in ("source", "target"):
-        named = [F.col(name).alias(f"{end}_{name}") for name in ("client", "begun", "ended")]
-        edges = edges.join(
-            deeds.select("segment", F.col("deed").alias(end), *named), ["segment", end]
-        )
-    graphs = edges.repartition("segment").sortWithinPartitions("segment")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
-        found = graphs.mapInArrow(_witnesses, from_arrow_schema(_WITNESS))
-    return _told(view, keep(view, "found", found, ww=ww))
+        edges = edges.union(members.only("rank", SENDER).by(["slot"], log_edges, _EDGE))
+    own = members.select(["segment", "deed"])
+    rows = view.rows.where(SENT | SEEN).join(own.by(["deed"], distinct, own.schema), ["deed"])
+    both = edges.union(rows.by(["deed"], deeds, _DEED))
+    found = both.by(["segment"], witnesses, _WITNESS).kept()
+    return view.engine.table(_told(view, found.table())) if len(found) else None
 
 
-def _read_edges(view: View, members: DataFrame) -> DataFrame:
-    """Each sender to those that read of it: ``segment, source, target, sent, met, wr``."""
-    readers = members.where(F.col("rank") == READER).select("segment", "deed").distinct()
-    reads = view.rows.where(has("fact", READ_BY_ANY)).join(readers, "deed")
-    sends = members.where(F.col("rank") == SENDER)
-    return (
-        reads.select("segment", "key", F.col("deed").alias("target"))
-        .join(sends.select("segment", "key", F.col("deed").alias("source")), ["segment", "key"])
-        .where("source <> target")
-        .select(
-            "segment",
-            "source",
-            "target",
-            F.col("key").alias("sent"),
-            F.col("key").alias("met"),
-            F.lit(True).alias("wr"),
-        )
+def _read_edges(view: View, members: Rows) -> Rows:
+    """Each sender to those that read of it."""
+    own = members.only("rank", READER).select(["segment", "deed"])
+    targets = own.by(["deed"], distinct, own.schema)
+    reads = view.rows.where(READ_BY_ANY).select(["key", "deed"]).join(targets, ["deed"])
+    sends = members.only("rank", SENDER).select(["segment", "key", "deed"])
+    met = reads.renamed({"deed": "target"}).join(
+        sends.renamed({"deed": "source"}), ["segment", "key"]
     )
+    return met.map(read_edges, _EDGE)
 
 
-def _log_edges(members: DataFrame) -> DataFrame:
+def distinct(rows: pa.Table) -> pa.Table:
+    """Rows, once each. A kernel by some of their columns."""
+    return rows.group_by(rows.column_names).aggregate([])
+
+
+def read_edges(rows: pa.Table) -> pa.Table:
+    """``segment, source, target, key`` as edges. A kernel."""
+    found = numbers(rows, ("segment", "source", "target", "key"))
+    found = choose(found, found["source"] != found["target"])
+    columns = [found[name] for name in ("segment", "source", "target", "key", "key")]
+    return pa.table([*columns, np.ones(len(columns[0]), np.bool_)], names=_EDGE.names)
+
+
+def log_edges(members: pa.Table) -> pa.Table:
     """Each sender to that of the next record in the log, where it is sure which that is.
 
     The next of the members: were one between them that is none, and in a cycle with both, then it
-    would be a member.
+    would be a member. A kernel by ``slot`` from ``checkers.clients.times.MEMBER``.
     """
-    here = Window.partitionBy("slot", "offset")
-    alone = F.min("key").over(here) == F.max("key").over(here)
-    sure = members.where(F.col("rank") == SENDER).withColumn("alone", alone)
-    order = Window.partitionBy("slot").orderBy("offset")
-    before = F.lag(F.struct("segment", "deed", "key")).over(order)
-    return (
-        sure.where("sure AND alone")
-        .withColumn("before", before)
-        .where("before.segment = segment AND before.deed <> deed")
-        .select(
-            "segment",
-            F.col("before.deed").alias("source"),
-            F.col("deed").alias("target"),
-            F.col("before.key").alias("sent"),
-            F.col("key").alias("met"),
-            F.lit(False).alias("wr"),
-        )
+    found = numbers(members, ("segment", "slot", "offset", "deed", "key", "sure"))
+    found = choose(found, np.lexsort((found["key"], found["offset"], found["slot"])))
+    first = groups(found["slot"], found["offset"])
+    size = np.diff(np.append(first, len(found["key"])))
+    alone = np.repeat(found["key"][first] == found["key"][first + size - 1], size)
+    found = choose(found, found["sure"] & alone)
+    before, after = (
+        {name: column[part] for name, column in found.items()}
+        for part in (slice(-1), slice(1, None))
     )
+    near = (before["slot"] == after["slot"]) & (before["segment"] == after["segment"])
+    near &= before["deed"] != after["deed"]
+    columns = [after["segment"], before["deed"], after["deed"], before["key"], after["key"]]
+    told = [column[near] for column in columns]
+    return pa.table([*told, np.zeros(len(told[0]), np.bool_)], names=_EDGE.names)
 
 
-def _deeds(view: View, members: DataFrame) -> DataFrame:
-    """Whose each member is, and when: ``segment, deed, client, begun, ended``."""
-    good = F.col("outcome") == OK
-    times = view.rows.where(has("fact", SENT | SEEN)).join(
-        members.select("segment", "deed").distinct(), "deed"
-    )
-    return times.groupBy("segment", "deed").agg(
-        F.min("client").alias("client"),
-        F.min("invoke_ns").alias("begun"),
-        F.max(F.when(good, F.col("complete_ns"))).alias("ended"),
-    )
+def deeds(rows: pa.Table) -> pa.Table:
+    """Whose each operation is, and when, in ``_DEED``. A kernel by ``deed``.
 
-
-def _witnesses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The cycles among edges that come in the order of their segments, in ``_WITNESS``.
-
-    Whole segments are gathered until they are many edges, because one large graph of many small
-    ones is faster to search than each of them.
+    Args:
+        rows: in ``checkers.clients.rows.ROW``, with their ``segment``.
     """
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(map(len, held)) < _GATHERED:
-            continue
-        table = pa.Table.from_batches(held)
-        segments = _ints(table, "segment")
-        whole = int(np.searchsorted(segments == segments[-1], True))
-        if whole:
-            yield from _cycles(table.slice(0, whole)).to_batches()
-            held = table.slice(whole).to_batches()
-    if held:
-        yield from _cycles(pa.Table.from_batches(held)).to_batches()
+    found = sort(numbers(rows), "segment", "deed")
+    first = groups(found["segment"], found["deed"])
+    every = np.ones(len(found["deed"]), np.bool_)
+    good = any_of(found["fact"], SENT_OK | READ_OK | PEEK_OK)
+    columns = [found["segment"][first], found["deed"][first], least(first, found["client"], every)]
+    columns.append(least(first, found["invoke_ns"], found["invoke_ns"] != NONE))
+    columns.append(greatest(first, found["complete_ns"], good))
+    return pa.table([nullable(column) for column in columns], names=_DEED.names)
 
 
-def _cycles(edges: pa.Table) -> pa.Table:
-    """The cycles of whole segments: two rows for each step of each."""
+def witnesses(rows: pa.Table) -> pa.Table:
+    """The cycles among edges, in ``_WITNESS``: two rows for each step of each.
+
+    A kernel by ``segment``. One large graph of many small ones is faster to search than each.
+
+    Args:
+        rows: of ``_EDGE``, and of ``_DEED``, whose ``source`` is null.
+    """
+    of_deeds = rows["source"].is_null()
+    known = numbers(rows.filter(of_deeds), _DEED.names)
+    known = choose(known, np.argsort(known["deed"]))
+    edges = rows.filter(pc.invert(of_deeds)).select(_EDGE.names)
+    return _cycles(edges, known) if len(edges) else _WITNESS.empty_table()
+
+
+def _cycles(edges: pa.Table, known: Numbers) -> pa.Table:
     edges = edges.sort_by([(name, "ascending") for name in ("source", "target", "wr", "met")])
     ends = _ints(edges, "source"), _ints(edges, "target")
     names, first, places = np.unique(np.concatenate(ends), return_index=True, return_inverse=True)
     source, target = places[: len(edges)], places[len(edges) :]
 
-    def told(name: str) -> pa.ChunkedArray:
-        """Of each operation what its edges tell."""
-        both = [*edges[f"source_{name}"].chunks, *edges[f"target_{name}"].chunks]
-        return pa.chunked_array(both).take(first)
-
     segment = np.concatenate([_ints(edges, "segment")] * 2)[first]
+    own = np.searchsorted(known["deed"], names)
     operations = Operations(
         history=np.unique(segment, return_inverse=True)[1],
-        process=np.unique(told("client").to_numpy(), return_inverse=True)[1],
-        begin=told("begun").to_numpy(),
-        end=told("ended").fill_null(NEVER).to_numpy(),
+        process=np.unique(known["client"][own], return_inverse=True)[1],
+        begin=known["begun"][own],
+        end=np.where(known["ended"][own] == NONE, NEVER, known["ended"][own]),
     )
     wr = edges["wr"].to_numpy()
     found = cycles(operations, Dependencies(source=source, target=target, wr=wr))
@@ -195,7 +214,7 @@ def _cycles(edges: pa.Table) -> pa.Table:
         {
             "segment": int(segment[leg.source]),
             "cycle": number,
-            "kind": kind,
+            "name": kind,
             "place": 2 * place + end,
             "deed": int(names[deed]),
             "why": leg.why,
@@ -230,30 +249,41 @@ class _Shown:
         return self.at(int(self._by_target[np.searchsorted(self._target, deed)]), 1)
 
 
-def _told(view: View, found: DataFrame) -> DataFrame:
+def _told(view: View, found: pa.Table) -> pa.Table:
     """The cycles as anomalies, with what was recorded of each step."""
-    sends = (F.col("kind") == SEND).alias("sends")
-    recorded = view.rows.where(has("fact", SENT | SEEN)).join(
-        found.select("deed", "key").distinct(), ["deed", "key"], "left_semi"
-    )
-    fields = SCHEMA.field("steps").type.value_type.names
-    rows = recorded.groupBy("deed", "key", sends).agg(
-        F.min(F.struct("at", "run", "topic", F.struct(*fields).alias("step"))).alias("row")
-    )
-    by_time = F.col("why").isin(PROCESS, REALTIME)
-    step = F.col("row.step").withField(
-        "kind", F.when(by_time, F.col("why")).otherwise(F.col("row.step.kind"))
-    )
-    for name in ("partition", "offset", "value"):
-        step = step.withField(name, F.when(~by_time, F.col(f"row.step.{name}")))
-    steps = F.sort_array(F.collect_list(F.struct("place", step.alias("step"))))
-    told = found.withColumnRenamed("kind", "name").join(rows, ["deed", "key", "sends"])
-    grouped = told.groupBy("segment", "cycle", "name").agg(
-        F.min("row.run").alias("run"),
-        F.min("row.topic").alias("topic"),
-        steps.getField("step").alias("steps"),
-    )
-    return anomalies(grouped, F.col("name"))
+    asked = found.select(["deed", "key"]).group_by(["deed", "key"]).aggregate([])
+    rows = view.rows.where(SENT | SEEN).join(view.engine.table(asked), ["deed", "key"], "semi")
+    first = rows.by(["deed", "key"], first_rows, _SHOWN).kept()
+    shown = first.join(view.words, REFERENCE).table()
+    known = {(row["deed"], row["key"], row["sends"]): row for row in shown.to_pylist()}
+    told: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
+    for row in found.sort_by("place").to_pylist():
+        step = known[row["deed"], row["key"], row["sends"]]
+        if row["why"] in (PROCESS, REALTIME):
+            none = dict.fromkeys(("partition", "offset", "value"))
+            step = step | none | {"kind": row["why"]}
+        told.setdefault((row["segment"], row["cycle"], row["name"]), []).append(step)
+    anomalies = [
+        {
+            "run": min(step["run"] for step in steps),
+            "kind": name,
+            "topic": min(step["topic"] for step in steps),
+            "steps": [{each: step[each] for each in STEP_NAMES} for step in steps],
+        }
+        for (_, _, name), steps in told.items()
+    ]
+    return pa.Table.from_pylist(anomalies, SCHEMA)
+
+
+def first_rows(rows: pa.Table) -> pa.Table:
+    """The first row of what each operation did with each record, in ``_SHOWN``.
+
+    A kernel by ``deed`` and ``key`` from ``checkers.clients.rows.ROW``.
+    """
+    found = numbers(rows, ("deed", "key", "fact", *REFERENCE))
+    found["sends"] = any_of(found["fact"], SENT)
+    found = first_of(found, "deed", "key", "sends")
+    return pa.table([found[name] for name in _SHOWN.names], names=_SHOWN.names)
 
 
 def _ints(table: pa.Table, name: str) -> Ints:

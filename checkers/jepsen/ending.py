@@ -8,13 +8,18 @@ tell no difference. Jepsen's checker calls such a history valid.
 
 from typing import Final
 
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+import numpy as np
+import pyarrow as pa
 
-from checkers.clients.facts import EVERYWHERE, SOUGHT, has
+from checkers.clients.columns import NONE, any_of, groups, numbers
+from checkers.clients.facts import EVERYWHERE, SOUGHT
+from checkers.clients.kernels import choose, look_up
 from checkers.clients.strides import READS, SENDS
 from checkers.clients.view import View
 
 SHOWN: Final = 8
+
+_SHORT: Final = pa.schema([("slot", pa.int64()), ("offset", pa.int64())])
 
 
 def short(view: View) -> list[tuple[str, int, int]]:
@@ -25,24 +30,43 @@ def short(view: View) -> list[tuple[str, int, int]]:
     """
     if not view.tells(SOUGHT):
         return []
-    strides = view.strides
-    far = strides.where(F.col("what").isin(READS, SENDS) & F.col("ok"))
-    place = F.struct("last_place", (-F.col("last_at")).alias("since"))
-    ends = far.groupBy("slot").agg(F.max(place).alias("end"))
-    begun = has("what", SOUGHT) & ~has("what", EVERYWHERE) & F.col("place").isNull()
-    seeks = strides.where(begun).groupBy("slot", "client").agg(F.max("at").alias("sought"))
-    late = seeks.join(ends, "slot").where(F.col("sought") > -F.col("end.since"))
-    came = far.where(F.col("what") == READS).select("slot", "client", "last_place", "last_at")
-    there = (F.col("last_place") >= F.col("end.last_place")) & (F.col("last_at") > F.col("sought"))
-    reached = (
-        late.join(came, ["slot", "client"], "left")
-        .groupBy("slot")
-        .agg(
-            F.max("end.last_place").alias("offset"),
-            F.bool_or(F.coalesce(there, F.lit(False))).alias("reached"),
+    found = view.strides.by(["slot"], ends_short, _SHORT).table()
+    named = found.join(view.names, "slot", join_type="inner")
+    rows = named.sort_by([("topic", "ascending"), ("partition", "ascending")]).to_pylist()
+    return [(row["topic"], row["partition"], row["offset"]) for row in rows[:SHOWN]]
+
+
+def ends_short(strides: pa.Table) -> pa.Table:
+    """The greatest offset of slots whose late readers did not come as far. A kernel by ``slot``."""
+    rows = numbers(strides)
+    what = rows["what"]
+    told = choose(rows, ((what == READS) | (what == SENDS)) & rows["ok"])
+    begun = any_of(what, SOUGHT) & ~any_of(what, EVERYWHERE) & (rows["place"] == NONE)
+    if not (begun.any() and len(told["at"])):
+        return _SHORT.empty_table()
+    # The greatest offset of each slot, and when it was known first.
+    told = choose(told, np.lexsort((told["last_at"], -told["last_place"], told["slot"])))
+    end = choose(told, groups(told["slot"]))
+    seeks = choose(rows, begun)
+    seeks = choose(seeks, np.lexsort((-seeks["at"], seeks["client"], seeks["slot"])))
+    seeks = choose(seeks, groups(seeks["slot"], seeks["client"]))
+    own = look_up(end["slot"], seeks["slot"])
+    late = (own != NONE) & (seeks["at"] > end["last_at"][own])
+    seeks, own = choose(seeks, late), own[late]
+    came = choose(told, told["what"] == READS)
+    reached = [
+        bool(
+            (
+                (came["slot"] == slot)
+                & (came["client"] == client)
+                & (came["last_place"] >= far)
+                & (came["last_at"] > sought)
+            ).any()
         )
-    )
-    names = view.spark.createDataFrame(view.names.select(["slot", "topic", "partition"]))
-    rest = reached.where(~F.col("reached")).join(names, "slot")
-    shown = rest.orderBy("topic", "partition").limit(SHOWN).collect()
-    return [(row["topic"], row["partition"], row["offset"]) for row in shown]
+        for slot, client, sought, far in zip(
+            *(seeks[name] for name in ("slot", "client", "at")), end["last_place"][own], strict=True
+        )
+    ]
+    asked, there = np.unique(own), np.unique(own[np.array(reached, np.bool_)])
+    missed = asked[~np.isin(asked, there)]
+    return pa.table([end["slot"][missed], end["last_place"][missed]], names=_SHORT.names)

@@ -3,11 +3,14 @@
 Offsets are looked up among stretches by binary search, whatever lies between.
 """
 
+from typing import Final
+
 import numpy as np
 
 from checkers.clients.columns import Bools, Ints, groups
 
-_START = np.iinfo(np.int64).min
+_START: Final = np.iinfo(np.int64).min
+_END: Final = np.iinfo(np.int64).max
 
 
 class Order:
@@ -31,8 +34,10 @@ class Order:
         end = np.cumsum(length)
         base = end - length - np.repeat((end - length)[first], size)
         kept = length > 0
-        self._slot, self._low, self._high = slot[kept], fresh[kept], high[kept]
-        self._base = base[kept]
+        # One of no slot stands last, so that there always is one to look at.
+        self._slot, self._low, self._high, self._base = (
+            np.append(column[kept], _END) for column in (slot, fresh, high, base)
+        )
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
         """How many known offsets of its slot come before each, and whether it is known itself.

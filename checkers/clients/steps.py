@@ -63,7 +63,7 @@ the first of those skipped. ``sought`` steps begin where a reader sought to go o
 only what it did not find. Where a step ``overlaps``, so do strides, and it is not to be relied on.
 """
 
-_SEQUENCE: Final = ("client", "slot", "sent")
+SEQUENCE: Final = ("client", "slot", "sent")
 """Whose rows are one sequence: what a client sent to a slot, or what it read there."""
 
 
@@ -75,10 +75,10 @@ def wrong_steps(view: View) -> Rows:
     if view.late:
         strides = strides.union(view.placed_late.map(known, STRIDE))
     found = strides.by(["slot"], steps, STEP).kept()
-    tangled = found.only("overlaps", True).distinct(_SEQUENCE)
+    tangled = found.only("overlaps", True).distinct(SEQUENCE)
     if len(tangled):
         sequences = view.engine.table(tangled)
-        rows = view.rows.where(SENT_OK | SEEN).map(alone, STRIDE).join(sequences, _SEQUENCE, "semi")
+        rows = view.rows.where(SENT_OK | SEEN).map(alone, STRIDE).join(sequences, SEQUENCE, "semi")
         both = strides.join(sequences, ["slot"], "semi").union(rows)
         rest = found.join(sequences, ["slot"], "anti")
         found = rest.union(both.by(["slot"], steps, STEP)).kept()
@@ -141,7 +141,7 @@ def steps(rows: pa.Table) -> pa.Table:
     what = strides["what"]
     tells = (what == KNOWN) | ((what == READS) & strides["sure"])
     order = Order(*(strides[name][tells] for name in ("slot", "place", "last_place")))
-    links = _Links.of(_sequences(strides))
+    links = Links.of(_sequences(strides))
     at = np.flatnonzero(links.overlaps | links.odd)
     found = links.steps(at)
     if not len(at):
@@ -173,10 +173,10 @@ def _sequences(strides: Numbers) -> Numbers:
     strides = strides | last | {"place": start, "last_place": last_place, "sought": sought}
     strides["ok"] = strides["ok"] | sought
     single = (what == ROW_ALONE) | (what == SINGLE) | sought
-    found = sort(choose(strides, single | (what == READS) | (what == SENDS)), *_SEQUENCE, "op")
+    found = sort(choose(strides, single | (what == READS) | (what == SENDS)), *SEQUENCE, "op")
     if not (what == ROW_ALONE).any():
         return found
-    first = groups(*(found[name] for name in _SEQUENCE))
+    first = groups(*(found[name] for name in SEQUENCE))
     size = np.diff(np.append(first, len(found["at"])))
     tangled = np.repeat(np.logical_or.reduceat(found["what"] == ROW_ALONE, first), size)
     whole = (found["what"] == READS) | (found["what"] == SENDS)
@@ -184,7 +184,7 @@ def _sequences(strides: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class _Links:
+class Links:
     """Strides in order, and where the step to each begins.
 
     Attributes:
@@ -204,11 +204,12 @@ class _Links:
     odd: Bools
 
     @classmethod
-    def of(cls, rows: Numbers) -> "_Links":
+    def of(cls, rows: Numbers) -> "Links":
+        """The links of strides in the order of their sequences."""
         size = len(rows["at"])
         number = np.arange(size)
         same = np.zeros(size, np.bool_)
-        same[1:] = np.logical_and.reduce([rows[name][1:] == rows[name][:-1] for name in _SEQUENCE])
+        same[1:] = np.logical_and.reduce([rows[name][1:] == rows[name][:-1] for name in SEQUENCE])
         first = np.maximum.accumulate(np.where(same, 0, number))
         ended_well = np.maximum.accumulate(np.where(rows["ok"], number, -1))
         good = np.concatenate(([-1], ended_well[:-1]))[:size]
@@ -225,7 +226,7 @@ class _Links:
         """The steps to some strides."""
         rows, begin = self.rows, self.begin[at]
         began = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}
-        own = {name: rows[name][at] for name in (*_SEQUENCE, "op", "at", "place")}
+        own = {name: rows[name][at] for name in (*SEQUENCE, "op", "at", "place")}
         told = {"inner": self.inner[at], "overlaps": self.overlaps[at]}
         return {**own, **began, **told, "sought": rows["sought"][begin]}
 

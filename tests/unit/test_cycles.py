@@ -4,8 +4,10 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from checkers.clients import cycles as finder
 from checkers.clients.digraph import NEVER, Bools, Dependencies, Operations, cycles
-from checkers.clients.numbers import Source
 from checkers.clients.view import View
+from checkers.engine import Engine
 from harness.history import OPERATIONS
+
+Row = dict[str, Any]
 
 Drawn = list[tuple[int, int, str]]
 Span = tuple[int, int | None]
@@ -208,18 +212,20 @@ def _found(
     table = pa.table({name: pa.array(columns[name], types[name]) for name in columns})
     path = str(folder / "operations.parquet")
     pq.write_table(table, path)
-    view = View(spark.read.parquet(path), [Source(path)], folder)
-    return finder.find(view, ww=ww).orderBy("run", "kind").collect()
+    with Engine(spark) as engine:
+        found = finder.find(View(engine, spark.read.parquet(path), len(table)), ww=ww)
+        rows = [] if found is None else found.table().to_pylist()
+    return sorted(rows, key=itemgetter("run", "kind"))
 
 
 def _words(row: Row) -> str:
     """``G0: p/1 send a@0:0, ...``."""
     steps = [
-        f"{step.process}/{step.op} {step.kind}"
-        + (f" {step.value}@{step.partition}:{step.offset}" if step.value else "")
-        for step in row.steps
+        f"{step['process']}/{step['op']} {step['kind']}"
+        + (f" {step['value']}@{step['partition']}:{step['offset']}" if step["value"] else "")
+        for step in row["steps"]
     ]
-    return f"{row.kind}: " + ", ".join(steps)
+    return f"{row['kind']}: " + ", ".join(steps)
 
 
 BY_HAND = {
@@ -294,16 +300,16 @@ EXPECTED = {
 @pytest.mark.spark
 def test_cycles_of_histories_written_by_hand(spark: SparkSession, tmp_path: Path) -> None:
     found = _found(spark, tmp_path, BY_HAND)
-    assert {(row.run, _words(row)) for row in found} == EXPECTED
+    assert {(row["run"], _words(row)) for row in found} == EXPECTED
     assert len(found) == len(EXPECTED)
-    assert {row.topic for row in found} == {"events"}
+    assert {row["topic"] for row in found} == {"events"}
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_without_ww_only_what_was_read_is_an_order(spark: SparkSession, tmp_path: Path) -> None:
     found = _found(spark, tmp_path, BY_HAND, ww=False)
-    assert {(row.run, _words(row)) for row in found} == {
+    assert {(row["run"], _words(row)) for row in found} == {
         (run, words) for run, words in EXPECTED if words.startswith("G1c")
     }
 
@@ -370,7 +376,7 @@ def test_no_cycle_is_missed_where_only_some_times_are_looked_at(
     expected = {run: _defined(ops, ww=ww) for run, ops in histories.items()}
     found: dict[str, set[str]] = {run: set() for run in histories}
     for row in _found(spark, tmp_path, histories, ww=ww):
-        found[row.run].add(row.kind)
+        found[row["run"]].add(row["kind"])
     wrong = {run: (found[run], expected[run]) for run in histories if found[run] != expected[run]}
     assert not wrong
     assert 60 < sum(map(bool, expected.values())) < 540

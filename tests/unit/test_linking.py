@@ -4,40 +4,38 @@ import random
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import numpy as np
 import pytest
 
-from checkers.clients import linking
-from checkers.clients.linking import LINKED, PAIR, STRIDE, Linking
+from checkers.clients.steps import SEQUENCE, Links
 
 Row = dict[str, Any]
-_OF_PAIR = itemgetter(*PAIR)
+_OF_PAIR = itemgetter(*SEQUENCE)
+_COLUMNS = ("op", "at", "place", "last_op", "last_at", "last_place", "ok", "sought")
 
 
-def link(tmp_path: Path, *folders: list[Row]) -> list[Row]:
-    """The steps of strides that lie in several folders."""
-    paths = []
-    for number, rows in enumerate(folders):
-        paths.append(tmp_path / f"strides-{number}")
-        paths[-1].mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist(rows, STRIDE), paths[-1] / "0.parquet")
-    steps, scratch = tmp_path / "steps", tmp_path / "scratch"
-    steps.mkdir()
-    scratch.mkdir()
-    Linking(paths, scratch)(0, steps)
-    assert not [*scratch.iterdir()]
-    found = pq.read_table(steps / "0.parquet")
-    assert found.schema == LINKED
-    told: list[Row] = found.to_pylist()
-    return told
+def link(rows: list[Row]) -> list[Row]:
+    """The steps of strides that are odd or overlap."""
+    ordered = sorted(rows, key=itemgetter(*SEQUENCE, "op", "at"))
+    if not ordered:
+        return []
+    columns = {name: np.array([row[name] for row in ordered]) for name in (*SEQUENCE, *_COLUMNS)}
+    links = Links.of(columns)
+    at = np.flatnonzero(links.overlaps | links.odd)
+    found = links.steps(at)
+    told = [
+        dict(zip(found, each, strict=True))
+        for each in zip(*(column.tolist() for column in found.values()), strict=True)
+    ]
+    none = {f"from_{name}": None for name in ("op", "at", "place")} | {"sought": False}
+    begins = links.begin[at].tolist()
+    return [step | (none if begin < 0 else {}) for step, begin in zip(told, begins, strict=True)]
 
 
 def expected(rows: list[Row]) -> Iterator[Row]:
-    """The steps of some strides, by the words of ``checkers.clients.sequence``."""
+    """The steps of some strides, by the words of ``checkers.clients.steps``."""
     for _, sequence in groupby(sorted(rows, key=_OF_PAIR), key=_OF_PAIR):
         past: list[Row] = []
         for row in sorted(sequence, key=itemgetter("op", "at")):
@@ -64,7 +62,7 @@ def _odd(row: Row, begin: Row, *, inner: bool) -> bool:
 
 
 def _step(row: Row, begin: Row | None, *, inner: bool, overlaps: bool) -> Row:
-    step = {name: row[name] for name in (*PAIR, "op", "at", "place")}
+    step = {name: row[name] for name in (*SEQUENCE, "op", "at", "place")}
     step |= {"inner": inner, "overlaps": overlaps}
     for name in ("op", "at", "place"):
         step[f"from_{name}"] = None if begin is None else begin[f"last_{name}"]
@@ -72,7 +70,7 @@ def _step(row: Row, begin: Row | None, *, inner: bool, overlaps: bool) -> Row:
 
 
 def _in_order(steps: list[Row]) -> list[Row]:
-    return sorted(steps, key=itemgetter(*PAIR, "op", "at"))
+    return sorted(steps, key=itemgetter(*SEQUENCE, "op", "at"))
 
 
 def _drawn(seed: int, *, tangled: bool) -> list[Row]:
@@ -83,7 +81,7 @@ def _drawn(seed: int, *, tangled: bool) -> list[Row]:
         for _ in range(draw.randrange(9)):
             ops, length = draw.choice(((0, 1), (1, 1), (1, 1), (2, 3))), draw.randrange(3)
             op += ops[0]
-            row = dict(zip(PAIR, pair, strict=True)) | {"sent": bool(pair[2])}
+            row = dict(zip(SEQUENCE, pair, strict=True)) | {"sent": bool(pair[2])}
             row |= {"op": op, "at": at, "place": max(0, place + draw.choice((0, 0, 0, 1, -2)))}
             longer = draw.randrange(2) if tangled else 0
             row |= {"last_op": op + longer, "last_at": at + length}
@@ -95,32 +93,15 @@ def _drawn(seed: int, *, tangled: bool) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("together", [3, 1_000_000])
-@pytest.mark.parametrize("seed", range(40))
-def test_steps_are_found_as_plain_words_find_them(
-    seed: int, together: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(linking, "TOGETHER", together)
+@pytest.mark.parametrize("seed", range(80))
+def test_steps_are_found_as_plain_words_find_them(seed: int) -> None:
     rows = _drawn(seed, tangled=False)
-    half = len(rows) // 2
-    found = link(tmp_path, rows[:half], rows[half:])
-    assert _in_order(found) == _in_order([*expected(rows)])
+    assert _in_order(link(rows)) == _in_order([*expected(rows)])
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_sequence_whose_strides_overlap_is_known_by_neighbours(seed: int, tmp_path: Path) -> None:
+def test_a_sequence_whose_strides_overlap_is_known_by_neighbours(seed: int) -> None:
     """Whichever strides overlap, those that stand side by side do, too."""
     rows = _drawn(seed, tangled=True)
-    found = {_OF_PAIR(step) for step in link(tmp_path, rows) if step["overlaps"]}
+    found = {_OF_PAIR(step) for step in link(rows) if step["overlaps"]}
     assert found == {_OF_PAIR(step) for step in expected(rows) if step["overlaps"]}
-
-
-def test_rows_that_are_no_strides_are_passed_over(tmp_path: Path) -> None:
-    row = dict.fromkeys(STRIDE.names, 1) | {"ok": True, "sought": None}
-    known, read = row | {"sent": None}, row | {"sent": False}
-    later = read | {"op": 2, "last_op": 2, "place": 5, "last_place": 5}
-    steps = link(tmp_path, [known, later, read])
-    assert [(step["from_place"], step["place"], step["sought"]) for step in steps] == [
-        (1, 5, False)
-    ]
-    assert link(tmp_path / "none", [known]) == []

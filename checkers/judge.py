@@ -9,10 +9,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from checkers import fates, found
+from checkers.failures import first_line, require_alive
 from checkers.kinds import ABSENCES
 from checkers.lineage.evidence import Evidence, Row, gather
 from checkers.registry import finders, registered
-from checkers.session import first_line, require_alive
 from checkers.staging import Case
 from checkers.tables import Tables
 from checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict

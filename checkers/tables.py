@@ -22,7 +22,6 @@ from checkers.clients.numbers import Source
 from checkers.clients.sequence import wrong_steps
 from checkers.clients.view import View, in_order
 from checkers.segments.files import segments
-from checkers.session import suit
 from checkers.staging import Case, plain, stage, staged
 from harness.history import OPERATIONS_TABLE, TABLES
 from harness.store import Run
@@ -157,11 +156,10 @@ class Tables:
 
         What cannot be computed raises again where a checker asks for it: that checker's crash.
         """
-        suit(self.spark, self._on_disk)
         with ThreadPoolExecutor(3, thread_name_prefix="tables") as pool:
             pool.submit(getattr, self, "ends")
             with contextlib.suppress(Exception):
-                suit(self.spark, self._on_disk + self.view.scan())  # all of the following need it
+                self.view.scan()  # all of the following need it
                 pool.submit(getattr, self.view, "order")
                 wrong_steps(self.view)
                 self.view.hold(fates.wants(self) | skips.wants(self.view))

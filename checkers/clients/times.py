@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.clients.facts import READ_BY_ANY, READ_OK, SENT, SENT_INFO, SENT_OK, has
 from checkers.clients.view import View
-from checkers.session import suit
 
 SENDER: Final = 0
 READER: Final = 1
@@ -37,7 +36,6 @@ def suspects(view: View, *, ww: bool) -> DataFrame | None:
     """
     if not ww and not view.entangled:
         return None
-    suit(view.spark, view.size)  # all of which pass through the JVM
     placed = _placed(view)
     several = view.keep("cycles-several", _several(placed))
     timed = _timed(placed, None if several.isEmpty() else several)

@@ -23,7 +23,6 @@ from checkers.jepsen.entries import CYCLES, entry, key
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
 from checkers.registry import ANOMALY
-from checkers.session import suit
 from harness.history import OK, SEND
 
 MEANS: Final = {
@@ -123,7 +122,7 @@ def judge(
     path, name = str(folder / OPERATIONS_FILE), history.path.stem
     frame = in_order(spark.read.parquet(path)).withColumn("run", F.lit(name))
     view = View(frame, [Source(path, name)], folder)
-    suit(spark, view.scan())
+    view.scan()
     witnessed = find(view)
     folders = [witnessed]
     if ww or view.entangled:

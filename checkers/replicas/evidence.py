@@ -16,9 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers import frames
 from checkers.disks import ORDINARY
-from checkers.kafka_log import about, read_segments
+from checkers.kafka_log import read_segments
 from checkers.replicas.listing import Replica
-from checkers.session import suit
 
 SOURCE: Final = (
     *("broker", "segment", "position", "base_offset", "last_offset", "offset", "magic"),
@@ -65,7 +64,6 @@ class Evidence:
     def records(self) -> DataFrame:
         """Every record and every damaged stretch, in ``COLUMNS``; kept as Parquet."""
         found = [segment for one in self.replicas for segment in one.segments]
-        suit(self.spark, about(found))
         log = read_segments(self.spark, found, SOURCE)
         parts = self.local(
             [{"replica": one, "part": part} for one, part in self.part_of.items()],

@@ -14,7 +14,7 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ANSWER_LIMIT_S: Final = 20.0
+_ANSWER_LIMIT_S: Final = 10.0
 _RETRIES: Final = 6
 """So often a call is sent again, within about half a minute: Spark's own 15 take over ten."""
 

@@ -10,14 +10,17 @@ if TYPE_CHECKING:
 
 _LINE_MAX: Final = 300  # characters of a crash that a verdict quotes
 
-_RAISED: Final = re.compile(r"Traceback \(most recent .*?^((?!pyspark\.)[\w.]+: .+?)$", re.M | re.S)
+_RAISED: Final = re.compile(
+    r"Traceback \(most recent .*?^((?!pyspark\.)[\w.]+: .+?)$", re.MULTILINE | re.DOTALL
+)
+"""What Python says behind a stack."""
 
 
 def first_line(error: Exception) -> str:
     """Return the first line of an error that says something, without Java's or Python's stack."""
     if raised := _RAISED.findall(str(error)):
         return re.sub(r"\s+", " ", raised[-1])[:_LINE_MAX]
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
     telling = next((line for line in lines if not line.startswith("An error occurred")), "")
     return re.sub(r"\s+", " ", telling or type(error).__name__)[:_LINE_MAX]
 

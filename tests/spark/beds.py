@@ -91,7 +91,7 @@ class Daemon:
 
     def executors(self) -> list[psutil.Process]:
         """Return the JVMs in which a worker works for applications."""
-        return [one for one in _family(self.process) if "ExecutorBackend" in _command(one)]
+        return [one for one in self.process.children() if "ExecutorBackend" in _command(one)]
 
     def busy(self) -> bool:
         """Tell whether a worker's executors have a Python, so that a kernel runs or has run."""

@@ -1,24 +1,29 @@
 """A tiny job on every kind of Spark and on a real S3 server; what is lacking is told in a line."""
 
 import json
+import re
+import socket
 import subprocess
 import sys
 import time
+import venv
+import warnings
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from aiokafka.record._crecords import crc32c_cython as crc32c
 
+from checkers.clients.hashes import SEED, extended
 from harness.spark import SparkOptions
 from harness.waiting import await_condition
-from tests.spark.beds import ROOT, Cluster, words
+from tests.spark.beds import LOOPBACK, ROOT, Cluster, words
 from tests.spark.s3 import S3Store
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROWS = 1000
-TOTAL = sum(crc32c(str(value).encode()) for value in range(ROWS))
+TOTAL = int((extended(SEED, pa.array(range(ROWS), pa.int64())) % 1000).sum())
 
 
 def start(options: SparkOptions, *more: str) -> subprocess.Popen[str]:
@@ -54,29 +59,29 @@ def test_every_spark_gets_the_package_and_shares_nothing_else(
     assert list((shared_store / kind).glob("*.parquet"))
 
 
-def test_a_worker_may_be_killed_in_the_middle(own_cluster: Cluster) -> None:
+@pytest.mark.parametrize("what", ["worker", "executor"])
+def test_a_worker_may_be_killed_in_the_middle(
+    what: str, own_cluster: Cluster, shared_store: Path
+) -> None:
+    marks = shared_store / f"marks-{what}"
+    marks.mkdir()
     options = SparkOptions(
         master=own_cluster.url, driver_memory="512m", conf={"spark.executor.memory": "512m"}
     )
-    process = start(options, "--seconds", "1")
-    lost, other = own_cluster.workers
-    for worker in own_cluster.workers:
-        await_condition(worker.busy, bool, what=f"{worker.log} to work", limit_s=90)
-    time.sleep(3)  # by now tasks have ended on both, whose results are lost with the worker
-    lost.kill()
-    assert result(process)["total"] == TOTAL
-    assert other.executors() == [] or other.process.is_running()
-
-
-def test_an_executor_may_be_killed_in_the_middle(own_cluster: Cluster) -> None:
-    options = SparkOptions(
-        master=own_cluster.url, driver_memory="512m", conf={"spark.executor.memory": "512m"}
+    process = start(options, "--seconds", "1", "--marks", str(marks))
+    await_condition(
+        lambda: len(list(marks.iterdir())),
+        lambda tasks: tasks >= 5,  # so that some have ended, of which there are 16
+        what="tasks to begin",
+        limit_s=120,
     )
-    process = start(options, "--seconds", "1")
     lost = own_cluster.workers[0]
-    await_condition(lost.busy, bool, what=f"{lost.log} to work", limit_s=90)
-    assert lost.kill_executors() == 1
+    if what == "worker":
+        lost.kill()
+    else:
+        assert lost.kill_executors() == 1
     assert result(process)["total"] == TOTAL
+    assert len(list(marks.iterdir())) > 16  # what was under way has begun anew
 
 
 @pytest.mark.parametrize("where", ["here", "cluster"])
@@ -89,3 +94,61 @@ def test_a_real_s3_server_is_written_and_read(
     found = result(start(options, "--at", f"{s3_store.uri}/{where}"))
     assert found["total"] == TOTAL
     assert sum(name.endswith(".parquet") for name in s3_store.names(where)) == 16
+
+
+def test_a_worker_without_our_libraries_is_told_in_a_sentence(
+    cluster: Cluster, shared_store: Path
+) -> None:
+    bare = shared_store / "bare"
+    venv.create(bare, with_pip=False, symlinks=True)
+    conf = {"spark.executor.memory": "512m", "spark.pyspark.python": str(bare / "bin" / "python")}
+    found = complaint(SparkOptions(master=cluster.url, driver_memory="512m", conf=conf))
+    assert re.match(r"highwater: Spark's workers have no Python package \w+\n", found)
+    assert "docs/spark.md" in found
+    assert len(found.splitlines()) == 2
+
+
+def test_a_worker_without_that_python_is_told_in_a_sentence(cluster: Cluster) -> None:
+    conf = {"spark.executor.memory": "512m", "spark.pyspark.python": "/opt/none/python"}
+    found = complaint(SparkOptions(master=cluster.url, driver_memory="512m", conf=conf))
+    assert found.startswith("highwater: Spark's workers have no /opt/none/python, which is to be")
+    assert len(found.splitlines()) == 2
+
+
+def test_a_server_that_does_not_answer_is_told_in_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))  # and does not listen
+        url = f"sc://{LOOPBACK}:{taken.getsockname()[1]}"
+        began = time.monotonic()
+        found = complaint(SparkOptions(remote=f"{url}/;token=secret"))
+    assert time.monotonic() - began < 60
+    assert found.startswith(f"highwater: no Spark Connect server answers at {url} within")
+    assert "secret" not in found
+
+
+def test_a_server_of_another_version_is_told_in_a_sentence() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+        from tests.spark.old_server import VERSION, old_server  # noqa: PLC0415 - as it warns
+    with old_server() as url:
+        found = complaint(SparkOptions(remote=url))
+    told = f"highwater: the Spark Connect server {url} is Spark {VERSION}, and this is Spark 4."
+    assert found.startswith(told)
+    assert len(found.splitlines()) == 2
+
+
+def test_a_master_that_does_not_answer_is_told_in_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        url = f"spark://{LOOPBACK}:{taken.getsockname()[1]}"
+        found = complaint(SparkOptions(master=url, driver_memory="512m"))
+    assert found.startswith("highwater: Spark did not start: ")
+    assert "Traceback" not in found
+
+
+def test_master_and_server_exclude_each_other() -> None:
+    both = ["--spark-master", "local[1]", "--spark-remote", "sc://127.0.0.1"]
+    command = [sys.executable, "-m", "harness", "check", "run", *both]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--spark-master and --spark-remote exclude each other" in done.stderr

@@ -24,19 +24,23 @@ _TASKS = 16
 _RESULT = "total long, package string, temporary string"
 
 
-def hashed(batches: Iterator[pa.RecordBatch], seconds: float) -> Iterator[pa.RecordBatch]:
-    """Sum what a function of ours computes; each task takes so many seconds."""
+def hashed(
+    batches: Iterator[pa.RecordBatch], seconds: float, marks: str
+) -> Iterator[pa.RecordBatch]:
+    """Sum what a function of ours computes; each task leaves a mark and takes so many seconds."""
     import os  # noqa: PLC0415 - this function is sent by value, being of the module __main__
     import tempfile  # noqa: PLC0415 - likewise
 
     import checkers  # noqa: PLC0415 - likewise
-    from checkers.segments.batches import crc32c  # noqa: PLC0415 - likewise
+    from checkers.clients.hashes import SEED, extended  # noqa: PLC0415 - likewise
 
+    if marks:
+        tempfile.mkstemp(dir=marks)
     time.sleep(seconds)
     with tempfile.TemporaryDirectory() as folder:
         seen = sorted(os.listdir(os.path.dirname(folder)))  # noqa: PTH120, PTH208
     for batch in batches:
-        total = sum(crc32c(str(value).encode()) for value in batch["id"].to_pylist())
+        total = int((extended(SEED, batch["id"]) % 1000).sum())
         where = str(checkers.__file__)
         yield pa.RecordBatch.from_pylist(
             [{"total": total, "package": where, "temporary": " ".join(seen)}]
@@ -44,10 +48,18 @@ def hashed(batches: Iterator[pa.RecordBatch], seconds: float) -> Iterator[pa.Rec
 
 
 @on_spark
-def tiny(*, rows: int = 1000, seconds: float = 0.0, at: str = "", spark: SparkOptions) -> None:
+def tiny(
+    *,
+    rows: int = 1000,
+    seconds: float = 0.0,
+    marks: str = "",
+    at: str = "",
+    spark: SparkOptions,
+) -> None:
     """Sum what the workers compute; with ``--at URI`` by way of Parquet there."""
     session = session_of(spark)
-    frame = session.range(0, rows, 1, _TASKS).mapInArrow(partial(hashed, seconds=seconds), _RESULT)
+    kernel = partial(hashed, seconds=seconds, marks=marks)
+    frame = session.range(0, rows, 1, _TASKS).mapInArrow(kernel, _RESULT)
     if at:
         frame.write.mode("overwrite").parquet(at)
         frame = session.read.parquet(at)

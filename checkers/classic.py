@@ -8,6 +8,7 @@ is removed. Nothing but this file needs a SparkContext.
 import contextlib
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import warnings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error quotes
 _EXECUTOR_LIMIT_S: Final = 120.0
+_ANSWER_LIMIT_S: Final = 10.0
 _END_LIMIT_S: Final = 10.0
 _LOOPBACK: Final = "127.0.0.1"
 _FOLDER: Final = "highwater-spark-"
@@ -65,8 +67,9 @@ def running() -> SparkSession | None:
 
 
 def is_local(session: SparkSession) -> bool:
-    """Whether a session's work is done in this machine's JVM, by this process's own Python."""
-    return str(session.conf.get("spark.master", "")).startswith("local")
+    """Whether a session is a classic one that works on this machine alone."""
+    classic = isinstance(session, SparkSession)
+    return classic and str(session.conf.get("spark.master", "")).startswith("local")
 
 
 def start(
@@ -87,9 +90,10 @@ def start(
     Raises:
         HarnessError: there is no Java that Spark starts on, or Spark did not start.
     """
+    master = options.master or "local[*]"
+    _require_answer(master)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java)
-    master = options.master or "local[*]"
     os.environ["PYSPARK_PYTHON"] = _python(master, options.conf)
     shared = sharing_flags(java) if sharing is None else sharing
     temporary = _temporary_folder()
@@ -114,6 +118,25 @@ def start(
             f"Spark did not start: {first_line(error)}", hint=f"It said: {words}" if words else ""
         ) from error
     return session
+
+
+def _require_answer(master: str) -> None:
+    """Go on if any of a standalone cluster's masters answers: Spark would try for a minute.
+
+    Raises:
+        HarnessError: none does.
+    """
+    if not master.startswith("spark://"):
+        return
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        with contextlib.suppress(OSError, ValueError):
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_LIMIT_S).close()
+            return
+    raise HarnessError(
+        f"no Spark master answers at {master}",
+        hint="Write spark://HOST:PORT as its own log or page says it.",
+    )
 
 
 def _python(master: str, conf: "Mapping[str, str]") -> str:

@@ -99,7 +99,7 @@ class SparkStarter:
             with _lock:
                 found = options.session or _running(options)
                 session = found or _started(options, heavy=heavy)
-                if options.remote or not classic.is_local(session):
+                if options.session is not None or not classic.is_local(session):
                     prepare(session)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
             self.future.set_exception(error)

@@ -1,6 +1,7 @@
 """A tiny job on every kind of Spark and on a real S3 server; what is lacking is told in a line."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -24,6 +25,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROWS = 1000
 TOTAL = int((extended(SEED, pa.array(range(ROWS), pa.int64())) % 1000).sum())
+
+OWN = """
+from pyspark.sql import SparkSession
+from checkers.session import spark
+from harness.spark import SparkOptions
+mine = SparkSession.builder.master("local[1]").config("spark.driver.memory", "512m").getOrCreate()
+settings = mine.conf.getAll
+found = spark(SparkOptions(session=mine))
+assert mine.conf.getAll == settings
+print("the same" if found is mine else "another", end=", alive: ")
+print(mine.range(1).count())
+"""
 
 
 def start(options: SparkOptions, *more: str) -> subprocess.Popen[str]:
@@ -142,8 +155,21 @@ def test_a_master_that_does_not_answer_is_told_in_a_sentence() -> None:
         taken.bind((LOOPBACK, 0))
         url = f"spark://{LOOPBACK}:{taken.getsockname()[1]}"
         found = complaint(SparkOptions(master=url, driver_memory="512m"))
-    assert found.startswith("highwater: Spark did not start: ")
-    assert "Traceback" not in found
+    assert found.startswith(f"highwater: no Spark master answers at {url}\n")
+    assert len(found.splitlines()) == 2
+
+
+def test_a_session_of_ones_own_is_used_as_it_is() -> None:
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OWN],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "the same, alive: 1\n"
 
 
 def test_master_and_server_exclude_each_other() -> None:

@@ -15,79 +15,44 @@ order and in another in the other, so that G0, and with ww edges G1c, are no bro
 Only the operations that ``checkers.clients.times`` leaves are put into a graph.
 """
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from checkers.anomaly import SCHEMA
-from checkers.clients.columns import (
-    NONE,
-    Numbers,
-    any_of,
-    greatest,
-    groups,
-    least,
-    nullable,
-    numbers,
-)
-from checkers.clients.digraph import (
-    NEVER,
-    PROCESS,
-    REALTIME,
-    Bools,
-    Dependencies,
-    Ints,
-    Operations,
-    cycles,
-)
-from checkers.clients.facts import PEEK_OK, READ_BY_ANY, READ_OK, SEEN, SENT, SENT_OK
-from checkers.clients.findings import STEP_NAMES
-from checkers.clients.kernels import choose, first_of, sort
+from checkers.clients.columns import NONE, Ints, Numbers, any_of, greatest, groups, numbers
+from checkers.clients.digraph import NEVER, PROCESS, REALTIME, Dependencies, Operations, cycles
+from checkers.clients.facts import READ_BY_ANY, SEEN, SEEN_OK, SENT, SENT_OK
+from checkers.clients.kernels import choose, first_of, look_up
 from checkers.clients.rows import REFERENCE
-from checkers.clients.times import READER, SENDER, suspects
+from checkers.clients.times import MEMBER, READER, SENDER, suspects
 from checkers.clients.view import View
 from checkers.engine import Rows
 
+_DEED: Final = pa.schema([(name, pa.int64()) for name in ("segment", "deed")])
 _EDGE: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("segment", "source", "target", "sent", "met")),
-        ("wr", pa.bool_()),
-    ]
+    [(name, pa.int64()) for name in ("segment", "source", "target", "sent", "met")]
 )
-"""The operation ``target`` comes after ``source``: it ``met`` a record that ``source`` ``sent``,
-or, if not ``wr``, the next one in the log."""
-
-_DEED: Final = pa.schema(
-    [(name, pa.int64()) for name in ("segment", "deed", "client", "begun", "ended")]
-)
-"""Whose an operation is, and when."""
-
 _WITNESS: Final = pa.schema(
     [
-        ("segment", pa.int64()),
-        ("cycle", pa.int64()),
-        ("name", pa.string()),
-        ("place", pa.int64()),
-        ("deed", pa.int64()),
-        ("key", pa.int64()),
-        ("sends", pa.bool_()),
-        ("why", pa.string()),
-    ]
-)
-_SHOWN: Final = pa.schema(
-    [
+        *((name, pa.int64()) for name in ("segment", "cycle", "place")),
+        *((name, pa.string()) for name in ("kind", "why")),
         *((name, pa.int64()) for name in ("deed", "key")),
         ("sends", pa.bool_()),
-        *((name, pa.int64()) for name in REFERENCE),
     ]
 )
-"""The row that shows what an operation did with a record."""
+_SHOWN: Final = ("deed", "key", "sends")
+_REFERENCE: Final = pa.schema(
+    [*(_WITNESS.field(name) for name in _SHOWN), *((name, pa.int64()) for name in REFERENCE)]
+)
+_STEP: Final = SCHEMA.field("steps").type.value_type.names
 
 
 def find(view: View, *, ww: bool = True) -> Rows | None:
-    """Anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
+    """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
     ``steps`` are two for each step of the cycle: what the one operation did, and what the next did
     for which it comes after. Two sends are a ww edge, a send and a read a wr edge; of an order in
@@ -99,124 +64,94 @@ def find(view: View, *, ww: bool = True) -> Rows | None:
             Without it G0 cannot be found, and every G1c is one that no isolation level allows.
 
     Returns:
-        Rows of ``checkers.anomaly.SCHEMA``; None: there are no cycles.
+        Rows of ``checkers.anomaly.SCHEMA``; None if there are no cycles.
     """
     members = suspects(view, ww=ww)
     if members is None:
         return None
-    edges = _read_edges(view, members)
-    if ww:
-        edges = edges.union(members.only("rank", SENDER).by(["slot"], log_edges, _EDGE))
-    own = members.select(["segment", "deed"])
-    rows = view.rows.where(SENT | SEEN).join(own.by(["deed"], distinct, own.schema), ["deed"])
-    both = edges.union(rows.by(["deed"], deeds, _DEED))
-    found = both.by(["segment"], witnesses, _WITNESS).kept()
-    return view.engine.table(_told(view, found.table())) if len(found) else None
+    deeds = members.by(["deed"], _deeds, _DEED)
+    rows = view.rows.where(SENT | SEEN).join(deeds, ["deed"]).kept()
+    none = view.engine.table(_EDGE.empty_table())
+    log = members.only("rank", SENDER).by(["slot"], _log_edges, _EDGE) if ww else none
+    witnesses = members.union(rows, log).by(["segment"], _search, _WITNESS).table()
+    return _tell(view, rows, witnesses) if len(witnesses) else None
 
 
-def _read_edges(view: View, members: Rows) -> Rows:
-    """Each sender to those that read of it."""
-    own = members.only("rank", READER).select(["segment", "deed"])
-    targets = own.by(["deed"], distinct, own.schema)
-    reads = view.rows.where(READ_BY_ANY).select(["key", "deed"]).join(targets, ["deed"])
-    sends = members.only("rank", SENDER).select(["segment", "key", "deed"])
-    met = reads.renamed({"deed": "target"}).join(
-        sends.renamed({"deed": "source"}), ["segment", "key"]
-    )
-    return met.map(read_edges, _EDGE)
+def _deeds(members: pa.Table) -> pa.Table:
+    return members.group_by(_DEED.names).aggregate([])
 
 
-def distinct(rows: pa.Table) -> pa.Table:
-    """Rows, once each. A kernel by some of their columns."""
-    return rows.group_by(rows.column_names).aggregate([])
+def _log_edges(senders: pa.Table) -> pa.Table:
+    """Link each sender to that of the next record in the log, where it is sure which that is.
 
-
-def read_edges(rows: pa.Table) -> pa.Table:
-    """``segment, source, target, key`` as edges. A kernel."""
-    found = numbers(rows, ("segment", "source", "target", "key"))
-    found = choose(found, found["source"] != found["target"])
-    columns = [found[name] for name in ("segment", "source", "target", "key", "key")]
-    return pa.table([*columns, np.ones(len(columns[0]), np.bool_)], names=_EDGE.names)
-
-
-def log_edges(members: pa.Table) -> pa.Table:
-    """Each sender to that of the next record in the log, where it is sure which that is.
-
-    The next of the members: were one between them that is none, and in a cycle with both, then it
-    would be a member. A kernel by ``slot`` from ``checkers.clients.times.MEMBER``.
+    A kernel by ``slot``. The next of the members: were one between them that is none, and in a
+    cycle with both, then it would be a member.
     """
-    found = numbers(members, ("segment", "slot", "offset", "deed", "key", "sure"))
-    found = choose(found, np.lexsort((found["key"], found["offset"], found["slot"])))
+    found = numbers(senders)
+    found = choose(found, np.lexsort((found["offset"], found["slot"])))
     first = groups(found["slot"], found["offset"])
-    size = np.diff(np.append(first, len(found["key"])))
-    alone = np.repeat(found["key"][first] == found["key"][first + size - 1], size)
-    found = choose(found, found["sure"] & alone)
-    before, after = (
-        {name: column[part] for name, column in found.items()}
-        for part in (slice(-1), slice(1, None))
-    )
-    near = (before["slot"] == after["slot"]) & (before["segment"] == after["segment"])
-    near &= before["deed"] != after["deed"]
-    columns = [after["segment"], before["deed"], after["deed"], before["key"], after["key"]]
-    told = [column[near] for column in columns]
-    return pa.table([*told, np.zeros(len(told[0]), np.bool_)], names=_EDGE.names)
+    alone = first[np.diff(np.append(first, len(senders))) == 1]
+    alone = alone[found["sure"][alone]]
+    found = choose(found, alone)
+    nth = np.arange(1, len(alone))
+    one, two = choose(found, nth - 1), choose(found, nth)
+    linked = (one["slot"] == two["slot"]) & (one["segment"] == two["segment"])
+    linked &= one["deed"] != two["deed"]
+    columns = one["segment"], one["deed"], two["deed"], one["key"], two["key"]
+    return pa.table([column[linked] for column in columns], _EDGE)
 
 
-def deeds(rows: pa.Table) -> pa.Table:
-    """Whose each operation is, and when, in ``_DEED``. A kernel by ``deed``.
+def _read_edges(rows: Numbers, members: Numbers) -> Numbers:
+    """Link each sender to those that read of it."""
+    readers = members["deed"][members["rank"] == READER]
+    senders = choose(members, members["rank"] == SENDER)
+    reads = choose(rows, any_of(rows["fact"], READ_BY_ANY) & np.isin(rows["deed"], readers))
+    place = look_up(senders["key"], reads["key"])
+    reads, place = choose(reads, place != NONE), place[place != NONE]
+    edges = {
+        "segment": reads["segment"],
+        "source": senders["deed"][place],
+        "target": reads["deed"],
+        "sent": reads["key"],
+        "met": reads["key"],
+    }
+    linked = (senders["segment"][place] == reads["segment"]) & (edges["source"] != reads["deed"])
+    return choose(edges, linked)
 
-    Args:
-        rows: in ``checkers.clients.rows.ROW``, with their ``segment``.
-    """
-    found = sort(numbers(rows), "segment", "deed")
-    first = groups(found["segment"], found["deed"])
-    every = np.ones(len(found["deed"]), np.bool_)
-    good = any_of(found["fact"], SENT_OK | READ_OK | PEEK_OK)
-    columns = [found["segment"][first], found["deed"][first], least(first, found["client"], every)]
-    columns.append(least(first, found["invoke_ns"], found["invoke_ns"] != NONE))
-    columns.append(greatest(first, found["complete_ns"], good))
-    return pa.table([nullable(column) for column in columns], names=_DEED.names)
 
-
-def witnesses(rows: pa.Table) -> pa.Table:
-    """The cycles among edges, in ``_WITNESS``: two rows for each step of each.
-
-    A kernel by ``segment``. One large graph of many small ones is faster to search than each.
+def _search(graph: pa.Table) -> pa.Table:
+    """Find the cycles of whole segments, two rows for each step of each; a kernel by ``segment``.
 
     Args:
-        rows: of ``_EDGE``, and of ``_DEED``, whose ``source`` is null.
+        graph: rows of ``MEMBER``; of the history, with the ``segment`` of their operations; and of
+            ``_EDGE``, the edges by the log.
     """
-    of_deeds = rows["source"].is_null()
-    known = numbers(rows.filter(of_deeds), _DEED.names)
-    known = choose(known, np.argsort(known["deed"]))
-    edges = rows.filter(pc.invert(of_deeds)).select(_EDGE.names)
-    return _cycles(edges, known) if len(edges) else _WITNESS.empty_table()
 
+    def part(column: str, *names: str) -> Numbers:
+        return numbers(graph.filter(graph[column].is_valid()), names)
 
-def _cycles(edges: pa.Table, known: Numbers) -> pa.Table:
-    edges = edges.sort_by([(name, "ascending") for name in ("source", "target", "wr", "met")])
-    ends = _ints(edges, "source"), _ints(edges, "target")
-    names, first, places = np.unique(np.concatenate(ends), return_index=True, return_inverse=True)
-    source, target = places[: len(edges)], places[len(edges) :]
-
-    segment = np.concatenate([_ints(edges, "segment")] * 2)[first]
-    own = np.searchsorted(known["deed"], names)
-    operations = Operations(
-        history=np.unique(segment, return_inverse=True)[1],
-        process=np.unique(known["client"][own], return_inverse=True)[1],
-        begin=known["begun"][own],
-        end=np.where(known["ended"][own] == NONE, NEVER, known["ended"][own]),
-    )
-    wr = edges["wr"].to_numpy()
-    found = cycles(operations, Dependencies(source=source, target=target, wr=wr))
-    shown = _Shown(edges, source, target, wr)
-    rows = [
+    log, members = part("source", *_EDGE.names), part("rank", *MEMBER.names)
+    names = ("segment", "deed", "key", "client", "fact", "invoke_ns", "complete_ns")
+    rows = part("client", *names)
+    read = _read_edges(rows, members)
+    edges = {name: np.concatenate([log[name], read[name]]) for name in _EDGE.names}
+    edges["wr"] = np.arange(len(edges["sent"])) >= len(log["sent"])
+    by = ("met", "wr", "target", "source")
+    edges = choose(edges, np.lexsort([edges[name] for name in by]))
+    deeds, ends = np.unique(np.concatenate([edges["source"], edges["target"]]), return_inverse=True)
+    if not len(deeds):
+        return _WITNESS.empty_table()
+    source, target = np.split(ends, 2)
+    operations, segment = _operations(rows, deeds)
+    found = cycles(operations, Dependencies(source=source, target=target, wr=edges["wr"]))
+    shown = _Shown(edges, source, target)
+    steps = [
         {
             "segment": int(segment[leg.source]),
             "cycle": number,
-            "name": kind,
+            "kind": kind,
             "place": 2 * place + end,
-            "deed": int(names[deed]),
+            "deed": int(deeds[deed]),
             "why": leg.why,
             **(shown.at(leg.edge, end) if leg.edge >= 0 else shown.of(deed)),
         }
@@ -224,22 +159,39 @@ def _cycles(edges: pa.Table, known: Numbers) -> pa.Table:
         for place, leg in enumerate(legs)
         for end, deed in enumerate((leg.source, leg.target))
     ]
-    return pa.Table.from_pylist(rows, schema=_WITNESS)
+    return pa.Table.from_pylist(steps, schema=_WITNESS)
+
+
+def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
+    """Whose some operations are, and when; and the segment of each."""
+    rows = choose(rows, np.argsort(rows["deed"], kind="stable"))
+    first = groups(rows["deed"])
+    place = look_up(rows["deed"][first], deeds)
+    segment, client = (rows[name][first][place] for name in ("segment", "client"))
+    begin = np.minimum.reduceat(rows["invoke_ns"], first)[place]
+    end = greatest(first, rows["complete_ns"], any_of(rows["fact"], SENT_OK | SEEN_OK))[place]
+    operations = Operations(
+        history=np.unique(segment, return_inverse=True)[1],
+        process=np.unique(client, return_inverse=True)[1],
+        begin=begin,
+        end=np.where(end == NONE, NEVER, end),
+    )
+    return operations, segment
 
 
 class _Shown:
     """Which record an operation is shown by; edges are in the order of their sources."""
 
-    def __init__(self, edges: pa.Table, source: Ints, target: Ints, wr: Bools) -> None:
-        self._keys = _ints(edges, "sent"), _ints(edges, "met")
-        self._wr = wr
+    def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
+        self._edges = edges
         self._source = source
         self._by_target = np.argsort(target, kind="stable")
         self._target = target[self._by_target]
 
     def at(self, edge: int, end: int) -> dict[str, object]:
         """The record at an edge's source (``end`` 0) or target (1)."""
-        return {"key": int(self._keys[end][edge]), "sends": end == 0 or not self._wr[edge]}
+        key = self._edges["met" if end else "sent"][edge]
+        return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, deed: int) -> dict[str, object]:
         """Some record of an operation."""
@@ -249,43 +201,37 @@ class _Shown:
         return self.at(int(self._by_target[np.searchsorted(self._target, deed)]), 1)
 
 
-def _told(view: View, found: pa.Table) -> pa.Table:
-    """The cycles as anomalies, with what was recorded of each step."""
-    asked = found.select(["deed", "key"]).group_by(["deed", "key"]).aggregate([])
-    rows = view.rows.where(SENT | SEEN).join(view.engine.table(asked), ["deed", "key"], "semi")
-    first = rows.by(["deed", "key"], first_rows, _SHOWN).kept()
-    shown = first.join(view.words, REFERENCE).table()
-    known = {(row["deed"], row["key"], row["sends"]): row for row in shown.to_pylist()}
-    told: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
-    for row in found.sort_by("place").to_pylist():
-        step = known[row["deed"], row["key"], row["sends"]]
-        if row["why"] in (PROCESS, REALTIME):
-            none = dict.fromkeys(("partition", "offset", "value"))
-            step = step | none | {"kind": row["why"]}
-        told.setdefault((row["segment"], row["cycle"], row["name"]), []).append(step)
-    anomalies = [
-        {
-            "run": min(step["run"] for step in steps),
-            "kind": name,
-            "topic": min(step["topic"] for step in steps),
-            "steps": [{each: step[each] for each in STEP_NAMES} for step in steps],
-        }
-        for (_, _, name), steps in told.items()
-    ]
-    return pa.Table.from_pylist(anomalies, SCHEMA)
-
-
-def first_rows(rows: pa.Table) -> pa.Table:
-    """The first row of what each operation did with each record, in ``_SHOWN``.
-
-    A kernel by ``deed`` and ``key`` from ``checkers.clients.rows.ROW``.
-    """
-    found = numbers(rows, ("deed", "key", "fact", *REFERENCE))
+def _first_rows(rows: pa.Table) -> pa.Table:
+    """Refer to the first row in which each operation sent, or read, each record; by ``deed``."""
+    found = numbers(rows)
     found["sends"] = any_of(found["fact"], SENT)
-    found = first_of(found, "deed", "key", "sends")
-    return pa.table([found[name] for name in _SHOWN.names], names=_SHOWN.names)
+    found = first_of(found, *_SHOWN)
+    return pa.table([found[name] for name in _REFERENCE.names], _REFERENCE)
 
 
-def _ints(table: pa.Table, name: str) -> Ints:
-    numbers: Ints = table[name].to_numpy()
-    return numbers
+def _tell(view: View, rows: Rows, witnesses: pa.Table) -> Rows:
+    """The cycles as anomalies, with what was recorded of each step."""
+    records = ["deed", "key"]
+    shown = view.engine.table(witnesses.select(records))
+    first = rows.join(shown, records, "semi").by(["deed"], _first_rows, _REFERENCE)
+    words = view.words.join(first, REFERENCE).table().to_pylist()
+    row_of = {itemgetter(*_SHOWN)(row): row for row in words}
+    steps = sorted(witnesses.to_pylist(), key=itemgetter("segment", "cycle", "place"))
+    anomalies = []
+    for _, cycle in groupby(steps, itemgetter("segment", "cycle")):
+        told = [(step, row_of[itemgetter(*_SHOWN)(step)]) for step in cycle]
+        anomalies.append(
+            {
+                "kind": told[0][0]["kind"],
+                "steps": [_step(row, step["why"]) for step, row in told],
+                **{name: min(row[name] for _, row in told) for name in ("run", "topic")},
+            }
+        )
+    return view.engine.table(pa.Table.from_pylist(anomalies, SCHEMA))
+
+
+def _step(row: dict[str, Any], why: str) -> dict[str, Any]:
+    step = {name: row[name] for name in _STEP}
+    if why in (PROCESS, REALTIME):
+        step |= {"kind": why, "partition": None, "offset": None, "value": None}
+    return step

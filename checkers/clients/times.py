@@ -1,283 +1,314 @@
 """Which operations can be in a cycle, of histories of any length.
 
 A graph of 100 million operations is not held anywhere. Every operation is given a point of time at
-which it may have happened (``bounds``). Of nearly all edges that leads from earlier to later, and a
-cycle lies wholly within the times that the other edges span: only the operations of these times,
-stretch by stretch, are looked at.
+which it may have happened (``_bounds``). Nearly every edge leads from earlier to later, and a cycle
+lies wholly within the times that the other edges span: only the operations of these times, segment
+by segment, are looked at.
 """
 
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from checkers.clients.columns import (
-    NONE,
-    Ints,
-    Numbers,
-    any_of,
-    greatest,
-    groups,
-    least,
-    nullable,
-    numbers,
-)
-from checkers.clients.facts import PROOF, READ_BY_ANY, READ_OK, SENT, SENT_INFO, SENT_OK
-from checkers.clients.kernels import choose, look_up_columns, sort
-from checkers.clients.places import latest
+from checkers.clients.columns import NONE, Ints, Numbers, any_of, groups, nullable, numbers
+from checkers.clients.facts import PROVEN, READ_BY_ANY, READ_OK, SENT, SENT_OK
+from checkers.clients.kernels import choose, look_up_columns
+from checkers.clients.tally import bits, records
 from checkers.clients.view import View
-from checkers.engine import Rows
+from checkers.engine import Rows, complete
 
 SENDER: Final = 0
 READER: Final = 1
 """``rank``: what an operation did at an offset. What is sent there comes before what is read."""
 
 _TICKS: Final = 1000  # parts of a nanosecond, so that many operations fit between two times
-_BLOCKS: Final = 4096  # into how many equal times a history is cut
+_BLOCKS: Final = 4096  # into how many equal times a history is divided
+_CHUNK_BITS: Final = 20  # the places at a million offsets are sorted at once
 
-_PLACED: Final = pa.schema(
+_BASE: Final = (
+    *((name, pa.int64()) for name in ("slot", "offset")),
+    ("rank", pa.int32()),
+    *((name, pa.int64()) for name in ("deed", "key")),
+    ("sure", pa.bool_()),
+)
+MEMBER: Final = pa.schema([("segment", pa.int64()), *_BASE])
+"""A place of an operation that can be in a cycle; see ``suspects``."""
+
+_PLACE: Final = pa.schema(
     [
-        *((name, pa.int64()) for name in ("slot", "offset", "rank", "deed", "key")),
-        ("sure", pa.bool_()),
-        *((name, pa.int64()) for name in ("begun", "ended", "floor", "bound", "time")),
+        *_BASE,
+        *((name, pa.int64()) for name in ("chunk", "floor", "end")),
+        ("several", pa.bool_()),
     ]
 )
-"""Where an operation stands in a log: of a send the first offset that anybody named, and whether it
-was the only one; of a read the last. ``ended`` is null unless the operation is known to have
-succeeded. The last three are in ticks: see ``bounds``, ``floors`` and ``timed``."""
+"""Where a sent record stands, or how far an operation read in a partition: a row of ``MEMBER``.
 
-_SPAN: Final = pa.schema([(name, pa.int64()) for name in ("slot", "low", "high")])
-"""A stretch of time in the history of a slot."""
+The operation happened at ``floor`` or later and, if it is known to have succeeded, at ``end`` or
+earlier (both in ticks). ``several``: it has several places, and sent to one of them, so that it can
+be in a cycle without any order in time. ``chunk`` is a range of offsets.
+"""
 
-MEMBER: Final = pa.schema([("segment", pa.int64()), *(_PLACED.field(nth) for nth in range(6))])
-"""An operation that can be in a cycle. No cycle leads from one ``segment`` to another."""
+_TIMED: Final = pa.schema([*_PLACE, ("bound", pa.int64()), ("time", pa.int64())])
+_CHUNK: Final = pa.schema([(name, pa.int64()) for name in ("slot", "chunk", "rows", "most")])
+_EXTENT: Final = pa.schema([(name, pa.int64()) for name in ("slot", "start", "end")])
+_SPAN: Final = pa.schema([(name, pa.int64()) for name in ("history", "low", "high")])
 
 
 def suspects(view: View, *, ww: bool) -> Rows | None:
-    """The operations that can be in cycles, in ``MEMBER``; None: there are no cycles.
+    """Find the operations that can be in cycles; None: there are no cycles.
 
     Args:
         view: of any number of histories.
         ww: whether the log's order of records makes an order of operations.
+
+    Returns:
+        ``segment, slot, offset, rank, deed, key, sure``, a row for each place of an operation:
+        of a send the first offset that anybody named, and whether it was the only one; of a read
+        the last. No cycle leads from one ``segment`` to another.
     """
     if not ww and not view.entangled:
         return None
-    placed = _placed(view).kept()
-    bounded = placed.by(["slot"], bounds, _PLACED).by(["deed"], floors, _PLACED)
-    times = bounded.by(["slot"], timed, _PLACED).kept()
-    backward = times.map(partial(leads_back, ww=ww), _SPAN).table()
-    if not len(backward):
+    places = _places(view)
+    clock = _clock(view, places)
+    if True in places.distinct(["several"])["several"].to_pylist():
+        places = _bounds(view, places).by(["deed"], _share_floors, _PLACE).kept()
+    timed = _bounds(view, places)
+    spans = timed.map(partial(_spans, clock=clock, ww=ww), _SPAN).table()
+    if not len(spans):
         return None
-    segments = _segments(view.names, placed.map(lifetimes, _SPAN).table(), backward)
-    return times.map(partial(members, segments=segments, names=view.names), MEMBER).kept()
+    segments = _segments(spans)
+    return timed.map(partial(_members, clock=clock, segments=segments), MEMBER).kept()
 
 
-def _placed(view: View) -> Rows:
-    sends = view.records.told("first").where(SENT, "facts")
-    landed = sends.where(SENT_OK | READ_BY_ANY, "facts")
-    proven = view.doubtful.where(PROOF).select(["deed"]).renamed({"deed": "writer"})
-    info = (
-        sends.where(SENT_INFO, "facts")
-        .join(proven, ["writer"], "semi")
-        .map(only_info, sends.schema)
-    )
-    sent = landed.union(info).map(senders, _PLACED)
-    read = view.rows.where(READ_BY_ANY).told("offset")
-    return sent.union(read.by(["deed"], readers, _PLACED))
+def _places(view: View) -> Rows:
+    """Collect the places of operations that took effect, or read."""
+    landed = view.records.where(SENT_OK | READ_BY_ANY, "facts").map(_place_sends, _PLACE)
+    maybe = view.doubtful.where(bits("maybe"), "doubts").by(["key"], _place_proven, _PLACE)
+    reads = view.rows.where(READ_BY_ANY).told("offset").map(_place_reads, _PLACE)
+    return landed.union(maybe, reads).by(["deed"], _merge, _PLACE).kept()
 
 
-def only_info(records: pa.Table) -> pa.Table:
-    """Records of which nobody but a send of unknown outcome tells. A kernel from ``RECORD``."""
-    sure = any_of(records["facts"].to_numpy(), SENT_OK | READ_BY_ANY)
-    return records.filter(pa.array(~sure))
+def _place_sends(sends: pa.Table) -> pa.Table:
+    """Place records, given as rows of ``RECORD``."""
+    found = numbers(sends)
+    found = choose(found, any_of(found["facts"], SENT) & (found["first"] != NONE))
+    columns = {
+        "slot": found["slot"],
+        "offset": found["first"],
+        "deed": found["writer"],
+        "key": found["key"],
+        "sure": found["first"] == found["last"],
+        "floor": found["begun"] * _TICKS,
+        "end": _ticks(found["ended"]),
+    }
+    return _placed(SENDER, columns)
 
 
-def senders(records: pa.Table) -> pa.Table:
-    """Where what was sent stands, in ``_PLACED``. A kernel from ``RECORD``."""
-    found = numbers(records)
-    columns = {name: found[name] for name in ("slot", "key", "begun", "ended")}
-    columns |= {"offset": found["first"], "deed": found["writer"]}
-    return _table(columns | {"sure": found["first"] == found["last"]}, rank=SENDER)
+def _place_proven(rows: pa.Table) -> pa.Table:
+    """Place records, given as rows of ``DOUBTFUL`` by ``key``, whose writers are proven."""
+    sends, found = records(rows), numbers(rows, ("deed", "fact"))
+    proven = np.isin(sends["writer"], found["deed"][any_of(found["fact"], PROVEN)])
+    return _place_sends(sends.filter(pa.array(proven)))
 
 
-def readers(rows: pa.Table) -> pa.Table:
-    """How far each operation read in each partition, in ``_PLACED``. A kernel by ``deed``."""
-    found = sort(numbers(rows), "deed", "slot")
-    first = groups(found["deed"], found["slot"])
-    good = any_of(found["fact"], READ_OK)
-    every = np.ones(len(good), np.bool_)
-    columns = {name: found[name][first] for name in ("slot", "deed")}
-    columns["offset"] = greatest(first, found["offset"], every)
-    columns["begun"] = least(first, found["invoke_ns"], found["invoke_ns"] != NONE)
-    columns["ended"] = greatest(first, found["complete_ns"], good)
-    return _table(columns, rank=READER)
-
-
-def bounds(rows: pa.Table) -> pa.Table:
-    """The time before which an operation cannot be, by its place in the log. A kernel by ``slot``.
-
-    It is later than all that were sent to earlier offsets, which are at ``floor`` or later (their
-    begin, where that is not known), each by at least one tick than the one before it.
-    """
+def _place_reads(rows: pa.Table) -> pa.Table:
+    """Place reads, given as rows of ``ROW``."""
     found = numbers(rows)
-    order = np.lexsort([found[name] for name in ("key", "rank", "offset", "slot")])
-    found = choose(found, order)
+    succeeded = np.where(any_of(found["fact"], READ_OK), found["complete_ns"], NONE)
+    columns = {name: found[name] for name in ("slot", "offset", "deed")}
+    columns |= {"floor": found["invoke_ns"] * _TICKS, "end": _ticks(succeeded)}
+    return _merge(_placed(READER, columns))
+
+
+def _merge(places: pa.Table) -> pa.Table:
+    """Make one place of an operation's reads in a slot, and set ``several``; by ``deed``."""
+    found = _sort(numbers(places), "deed", "rank", "slot", "key")
+    first = groups(*(found[name] for name in ("deed", "rank", "slot", "key")))
+    merged = choose(found, first) | {
+        "offset": np.maximum.reduceat(found["offset"], first),
+        "floor": np.minimum.reduceat(found["floor"], first),
+        "end": np.maximum.reduceat(found["end"], first),
+    }
+    of_deed = groups(merged["deed"])
+    size = _sizes(of_deed, len(first))
+    merged["several"] = np.repeat((size > 1) & (merged["rank"][of_deed] == SENDER), size)
+    merged["chunk"] = merged["offset"] >> _CHUNK_BITS
+    return _table(merged)
+
+
+def _bounds(view: View, places: Rows) -> Rows:
+    """Add the ``time`` of each operation, and the ``bound`` that its place sets to it.
+
+    ``bound`` is later than all that were sent to earlier offsets, which are at their ``floor`` or
+    later, each by at least one tick than the one before it. ``time`` lies between an operation's
+    begin and end, so that every order in time leads from earlier to later. An edge by records does
+    unless the ``bound`` there is greater than ``time``.
+
+    Each chunk of a slot is sorted alone. What the earlier chunks say is put before its first place
+    as if it were one more, without an offset.
+    """
+    by = ["slot", "chunk"]
+    earlier = view.engine.table(_carry(places.by(by, _sum_up, _CHUNK).table()))
+    return places.union(earlier).by(by, _set_bounds, _TIMED)
+
+
+def _set_bounds(places: pa.Table) -> pa.Table:
+    found, first, place, ahead = _order(places)
+    earlier = _most_before(first, ahead)
+    bound = np.where(earlier != NONE, earlier + place, NONE)
+    late = _at_most(np.maximum(found["floor"], bound), found["end"])
+    late = np.where(found["rank"] == READER, found["end"], late)
+    time = np.where(found["several"], found["floor"], late)
+    return _table(choose(found | {"bound": bound, "time": time}, found["offset"] != NONE))
+
+
+def _sum_up(places: pa.Table) -> pa.Table:
+    """Count the places of each chunk, and find the ``most`` that these say of later places."""
+    found, first, _, ahead = _order(places)
+    sums = {"rows": _sizes(first, len(ahead)), "most": np.maximum.reduceat(ahead, first)}
+    return _table({name: found[name][first] for name in ("slot", "chunk")} | sums)
+
+
+def _carry(chunks: pa.Table) -> pa.Table:
+    """Make the places, in some of ``_PLACE``, that stand for all chunks before one."""
+    found = _sort(numbers(chunks), "slot", "chunk")
     first = groups(found["slot"])
-    size = np.diff(np.append(first, len(order)))
-    place = np.arange(len(order)) - np.repeat(first, size) + 1
-    floor = np.where(found["floor"] == NONE, found["begun"] * _TICKS, found["floor"])
-    ahead = np.where((found["rank"] == SENDER) & (found["begun"] != NONE), floor - place, NONE)
-    before = np.concatenate(([NONE], ahead[:-1]))
-    before[first] = NONE
-    earlier = _most_so_far(before, size)
-    return _table(found | {"bound": np.where(earlier == NONE, NONE, earlier + place)})
+    base = np.cumsum(found["rows"]) - found["rows"]
+    most = _most_before(first, np.where(found["most"] != NONE, found["most"] - base, NONE))
+    carried = choose(found | {"floor": most + base}, most != NONE)
+    columns = {name: carried[name] for name in ("slot", "chunk", "floor")}
+    return _placed(SENDER, columns)
 
 
-def floors(rows: pa.Table) -> pa.Table:
-    """The same with a ``floor`` of operations of several places, one of which they sent to.
-
-    Such are in cycles without time too. A kernel by ``deed``.
-    """
-    found = numbers(rows)
-    order = np.argsort(found["deed"], kind="stable")
-    found = choose(found, order)
-    first = groups(found["deed"])
-    size = np.diff(np.append(first, len(order)))
-    every = np.ones(len(order), np.bool_)
-    late = greatest(first, np.maximum(_begin(found), found["bound"]), every)
-    floor = _earlier(late, greatest(first, _end(found), every))
-    several = (size > 1) & (least(first, found["rank"], every) == SENDER)
-    return _table(found | {"floor": np.repeat(np.where(several, floor, NONE), size)})
-
-
-def timed(rows: pa.Table) -> pa.Table:
-    """The same with a ``time`` for each operation. A kernel by ``slot``.
-
-    It lies between an operation's begin and end, so that every order in time leads from earlier to
-    later. An edge by records does unless the ``bound`` there is greater than ``time``. A read that
-    did not succeed leads nowhere, and is left out.
-    """
-    found = numbers(bounds(rows))
-    end = _end(found)
-    sent = _earlier(np.maximum(_begin(found), found["bound"]), end)
-    late = np.where(found["rank"] == READER, end, sent)
-    time = np.where(found["floor"] == NONE, late, found["floor"])
-    return _table(choose(found | {"time": time}, time != NONE))
-
-
-def leads_back(rows: pa.Table, *, ww: bool) -> pa.Table:
-    """From when to when edges lead back, in ``_SPAN``. A kernel from ``_PLACED``."""
-    found = numbers(rows)
-    back = (found["bound"] > found["time"]) & (ww | (found["rank"] == READER))
-    columns = [found[name][back] for name in ("slot", "time", "bound")]
-    return pa.table(columns, names=_SPAN.names)
-
-
-def lifetimes(rows: pa.Table) -> pa.Table:
-    """From when to when slots were used, in ``_SPAN`` (nanoseconds). A kernel from ``_PLACED``."""
-    found = numbers(rows)
-    over = np.where(found["ended"] == NONE, found["begun"], found["ended"])
-    times = pa.table({"slot": found["slot"], "low": found["begun"], "high": over})
-    times = times.group_by("slot").aggregate([("low", "min"), ("high", "max")])
-    return times.rename_columns(_SPAN.names)
-
-
-def _segments(names: pa.Table, lives: pa.Table, backward: pa.Table) -> pa.Table:
-    """Which times of each history are looked at, and the ``segment`` of each.
-
-    Times are cut into blocks, so that the list of those to look at is short however many edges
-    there are; blocks that an edge spans are one segment.
+def _order(places: pa.Table) -> tuple[Numbers, Ints, Ints, Ints]:
+    """Sort the places of chunks.
 
     Returns:
-        ``history, start, width, low, high, segment``: from block to block, in their order.
+        The places; where each chunk begins; each one's number in its chunk, from 1; and how far it
+        was at least ahead of that number in time, if something was sent there.
     """
-    life = numbers(lives) | {"history": _histories(names, lives["slot"].to_numpy())}
-    order = np.argsort(life["history"], kind="stable")
-    life = choose(life, order)
-    first = groups(life["history"])
-    every = np.ones(len(order), np.bool_)
-    began, ended = least(first, life["low"], every), greatest(first, life["high"], every)
-    cut = {
-        "history": life["history"][first],
-        "start": began * _TICKS,
-        "width": np.maximum(1, -((began - ended) // _BLOCKS)) * _TICKS,
-    }
-    spans = numbers(backward)
-    spans["history"] = _histories(names, spans["slot"])
-    own = np.searchsorted(cut["history"], spans["history"])
-    start, width = cut["start"][own], cut["width"][own]
-    spans |= {"start": start, "width": width}
-    spans |= {name: (spans[name] - start) // width for name in ("low", "high")}
-    spans = choose(spans, np.lexsort((spans["low"], spans["history"])))
-    blocks = groups(spans["history"])
-    size = np.diff(np.append(blocks, len(spans["low"])))
-    high = np.concatenate(([NONE], spans["high"][:-1]))
-    high[blocks] = NONE
-    apart = np.flatnonzero(spans["low"] > _most_so_far(high, size))
-    told = choose(spans, apart) | {"high": np.maximum.reduceat(spans["high"], apart)}
-    told["segment"] = np.arange(len(apart))
-    return pa.table(
-        {name: told[name] for name in ("history", "start", "width", "low", "high", "segment")}
+    found = _sort(numbers(places), "slot", "chunk", "offset", "rank", "key", "deed")
+    first = groups(found["slot"], found["chunk"])
+    size = _sizes(first, len(places))
+    place = np.arange(len(places)) - np.repeat(first, size) + 1
+    ahead = np.where(found["rank"] == SENDER, found["floor"] - place, NONE)
+    return found, first, place, ahead
+
+
+def _share_floors(timed: pa.Table) -> pa.Table:
+    """Give an operation of several places one ``floor``, the latest of these; by ``deed``."""
+    found = _sort(numbers(timed), "deed")
+    first = groups(found["deed"])
+    latest = np.maximum.reduceat(np.maximum(found["floor"], found["bound"]), first)
+    latest = _at_most(latest, np.maximum.reduceat(found["end"], first))
+    shared = np.repeat(latest, _sizes(first, len(timed)))
+    return _table(found | {"floor": np.where(found["several"], shared, found["floor"])})
+
+
+def _clock(view: View, places: Rows) -> pa.Table:
+    """Divide the time of each history into blocks: ``slot, history, start, width``.
+
+    Histories are numbered, and blocks are so many ticks wide that there are ``_BLOCKS`` of them.
+    """
+    found = numbers(places.map(_extents, _EXTENT).table())
+    hashes = look_up_columns(view.names.select(["slot", "history"]), "slot", found["slot"])
+    history = np.unique(hashes["history"], return_inverse=True)[1]
+    order = np.argsort(history, kind="stable")
+    first = groups(history[order])
+    start = np.minimum.reduceat(found["start"][order], first)
+    length = (np.maximum.reduceat(found["end"][order], first) - start) // _TICKS
+    width = np.maximum(-(-length // _BLOCKS), 1) * _TICKS
+    slot, place = np.unique(found["slot"], return_index=True)
+    number = history[place]
+    return _table({"slot": slot, "history": number, "start": start[number], "width": width[number]})
+
+
+def _extents(places: pa.Table) -> pa.Table:
+    found = _sort(numbers(places, ("slot", "floor", "end")), "slot")
+    first = groups(found["slot"])
+    end = np.maximum.reduceat(np.where(found["end"] != NONE, found["end"], found["floor"]), first)
+    start = np.minimum.reduceat(found["floor"], first)
+    return _table({"slot": found["slot"][first], "start": start, "end": end})
+
+
+def _spans(timed: pa.Table, *, clock: pa.Table, ww: bool) -> pa.Table:
+    """Find the blocks from which, and to which, edges lead back in time."""
+    found = numbers(timed)
+    back = (found["time"] != NONE) & (found["bound"] > found["time"])
+    found = choose(found, back if ww else back & (found["rank"] == READER))
+    history, low = _blocks(found, clock, found["time"])
+    spans = _table(
+        {"history": history, "low": low, "high": _blocks(found, clock, found["bound"])[1]}
+    )
+    return (
+        spans.group_by(["history", "low"]).aggregate([("high", "max")]).rename_columns(_SPAN.names)
     )
 
 
-def members(rows: pa.Table, *, segments: pa.Table, names: pa.Table) -> pa.Table:
-    """The operations whose time lies where an edge leads back, in ``MEMBER``.
-
-    A kernel from ``_PLACED``.
-
-    Args:
-        rows: with their ``time``.
-        segments: from ``_segments``.
-        names: what the numbers of slots stand for.
-    """
-    found, known = numbers(rows), numbers(segments)
-    history = _histories(names, found["slot"])
-    own = np.minimum(np.searchsorted(known["history"], history), len(segments) - 1)
-    block = (found["time"] - known["start"][own]) // known["width"][own]
-    at = latest(known["history"], known["low"], history, block)
-    inside = (at >= 0) & (block <= known["high"][at])
-    segment = pa.array(known["segment"][at[inside]])
-    told = rows.filter(pa.array(inside)).append_column("segment", segment)
-    return told.select(MEMBER.names)
+def _segments(spans: pa.Table) -> pa.Table:
+    """Join spans that have a block in common, as rows of ``_SPAN``: one a segment, in order."""
+    found = _sort(numbers(spans), "history", "low")
+    apart = found["low"] > _most_before(groups(found["history"]), found["high"])
+    begins = np.flatnonzero(apart)
+    high = np.maximum.reduceat(found["high"], begins)
+    return _table(choose(found, begins) | {"high": high})
 
 
-def _histories(names: pa.Table, slot: Ints) -> Ints:
-    found: Ints = look_up_columns(names.select(["slot", "history"]), "slot", slot)["history"]
+def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Table:
+    """Choose the operations whose time lies in a segment, in ``MEMBER``."""
+    found, known = numbers(timed), numbers(segments)
+    found = choose(found, found["time"] != NONE)
+    before, after = known["low"].min() - 1, known["high"].max() + 1
+
+    def code(history: Ints, block: Ints) -> Ints:
+        """Number blocks through all histories, those outside of all segments apart."""
+        return history * (after - before + 1) + np.clip(block, before, after) - before
+
+    block = code(*_blocks(found, clock, found["time"]))
+    segment = np.searchsorted(code(known["history"], known["low"]), block, side="right") - 1
+    inside = (segment >= 0) & (block <= code(known["history"], known["high"])[segment])
+    return _table(choose(found | {"segment": segment}, inside))
+
+
+def _blocks(places: Numbers, clock: pa.Table, time: Ints) -> tuple[Ints, Ints]:
+    """The history of each place, and the block of a time."""
+    of_slot = look_up_columns(clock, "slot", places["slot"])
+    block = np.floor((time - of_slot["start"]) / of_slot["width"])
+    return of_slot["history"], block.astype(np.int64)
+
+
+def _most_before(first: Ints, column: Ints) -> Ints:
+    """The greatest number before each row of its group; NONE of each group's first."""
+    found = np.full(len(column), NONE)
+    for low, high in pairwise([*first.tolist(), len(column)]):
+        np.maximum.accumulate(column[low : high - 1], out=found[low + 1 : high])
     return found
 
 
-def _begin(rows: Numbers) -> Ints:
-    return np.where(rows["begun"] == NONE, NONE, rows["begun"] * _TICKS)
+def _at_most(time: Ints, end: Ints) -> Ints:
+    """The lesser of two times, of which the second may not be known."""
+    return np.where(end != NONE, np.minimum(time, end), time)
 
 
-def _end(rows: Numbers) -> Ints:
-    return np.where(rows["ended"] == NONE, NONE, rows["ended"] * _TICKS)
+def _ticks(nanoseconds: Ints) -> Ints:
+    return np.where(nanoseconds != NONE, nanoseconds * _TICKS, NONE)
 
 
-def _earlier(one: Ints, other: Ints) -> Ints:
-    """The lesser of two times, or the one that is known."""
-    return np.where(one == NONE, other, np.where(other == NONE, one, np.minimum(one, other)))
+def _sizes(first: Ints, count: int) -> Ints:
+    return np.diff(np.append(first, count))
 
 
-def _most_so_far(column: Ints, size: Ints) -> Ints:
-    """The greatest number so far in groups of these sizes."""
-    known, rank = np.unique(column, return_inverse=True)
-    group = np.repeat(np.arange(len(size)), size) * len(known)
-    found: Ints = known[np.maximum.accumulate(group + rank) - group]
-    return found
+def _sort(rows: Numbers, *by: str) -> Numbers:
+    return choose(rows, np.lexsort([rows[name] for name in reversed(by)]))
 
 
-def _table(columns: Numbers, rank: int | None = None) -> pa.Table:
-    size = len(columns["slot"])
-    if rank is not None:
-        columns = columns | {"rank": np.full(size, rank)}
-    arrays = []
-    for field in _PLACED:
-        column = columns.get(field.name)
-        if column is None:
-            arrays.append(pa.nulls(size, field.type))
-        else:
-            arrays.append(nullable(column) if pa.types.is_int64(field.type) else pa.array(column))
-    return pa.table(arrays, schema=_PLACED)
+def _placed(rank: int, columns: Numbers) -> pa.Table:
+    """Rows of ``_PLACE``; other columns are null."""
+    return complete(_table(columns | {"rank": np.full(len(columns["slot"]), rank)}), _PLACE)
+
+
+def _table(columns: Numbers) -> pa.Table:
+    return pa.table({name: nullable(column) for name, column in columns.items()})

@@ -4,7 +4,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,13 +19,12 @@ from pyspark.sql import SparkSession
 from checkers.clients import cycles as finder
 from checkers.clients.digraph import NEVER, Bools, Dependencies, Operations, cycles
 from checkers.clients.view import View
-from checkers.engine import Engine
+from checkers.engine import HERE_ROWS, Engine
 from harness.history import OPERATIONS
-
-Row = dict[str, Any]
 
 Drawn = list[tuple[int, int, str]]
 Span = tuple[int, int | None]
+Row = dict[str, Any]
 
 
 def _graph(
@@ -187,7 +185,12 @@ class Op:
 
 
 def _found(
-    spark: SparkSession, folder: Path, histories: dict[str, list[Op]], *, ww: bool = True
+    spark: SparkSession,
+    folder: Path,
+    histories: dict[str, list[Op]],
+    *,
+    ww: bool = True,
+    here: int = HERE_ROWS,
 ) -> list[Row]:
     columns: dict[str, list[object]] = defaultdict(list)
     for run, ops in histories.items():
@@ -212,13 +215,12 @@ def _found(
     table = pa.table({name: pa.array(columns[name], types[name]) for name in columns})
     path = str(folder / "operations.parquet")
     pq.write_table(table, path)
-    with Engine(spark) as engine:
+    with Engine(spark, here) as engine:
         found = finder.find(View(engine, spark.read.parquet(path), len(table)), ww=ww)
-        rows = [] if found is None else found.table().to_pylist()
-    return sorted(rows, key=itemgetter("run", "kind"))
+        return [] if found is None else found.table().to_pylist()
 
 
-def _words(row: Row) -> str:
+def words(row: Row) -> str:
     """``G0: p/1 send a@0:0, ...``."""
     steps = [
         f"{step['process']}/{step['op']} {step['kind']}"
@@ -298,9 +300,12 @@ EXPECTED = {
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_cycles_of_histories_written_by_hand(spark: SparkSession, tmp_path: Path) -> None:
-    found = _found(spark, tmp_path, BY_HAND)
-    assert {(row["run"], _words(row)) for row in found} == EXPECTED
+@pytest.mark.parametrize("here", [HERE_ROWS, 0])
+def test_cycles_of_histories_written_by_hand(
+    spark: SparkSession, tmp_path: Path, here: int
+) -> None:
+    found = _found(spark, tmp_path, BY_HAND, here=here)
+    assert {(row["run"], words(row)) for row in found} == EXPECTED
     assert len(found) == len(EXPECTED)
     assert {row["topic"] for row in found} == {"events"}
 
@@ -309,12 +314,12 @@ def test_cycles_of_histories_written_by_hand(spark: SparkSession, tmp_path: Path
 @pytest.mark.spark
 def test_without_ww_only_what_was_read_is_an_order(spark: SparkSession, tmp_path: Path) -> None:
     found = _found(spark, tmp_path, BY_HAND, ww=False)
-    assert {(row["run"], _words(row)) for row in found} == {
+    assert {(row["run"], words(row)) for row in found} == {
         (run, words) for run, words in EXPECTED if words.startswith("G1c")
     }
 
 
-def _random(random: Random) -> list[Op]:
+def random_history(random: Random) -> list[Op]:
     """A history in which anything may be wrong, but each record stands at one offset of its own."""
     ops: list[Op] = []
     records: list[tuple[int, int, str]] = []
@@ -342,7 +347,7 @@ def _random(random: Random) -> list[Op]:
     return ops
 
 
-def _defined(ops: list[Op], *, ww: bool) -> set[str]:
+def defined(ops: list[Op], *, ww: bool) -> set[str]:
     """The sorts of a history's cycles, from all of its edges."""
     read = {value for op in ops if op.outcome == "ok" for _, _, value in op.read}
     seen = {value for op in ops for _, _, value in op.read}
@@ -372,8 +377,8 @@ def _defined(ops: list[Op], *, ww: bool) -> set[str]:
 def test_no_cycle_is_missed_where_only_some_times_are_looked_at(
     spark: SparkSession, tmp_path: Path, ww: bool
 ) -> None:
-    histories = {f"seed {seed}": _random(Random(seed)) for seed in range(600)}  # noqa: S311
-    expected = {run: _defined(ops, ww=ww) for run, ops in histories.items()}
+    histories = {f"seed {seed}": random_history(Random(seed)) for seed in range(600)}  # noqa: S311
+    expected = {run: defined(ops, ww=ww) for run, ops in histories.items()}
     found: dict[str, set[str]] = {run: set() for run in histories}
     for row in _found(spark, tmp_path, histories, ww=ww):
         found[row["run"]].add(row["kind"])

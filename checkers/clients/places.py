@@ -20,7 +20,7 @@ class Order:
 
     def __init__(self, slot: Ints, low: Ints, high: Ints) -> None:
         self._slot, self._low, self._end = stretches(slot, low, high)
-        self._until = np.cumsum(self._end - self._low)
+        self._until: Ints = np.cumsum(self._end - self._low)
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
         """The index of each offset, or of the next known one, and whether it is known itself."""

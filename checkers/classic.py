@@ -237,7 +237,13 @@ def end_in_order(session: SparkSession) -> None:
 
 
 def _end(gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
-    """End the JVM: nothing in it is wanted. Stopping it first ends this side of it quietly."""
+    """End the JVM: nothing in it is wanted. Stopping it first ends this side of it quietly.
+
+    Its Python workers end with it, lest one write into a folder that is being removed.
+    """
+    workers: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        workers = psutil.Process(gateway.proc.pid).children(recursive=True)
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, of a JVM that was interrupted
         if (session := running()) is not None:
@@ -245,3 +251,7 @@ def _end(gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
         gateway.shutdown()
     gateway.proc.kill()
     gateway.proc.wait()
+    for worker in workers:
+        with contextlib.suppress(psutil.Error):
+            worker.kill()
+    psutil.wait_procs(workers, timeout=_END_LIMIT_S)

@@ -1,6 +1,10 @@
 """The pages of docs/ that are generated say what the code has today."""
 
 import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,20 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_what_workers_need_is_what_kernels_import() -> None:
+    """A worker imports every kernel; whatever these import has to be installed there."""
+    program = "import checkers.judge, sys; print(*{name.split('.')[0] for name in sys.modules})"
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    of = packages_distributions()
+    imported = {one for name in done.stdout.split() for one in of.get(name, ())}
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    named = {re.split(r"[\[>=<]", one)[0] for one in ours} - {"pyspark"}
+    line = re.search(r"pip install -c constraints.txt (.*)", (HERE / "spark.md").read_text("utf-8"))
+    assert line is not None
+    assert line[1].split() == sorted(imported & named)
 
 
 def test_what_the_readme_shrinks_is_a_run_of_random_faults() -> None:

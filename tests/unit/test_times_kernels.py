@@ -1,4 +1,7 @@
-"""Operations that can be in cycles, and the cycles, by kernels in this process."""
+"""Operations that can be in cycles, and the cycles, by kernels in this process.
+
+``related`` finds both by brute force, from every edge of a history.
+"""
 
 import itertools
 from random import Random
@@ -61,3 +64,21 @@ def test_no_cycle_is_missed_where_only_some_times_are_looked_at(ww: bool) -> Non
     wrong = {run: (kinds[run], expected[run]) for run in histories if kinds[run] != expected[run]}
     assert not wrong
     assert 60 < sum(map(bool, expected.values())) < 540
+
+
+def damaged(seed: int) -> list[Op]:
+    """A history whose log may be damaged, too, and in which offsets may not be known."""
+    dice = Random(seed)  # noqa: S311 - histories are no secrets
+    scale = dice.choice([1, 1000, 10**9])
+    ops = [
+        replace(op, begin=op.begin * scale, end=op.end * scale)
+        for op in random_history(dice) + random_history(dice) * (seed % 2)
+    ]
+    for op in ops:
+        for records in (op.sent, op.read):
+            for place, (partition, offset, value) in enumerate(records):
+                if dice.random() < 0.1:
+                    records[place] = partition, max(0, offset + dice.choice([-1, 1])), value
+                elif dice.random() < 0.1 and records is op.sent:
+                    records[place] = partition, None, value
+    return ops

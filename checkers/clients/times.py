@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from checkers.clients.columns import NONE, Ints, Numbers, any_of, groups, nullable, numbers
 from checkers.clients.facts import PROVEN, READ_BY_ANY, READ_OK, SENT, SENT_OK
@@ -28,33 +29,28 @@ _TICKS: Final = 1000  # parts of a nanosecond, so that many operations fit betwe
 _BLOCKS: Final = 4096  # into how many equal times a history is divided
 _CHUNK_BITS: Final = 20  # the places at a million offsets are sorted at once
 
-_BASE: Final = (
-    *((name, pa.int64()) for name in ("slot", "offset")),
-    ("rank", pa.int32()),
-    *((name, pa.int64()) for name in ("deed", "key")),
-    ("sure", pa.bool_()),
-)
-MEMBER: Final = pa.schema([("segment", pa.int64()), *_BASE])
+
+def _schema(*columns: str, **types: pa.DataType) -> pa.Schema:
+    return pa.schema([(name, types.get(name, pa.int64())) for name in columns])
+
+
+_TYPES: Final = {"rank": pa.int32(), "sure": pa.bool_(), "several": pa.bool_()}
+_COLUMNS: Final = ("slot", "offset", "rank", "deed", "key", "sure")
+MEMBER: Final = _schema("segment", *_COLUMNS, **_TYPES)
 """A place of an operation that can be in a cycle; see ``suspects``."""
 
-_PLACE: Final = pa.schema(
-    [
-        *_BASE,
-        *((name, pa.int64()) for name in ("chunk", "floor", "end")),
-        ("several", pa.bool_()),
-    ]
-)
-"""Where a sent record stands, or how far an operation read in a partition: a row of ``MEMBER``.
+_PLACE: Final = _schema(*_COLUMNS, "chunk", "floor", "end", "several", **_TYPES)
+"""Where a record that was sent stands, or how far an operation read in a slot: as in ``MEMBER``.
 
 The operation happened at ``floor`` or later and, if it is known to have succeeded, at ``end`` or
 earlier (both in ticks). ``several``: it has several places, and sent to one of them, so that it can
 be in a cycle without any order in time. ``chunk`` is a range of offsets.
 """
 
-_TIMED: Final = pa.schema([*_PLACE, ("bound", pa.int64()), ("time", pa.int64())])
-_CHUNK: Final = pa.schema([(name, pa.int64()) for name in ("slot", "chunk", "rows", "most")])
-_EXTENT: Final = pa.schema([(name, pa.int64()) for name in ("slot", "start", "end")])
-_SPAN: Final = pa.schema([(name, pa.int64()) for name in ("history", "low", "high")])
+_TIMED: Final = _schema(*_PLACE.names, "bound", "time", **_TYPES)
+_CHUNK: Final = _schema("slot", "chunk", "rows", "most")
+_EXTENT: Final = _schema("slot", "start", "end")
+_SPAN: Final = _schema("history", "low", "high")
 
 
 def suspects(view: View, *, ww: bool) -> Rows | None:
@@ -147,8 +143,8 @@ def _bounds(view: View, places: Rows) -> Rows:
     begin and end, so that every order in time leads from earlier to later. An edge by records does
     unless the ``bound`` there is greater than ``time``.
 
-    Each chunk of a slot is sorted alone. What the earlier chunks say is put before its first place
-    as if it were one more, without an offset.
+    Each chunk of a slot is sorted alone. What the earlier chunks say of it is added as a place
+    before all others of the chunk, without an offset.
     """
     by = ["slot", "chunk"]
     earlier = view.engine.table(_carry(places.by(by, _sum_up, _CHUNK).table()))
@@ -156,46 +152,43 @@ def _bounds(view: View, places: Rows) -> Rows:
 
 
 def _set_bounds(places: pa.Table) -> pa.Table:
-    found, first, place, ahead = _order(places)
-    earlier = _most_before(first, ahead)
-    bound = np.where(earlier != NONE, earlier + place, NONE)
-    late = _at_most(np.maximum(found["floor"], bound), found["end"])
+    found, first = _order(places)
+    earlier = _most_before(first, found["ahead"])
+    found["bound"] = np.where(earlier != NONE, earlier + found["place"], NONE)
+    late = _at_most(np.maximum(found["floor"], found["bound"]), found["end"])
     late = np.where(found["rank"] == READER, found["end"], late)
-    time = np.where(found["several"], found["floor"], late)
-    return _table(choose(found | {"bound": bound, "time": time}, found["offset"] != NONE))
+    found["time"] = np.where(found["several"], found["floor"], late)
+    return _table(choose(found, found["offset"] != NONE))
 
 
 def _sum_up(places: pa.Table) -> pa.Table:
-    """Count the places of each chunk, and find the ``most`` that these say of later places."""
-    found, first, _, ahead = _order(places)
-    sums = {"rows": _sizes(first, len(ahead)), "most": np.maximum.reduceat(ahead, first)}
-    return _table({name: found[name][first] for name in ("slot", "chunk")} | sums)
+    """Count the places of each chunk, and find the ``most`` that any of them is ahead."""
+    found, first = _order(places)
+    rows, most = _sizes(first, len(places)), np.maximum.reduceat(found["ahead"], first)
+    return _table(choose(found, first) | {"rows": rows, "most": most})
 
 
 def _carry(chunks: pa.Table) -> pa.Table:
-    """Make the places, in some of ``_PLACE``, that stand for all chunks before one."""
+    """Make the places that stand for all chunks before one, in ``_PLACE``."""
     found = _sort(numbers(chunks), "slot", "chunk")
     first = groups(found["slot"])
     base = np.cumsum(found["rows"]) - found["rows"]
     most = _most_before(first, np.where(found["most"] != NONE, found["most"] - base, NONE))
-    carried = choose(found | {"floor": most + base}, most != NONE)
-    columns = {name: carried[name] for name in ("slot", "chunk", "floor")}
-    return _placed(SENDER, columns)
+    found = choose(found | {"floor": most + base}, most != NONE)
+    return _placed(SENDER, {name: found[name] for name in ("slot", "chunk", "floor")})
 
 
-def _order(places: pa.Table) -> tuple[Numbers, Ints, Ints, Ints]:
-    """Sort the places of chunks.
+def _order(places: pa.Table) -> tuple[Numbers, Ints]:
+    """Sort the places of chunks, and find where each chunk begins.
 
-    Returns:
-        The places; where each chunk begins; each one's number in its chunk, from 1; and how far it
-        was at least ahead of that number in time, if something was sent there.
+    ``place`` is a place's number in its chunk, from 1, and ``ahead`` how far the time of what was
+    sent there is ahead of that at least.
     """
     found = _sort(numbers(places), "slot", "chunk", "offset", "rank", "key", "deed")
     first = groups(found["slot"], found["chunk"])
-    size = _sizes(first, len(places))
-    place = np.arange(len(places)) - np.repeat(first, size) + 1
-    ahead = np.where(found["rank"] == SENDER, found["floor"] - place, NONE)
-    return found, first, place, ahead
+    found["place"] = np.arange(len(places)) - np.repeat(first, _sizes(first, len(places))) + 1
+    found["ahead"] = np.where(found["rank"] == SENDER, found["floor"] - found["place"], NONE)
+    return found, first
 
 
 def _share_floors(timed: pa.Table) -> pa.Table:
@@ -209,29 +202,30 @@ def _share_floors(timed: pa.Table) -> pa.Table:
 
 
 def _clock(view: View, places: Rows) -> pa.Table:
-    """Divide the time of each history into blocks: ``slot, history, start, width``.
+    """Divide the time of each history into ``_BLOCKS``: ``slot, history, start, width``, in ticks.
 
-    Histories are numbered, and blocks are so many ticks wide that there are ``_BLOCKS`` of them.
+    Histories are numbered here.
     """
-    found = numbers(places.map(_extents, _EXTENT).table())
-    hashes = look_up_columns(view.names.select(["slot", "history"]), "slot", found["slot"])
-    history = np.unique(hashes["history"], return_inverse=True)[1]
-    order = np.argsort(history, kind="stable")
-    first = groups(history[order])
-    start = np.minimum.reduceat(found["start"][order], first)
-    length = (np.maximum.reduceat(found["end"][order], first) - start) // _TICKS
-    width = np.maximum(-(-length // _BLOCKS), 1) * _TICKS
-    slot, place = np.unique(found["slot"], return_index=True)
-    number = history[place]
-    return _table({"slot": slot, "history": number, "start": start[number], "width": width[number]})
+    names = view.names.select(["slot", "history"])
+    extents = places.map(_extents, _EXTENT).table().join(names, "slot", join_type="inner")
+    whole = extents.group_by("history").aggregate([("start", "min"), ("end", "max")])
+    found = numbers(names.join(whole, "history", join_type="inner"))
+    length = (found["end_max"] - found["start_min"]) // _TICKS
+    return _table(
+        {
+            "slot": found["slot"],
+            "history": np.unique(found["history"], return_inverse=True)[1],
+            "start": found["start_min"],
+            "width": np.maximum(-(-length // _BLOCKS), 1) * _TICKS,
+        }
+    )
 
 
 def _extents(places: pa.Table) -> pa.Table:
-    found = _sort(numbers(places, ("slot", "floor", "end")), "slot")
-    first = groups(found["slot"])
-    end = np.maximum.reduceat(np.where(found["end"] != NONE, found["end"], found["floor"]), first)
-    start = np.minimum.reduceat(found["floor"], first)
-    return _table({"slot": found["slot"][first], "start": start, "end": end})
+    end = pc.coalesce(places["end"], places["floor"])
+    times = pa.table([places["slot"], places["floor"], end], _EXTENT.names)
+    found = times.group_by("slot").aggregate([("start", "min"), ("end", "max")])
+    return found.rename_columns(_EXTENT.names)
 
 
 def _spans(timed: pa.Table, *, clock: pa.Table, ww: bool) -> pa.Table:
@@ -240,19 +234,16 @@ def _spans(timed: pa.Table, *, clock: pa.Table, ww: bool) -> pa.Table:
     back = (found["time"] != NONE) & (found["bound"] > found["time"])
     found = choose(found, back if ww else back & (found["rank"] == READER))
     history, low = _blocks(found, clock, found["time"])
-    spans = _table(
-        {"history": history, "low": low, "high": _blocks(found, clock, found["bound"])[1]}
-    )
-    return (
-        spans.group_by(["history", "low"]).aggregate([("high", "max")]).rename_columns(_SPAN.names)
-    )
+    spans = {"history": history, "low": low, "high": _blocks(found, clock, found["bound"])[1]}
+    merged = _table(spans).group_by(["history", "low"]).aggregate([("high", "max")])
+    return merged.rename_columns(_SPAN.names)
 
 
 def _segments(spans: pa.Table) -> pa.Table:
     """Join spans that have a block in common, as rows of ``_SPAN``: one a segment, in order."""
     found = _sort(numbers(spans), "history", "low")
-    apart = found["low"] > _most_before(groups(found["history"]), found["high"])
-    begins = np.flatnonzero(apart)
+    reached = _most_before(groups(found["history"]), found["high"])
+    begins = np.flatnonzero(found["low"] > reached)
     high = np.maximum.reduceat(found["high"], begins)
     return _table(choose(found, begins) | {"high": high})
 
@@ -261,11 +252,11 @@ def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Tabl
     """Choose the operations whose time lies in a segment, in ``MEMBER``."""
     found, known = numbers(timed), numbers(segments)
     found = choose(found, found["time"] != NONE)
-    before, after = known["low"].min() - 1, known["high"].max() + 1
+    before, after = int(known["low"].min()) - 1, int(known["high"].max()) + 1
 
     def code(history: Ints, block: Ints) -> Ints:
-        """Number blocks through all histories, those outside of all segments apart."""
-        return history * (after - before + 1) + np.clip(block, before, after) - before
+        """Number the blocks of all histories; one at each end stands for all others."""
+        return history * (after - before + 1) + np.clip(block, before, after)
 
     block = code(*_blocks(found, clock, found["time"]))
     segment = np.searchsorted(code(known["history"], known["low"]), block, side="right") - 1

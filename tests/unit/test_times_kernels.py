@@ -3,18 +3,14 @@
 ``related`` finds both by brute force, from every edge of a history.
 """
 
-import itertools
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from checkers.clients import cycles as finder
-from checkers.clients import times
-from checkers.clients.times import suspects
 from checkers.clients.view import View
-from tests.small_views import RUN, number, numbered, random_rows, shuffled, view_of
+from tests.small_views import numbered, view_of
 from tests.unit.test_cycles import BY_HAND, EXPECTED, Op, defined, random_history, words
 
 Json = dict[str, Any]

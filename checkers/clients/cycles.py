@@ -15,51 +15,44 @@ order and in another in the other, so that G0, and with ww edges G1c, are no bro
 Only the operations that ``checkers.clients.times`` leaves are put into a graph.
 """
 
-import warnings
-from collections.abc import Iterator
-from typing import Final
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers.anomaly import SCHEMA, anomalies
-from checkers.clients.digraph import (
-    NEVER,
-    PROCESS,
-    REALTIME,
-    Bools,
-    Dependencies,
-    Ints,
-    Operations,
-    cycles,
-)
-from checkers.clients.facts import READ_BY_ANY, SEEN, SENT, has
-from checkers.clients.times import READER, SENDER, keep, suspects
+from checkers.anomaly import SCHEMA
+from checkers.clients.columns import NONE, Ints, Numbers, any_of, greatest, groups, numbers
+from checkers.clients.digraph import NEVER, PROCESS, REALTIME, Dependencies, Operations, cycles
+from checkers.clients.facts import READ_BY_ANY, SEEN, SEEN_OK, SENT, SENT_OK
+from checkers.clients.kernels import choose, first_of, look_up
+from checkers.clients.rows import REFERENCE
+from checkers.clients.times import MEMBER, READER, SENDER, suspects
 from checkers.clients.view import View
-from checkers.clients.witness import none
-from harness.history import OK, SEND
+from checkers.engine import Rows
 
-_GATHERED: Final = 1_000_000  # edges that are put into one graph, unless one segment has more
-
+_DEED: Final = pa.schema([(name, pa.int64()) for name in ("segment", "deed")])
+_EDGE: Final = pa.schema(
+    [(name, pa.int64()) for name in ("segment", "source", "target", "sent", "met")]
+)
 _WITNESS: Final = pa.schema(
     [
-        ("segment", pa.int64()),
-        ("cycle", pa.int64()),
-        ("kind", pa.string()),
-        ("place", pa.int64()),
-        ("deed", pa.int64()),
-        ("key", pa.int64()),
+        *((name, pa.int64()) for name in ("segment", "cycle", "place")),
+        *((name, pa.string()) for name in ("kind", "why")),
+        *((name, pa.int64()) for name in ("deed", "key")),
         ("sends", pa.bool_()),
-        ("why", pa.string()),
     ]
 )
+_SHOWN: Final = ("deed", "key", "sends")
+_REFERENCE: Final = pa.schema(
+    [*(_WITNESS.field(name) for name in _SHOWN), *((name, pa.int64()) for name in REFERENCE)]
+)
+_STEP: Final = SCHEMA.field("steps").type.value_type.names
 
 
-def find(view: View, *, ww: bool = True) -> DataFrame:
-    """Anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
+def find(view: View, *, ww: bool = True) -> Rows | None:
+    """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
     ``steps`` are two for each step of the cycle: what the one operation did, and what the next did
     for which it comes after. Two sends are a ww edge, a send and a read a wr edge; of an order in
@@ -69,135 +62,96 @@ def find(view: View, *, ww: bool = True) -> DataFrame:
         view: of any number of histories.
         ww: whether the log's order of records makes an order of operations (Jepsen's ``ww-deps``).
             Without it G0 cannot be found, and every G1c is one that no isolation level allows.
+
+    Returns:
+        Rows of ``checkers.anomaly.SCHEMA``; None if there are no cycles.
     """
     members = suspects(view, ww=ww)
     if members is None:
-        return none(view)
-    edges = _read_edges(view, members)
-    if ww:
-        edges = edges.unionByName(_log_edges(members))
-    deeds = keep(view, "deeds", _deeds(view, members), ww=ww)
-    for end in ("source", "target"):
-        named = [F.col(name).alias(f"{end}_{name}") for name in ("client", "begun", "ended")]
-        edges = edges.join(
-            deeds.select("segment", F.col("deed").alias(end), *named), ["segment", end]
-        )
-    graphs = edges.repartition("segment").sortWithinPartitions("segment")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
-        found = graphs.mapInArrow(_witnesses, from_arrow_schema(_WITNESS))
-    return _told(view, keep(view, "found", found, ww=ww))
+        return None
+    deeds = members.by(["deed"], _deeds, _DEED)
+    rows = view.rows.where(SENT | SEEN).join(deeds, ["deed"]).kept()
+    none = view.engine.table(_EDGE.empty_table())
+    log = members.only("rank", SENDER).by(["slot"], _log_edges, _EDGE) if ww else none
+    witnesses = members.union(rows, log).by(["segment"], _search, _WITNESS).table()
+    return _tell(view, rows, witnesses) if len(witnesses) else None
 
 
-def _read_edges(view: View, members: DataFrame) -> DataFrame:
-    """Each sender to those that read of it: ``segment, source, target, sent, met, wr``."""
-    readers = members.where(F.col("rank") == READER).select("segment", "deed").distinct()
-    reads = view.rows.where(has("fact", READ_BY_ANY)).join(readers, "deed")
-    sends = members.where(F.col("rank") == SENDER)
-    return (
-        reads.select("segment", "key", F.col("deed").alias("target"))
-        .join(sends.select("segment", "key", F.col("deed").alias("source")), ["segment", "key"])
-        .where("source <> target")
-        .select(
-            "segment",
-            "source",
-            "target",
-            F.col("key").alias("sent"),
-            F.col("key").alias("met"),
-            F.lit(True).alias("wr"),
-        )
-    )
+def _deeds(members: pa.Table) -> pa.Table:
+    return members.group_by(_DEED.names).aggregate([])
 
 
-def _log_edges(members: DataFrame) -> DataFrame:
-    """Each sender to that of the next record in the log, where it is sure which that is.
+def _log_edges(senders: pa.Table) -> pa.Table:
+    """Link each sender to that of the next record in the log, where it is sure which that is.
 
-    The next of the members: were one between them that is none, and in a cycle with both, then it
-    would be a member.
+    A kernel by ``slot``. The next of the members: were one between them that is none, and in a
+    cycle with both, then it would be a member.
     """
-    here = Window.partitionBy("slot", "offset")
-    alone = F.min("key").over(here) == F.max("key").over(here)
-    sure = members.where(F.col("rank") == SENDER).withColumn("alone", alone)
-    order = Window.partitionBy("slot").orderBy("offset")
-    before = F.lag(F.struct("segment", "deed", "key")).over(order)
-    return (
-        sure.where("sure AND alone")
-        .withColumn("before", before)
-        .where("before.segment = segment AND before.deed <> deed")
-        .select(
-            "segment",
-            F.col("before.deed").alias("source"),
-            F.col("deed").alias("target"),
-            F.col("before.key").alias("sent"),
-            F.col("key").alias("met"),
-            F.lit(False).alias("wr"),
-        )
-    )
+    found = numbers(senders)
+    found = choose(found, np.lexsort((found["offset"], found["slot"])))
+    first = groups(found["slot"], found["offset"])
+    alone = first[np.diff(np.append(first, len(senders))) == 1]
+    alone = alone[found["sure"][alone]]
+    found = choose(found, alone)
+    nth = np.arange(1, len(alone))
+    one, two = choose(found, nth - 1), choose(found, nth)
+    linked = (one["slot"] == two["slot"]) & (one["segment"] == two["segment"])
+    linked &= one["deed"] != two["deed"]
+    columns = one["segment"], one["deed"], two["deed"], one["key"], two["key"]
+    return pa.table([column[linked] for column in columns], _EDGE)
 
 
-def _deeds(view: View, members: DataFrame) -> DataFrame:
-    """Whose each member is, and when: ``segment, deed, client, begun, ended``."""
-    good = F.col("outcome") == OK
-    times = view.rows.where(has("fact", SENT | SEEN)).join(
-        members.select("segment", "deed").distinct(), "deed"
-    )
-    return times.groupBy("segment", "deed").agg(
-        F.min("client").alias("client"),
-        F.min("invoke_ns").alias("begun"),
-        F.max(F.when(good, F.col("complete_ns"))).alias("ended"),
-    )
+def _read_edges(rows: Numbers, members: Numbers) -> Numbers:
+    """Link each sender to those that read of it."""
+    readers = members["deed"][members["rank"] == READER]
+    senders = choose(members, members["rank"] == SENDER)
+    reads = choose(rows, any_of(rows["fact"], READ_BY_ANY) & np.isin(rows["deed"], readers))
+    place = look_up(senders["key"], reads["key"])
+    reads, place = choose(reads, place != NONE), place[place != NONE]
+    edges = {
+        "segment": reads["segment"],
+        "source": senders["deed"][place],
+        "target": reads["deed"],
+        "sent": reads["key"],
+        "met": reads["key"],
+    }
+    linked = (senders["segment"][place] == reads["segment"]) & (edges["source"] != reads["deed"])
+    return choose(edges, linked)
 
 
-def _witnesses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The cycles among edges that come in the order of their segments, in ``_WITNESS``.
+def _search(graph: pa.Table) -> pa.Table:
+    """Find the cycles of whole segments, two rows for each step of each; a kernel by ``segment``.
 
-    Whole segments are gathered until they are many edges, because one large graph of many small
-    ones is faster to search than each of them.
+    Args:
+        graph: rows of ``MEMBER``; of the history, with the ``segment`` of their operations; and of
+            ``_EDGE``, the edges by the log.
     """
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(map(len, held)) < _GATHERED:
-            continue
-        table = pa.Table.from_batches(held)
-        segments = _ints(table, "segment")
-        whole = int(np.searchsorted(segments == segments[-1], True))
-        if whole:
-            yield from _cycles(table.slice(0, whole)).to_batches()
-            held = table.slice(whole).to_batches()
-    if held:
-        yield from _cycles(pa.Table.from_batches(held)).to_batches()
 
+    def part(column: str, *names: str) -> Numbers:
+        return numbers(graph.filter(graph[column].is_valid()), names)
 
-def _cycles(edges: pa.Table) -> pa.Table:
-    """The cycles of whole segments: two rows for each step of each."""
-    edges = edges.sort_by([(name, "ascending") for name in ("source", "target", "wr", "met")])
-    ends = _ints(edges, "source"), _ints(edges, "target")
-    names, first, places = np.unique(np.concatenate(ends), return_index=True, return_inverse=True)
-    source, target = places[: len(edges)], places[len(edges) :]
-
-    def told(name: str) -> pa.ChunkedArray:
-        """Of each operation what its edges tell."""
-        both = [*edges[f"source_{name}"].chunks, *edges[f"target_{name}"].chunks]
-        return pa.chunked_array(both).take(first)
-
-    segment = np.concatenate([_ints(edges, "segment")] * 2)[first]
-    operations = Operations(
-        history=np.unique(segment, return_inverse=True)[1],
-        process=np.unique(told("client").to_numpy(), return_inverse=True)[1],
-        begin=told("begun").to_numpy(),
-        end=told("ended").fill_null(NEVER).to_numpy(),
-    )
-    wr = edges["wr"].to_numpy()
-    found = cycles(operations, Dependencies(source=source, target=target, wr=wr))
-    shown = _Shown(edges, source, target, wr)
-    rows = [
+    log, members = part("source", *_EDGE.names), part("rank", *MEMBER.names)
+    names = ("segment", "deed", "key", "client", "fact", "invoke_ns", "complete_ns")
+    rows = part("client", *names)
+    read = _read_edges(rows, members)
+    edges = {name: np.concatenate([log[name], read[name]]) for name in _EDGE.names}
+    edges["wr"] = np.arange(len(edges["sent"])) >= len(log["sent"])
+    by = ("met", "wr", "target", "source")
+    edges = choose(edges, np.lexsort([edges[name] for name in by]))
+    deeds, ends = np.unique(np.concatenate([edges["source"], edges["target"]]), return_inverse=True)
+    if not len(deeds):
+        return _WITNESS.empty_table()
+    source, target = np.split(ends, 2)
+    operations, segment = _operations(rows, deeds)
+    found = cycles(operations, Dependencies(source=source, target=target, wr=edges["wr"]))
+    shown = _Shown(edges, source, target)
+    steps = [
         {
             "segment": int(segment[leg.source]),
             "cycle": number,
             "kind": kind,
             "place": 2 * place + end,
-            "deed": int(names[deed]),
+            "deed": int(deeds[deed]),
             "why": leg.why,
             **(shown.at(leg.edge, end) if leg.edge >= 0 else shown.of(deed)),
         }
@@ -205,22 +159,39 @@ def _cycles(edges: pa.Table) -> pa.Table:
         for place, leg in enumerate(legs)
         for end, deed in enumerate((leg.source, leg.target))
     ]
-    return pa.Table.from_pylist(rows, schema=_WITNESS)
+    return pa.Table.from_pylist(steps, schema=_WITNESS)
+
+
+def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
+    """Whose some operations are, and when; and the segment of each."""
+    rows = choose(rows, np.argsort(rows["deed"], kind="stable"))
+    first = groups(rows["deed"])
+    place = look_up(rows["deed"][first], deeds)
+    segment, client = (rows[name][first][place] for name in ("segment", "client"))
+    begin = np.minimum.reduceat(rows["invoke_ns"], first)[place]
+    end = greatest(first, rows["complete_ns"], any_of(rows["fact"], SENT_OK | SEEN_OK))[place]
+    operations = Operations(
+        history=np.unique(segment, return_inverse=True)[1],
+        process=np.unique(client, return_inverse=True)[1],
+        begin=begin,
+        end=np.where(end == NONE, NEVER, end),
+    )
+    return operations, segment
 
 
 class _Shown:
     """Which record an operation is shown by; edges are in the order of their sources."""
 
-    def __init__(self, edges: pa.Table, source: Ints, target: Ints, wr: Bools) -> None:
-        self._keys = _ints(edges, "sent"), _ints(edges, "met")
-        self._wr = wr
+    def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
+        self._edges = edges
         self._source = source
         self._by_target = np.argsort(target, kind="stable")
         self._target = target[self._by_target]
 
     def at(self, edge: int, end: int) -> dict[str, object]:
         """The record at an edge's source (``end`` 0) or target (1)."""
-        return {"key": int(self._keys[end][edge]), "sends": end == 0 or not self._wr[edge]}
+        key = self._edges["met" if end else "sent"][edge]
+        return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, deed: int) -> dict[str, object]:
         """Some record of an operation."""
@@ -230,32 +201,37 @@ class _Shown:
         return self.at(int(self._by_target[np.searchsorted(self._target, deed)]), 1)
 
 
-def _told(view: View, found: DataFrame) -> DataFrame:
+def _first_rows(rows: pa.Table) -> pa.Table:
+    """Refer to the first row in which each operation sent, or read, each record; by ``deed``."""
+    found = numbers(rows)
+    found["sends"] = any_of(found["fact"], SENT)
+    found = first_of(found, *_SHOWN)
+    return pa.table([found[name] for name in _REFERENCE.names], _REFERENCE)
+
+
+def _tell(view: View, rows: Rows, witnesses: pa.Table) -> Rows:
     """The cycles as anomalies, with what was recorded of each step."""
-    sends = (F.col("kind") == SEND).alias("sends")
-    recorded = view.rows.where(has("fact", SENT | SEEN)).join(
-        found.select("deed", "key").distinct(), ["deed", "key"], "left_semi"
-    )
-    fields = SCHEMA.field("steps").type.value_type.names
-    rows = recorded.groupBy("deed", "key", sends).agg(
-        F.min(F.struct("at", "run", "topic", F.struct(*fields).alias("step"))).alias("row")
-    )
-    by_time = F.col("why").isin(PROCESS, REALTIME)
-    step = F.col("row.step").withField(
-        "kind", F.when(by_time, F.col("why")).otherwise(F.col("row.step.kind"))
-    )
-    for name in ("partition", "offset", "value"):
-        step = step.withField(name, F.when(~by_time, F.col(f"row.step.{name}")))
-    steps = F.sort_array(F.collect_list(F.struct("place", step.alias("step"))))
-    told = found.withColumnRenamed("kind", "name").join(rows, ["deed", "key", "sends"])
-    grouped = told.groupBy("segment", "cycle", "name").agg(
-        F.min("row.run").alias("run"),
-        F.min("row.topic").alias("topic"),
-        steps.getField("step").alias("steps"),
-    )
-    return anomalies(grouped, F.col("name"))
+    records = ["deed", "key"]
+    shown = view.engine.table(witnesses.select(records))
+    first = rows.join(shown, records, "semi").by(["deed"], _first_rows, _REFERENCE)
+    words = view.words.join(first, REFERENCE).table().to_pylist()
+    row_of = {itemgetter(*_SHOWN)(row): row for row in words}
+    steps = sorted(witnesses.to_pylist(), key=itemgetter("segment", "cycle", "place"))
+    anomalies = []
+    for _, cycle in groupby(steps, itemgetter("segment", "cycle")):
+        told = [(step, row_of[itemgetter(*_SHOWN)(step)]) for step in cycle]
+        anomalies.append(
+            {
+                "kind": told[0][0]["kind"],
+                "steps": [_step(row, step["why"]) for step, row in told],
+                **{name: min(row[name] for _, row in told) for name in ("run", "topic")},
+            }
+        )
+    return view.engine.table(pa.Table.from_pylist(anomalies, SCHEMA))
 
 
-def _ints(table: pa.Table, name: str) -> Ints:
-    numbers: Ints = table[name].to_numpy()
-    return numbers
+def _step(row: dict[str, Any], why: str) -> dict[str, Any]:
+    step = {name: row[name] for name in _STEP}
+    if why in (PROCESS, REALTIME):
+        step |= {"kind": why, "partition": None, "offset": None, "value": None}
+    return step

@@ -8,41 +8,51 @@ tell no difference. Jepsen's checker calls such a history valid.
 
 from typing import Final
 
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+import numpy as np
+import pyarrow as pa
 
-from checkers.clients.facts import EVERYWHERE, SOUGHT, has
+from checkers.clients.columns import NONE, any_of, numbers
+from checkers.clients.facts import EVERYWHERE, SOUGHT
 from checkers.clients.strides import READS, SENDS
 from checkers.clients.view import View
 
 SHOWN: Final = 8
 
+_END: Final = pa.schema([("slot", pa.int64()), ("offset", pa.int64())])
+
 
 def short(view: View) -> list[tuple[str, int, int]]:
-    """Topic, partition and the greatest known offset where no reader came as far in the end.
+    """Find where no reader came as far in the end: topic, partition, greatest known offset.
 
     The foremost ``SHOWN`` of them. Asked are readers who sought the beginning (an offset that is
     null) after that offset was known; where there are none, the history does not tell.
     """
     if not view.tells(SOUGHT):
         return []
-    strides = view.strides
-    far = strides.where(F.col("what").isin(READS, SENDS) & F.col("ok"))
-    place = F.struct("last_place", (-F.col("last_at")).alias("since"))
-    ends = far.groupBy("slot").agg(F.max(place).alias("end"))
-    begun = has("what", SOUGHT) & ~has("what", EVERYWHERE) & F.col("place").isNull()
-    seeks = strides.where(begun).groupBy("slot", "client").agg(F.max("at").alias("sought"))
-    late = seeks.join(ends, "slot").where(F.col("sought") > -F.col("end.since"))
-    came = far.where(F.col("what") == READS).select("slot", "client", "last_place", "last_at")
-    there = (F.col("last_place") >= F.col("end.last_place")) & (F.col("last_at") > F.col("sought"))
-    reached = (
-        late.join(came, ["slot", "client"], "left")
-        .groupBy("slot")
-        .agg(
-            F.max("end.last_place").alias("offset"),
-            F.bool_or(F.coalesce(there, F.lit(False))).alias("reached"),
-        )
-    )
-    names = view.spark.createDataFrame(view.names.select(["slot", "topic", "partition"]))
-    rest = reached.where(~F.col("reached")).join(names, "slot")
-    shown = rest.orderBy("topic", "partition").limit(SHOWN).collect()
-    return [(row["topic"], row["partition"], row["offset"]) for row in shown]
+    ends = view.strides.by(["slot"], _short, _END).table()
+    names = view.names.select(["slot", "topic", "partition"])
+    rows = ends.join(names, "slot", join_type="inner").to_pylist()
+    found = sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+    return found[:SHOWN]
+
+
+def _short(strides: pa.Table) -> pa.Table:
+    """Choose the slots, of rows of ``STRIDE``, whose end nobody reached. A kernel by ``slot``."""
+    found = numbers(strides)
+    what, at, last_at = found["what"], found["at"], found["last_at"]
+    slots, slot = np.unique(found["slot"], return_inverse=True)
+    client = np.unique(found["client"], return_inverse=True)[1]
+    readers, reader = np.unique(slot * len(client) + client, return_inverse=True)
+    far = np.isin(what, (READS, SENDS)) & found["ok"]
+    end = np.full(len(slots), NONE)
+    np.maximum.at(end, slot[far], found["last_place"][far])
+    there = far & (found["last_place"] == end[slot])
+    since = np.full(len(slots), np.iinfo(np.int64).max)
+    np.minimum.at(since, slot[there], last_at[there])
+    begun = any_of(what, SOUGHT) & ~any_of(what, EVERYWHERE) & (found["place"] == NONE)
+    late = begun & (at > since[slot])
+    sought = np.full(len(readers), NONE)
+    np.maximum.at(sought, reader[late], at[late])
+    there &= (what == READS) & (sought[reader] != NONE) & (last_at > sought[reader])
+    missed = np.setdiff1d(slot[late], slot[there])
+    return pa.table([slots[missed], end[missed]], _END)

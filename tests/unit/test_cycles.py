@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from checkers.clients import cycles as finder
 from checkers.clients.digraph import NEVER, Bools, Dependencies, Operations, cycles
-from checkers.clients.numbers import Source
 from checkers.clients.view import View
+from checkers.engine import HERE_ROWS, Engine
 from harness.history import OPERATIONS
 
 Drawn = list[tuple[int, int, str]]
 Span = tuple[int, int | None]
+Row = dict[str, Any]
 
 
 def _graph(
@@ -183,7 +185,12 @@ class Op:
 
 
 def _found(
-    spark: SparkSession, folder: Path, histories: dict[str, list[Op]], *, ww: bool = True
+    spark: SparkSession,
+    folder: Path,
+    histories: dict[str, list[Op]],
+    *,
+    ww: bool = True,
+    here: int = HERE_ROWS,
 ) -> list[Row]:
     columns: dict[str, list[object]] = defaultdict(list)
     for run, ops in histories.items():
@@ -208,18 +215,19 @@ def _found(
     table = pa.table({name: pa.array(columns[name], types[name]) for name in columns})
     path = str(folder / "operations.parquet")
     pq.write_table(table, path)
-    view = View(spark.read.parquet(path), [Source(path)], folder)
-    return finder.find(view, ww=ww).orderBy("run", "kind").collect()
+    with Engine(spark, here) as engine:
+        found = finder.find(View(engine, spark.read.parquet(path), len(table)), ww=ww)
+        return [] if found is None else found.table().to_pylist()
 
 
-def _words(row: Row) -> str:
+def words(row: Row) -> str:
     """``G0: p/1 send a@0:0, ...``."""
     steps = [
-        f"{step.process}/{step.op} {step.kind}"
-        + (f" {step.value}@{step.partition}:{step.offset}" if step.value else "")
-        for step in row.steps
+        f"{step['process']}/{step['op']} {step['kind']}"
+        + (f" {step['value']}@{step['partition']}:{step['offset']}" if step["value"] else "")
+        for step in row["steps"]
     ]
-    return f"{row.kind}: " + ", ".join(steps)
+    return f"{row['kind']}: " + ", ".join(steps)
 
 
 BY_HAND = {
@@ -292,23 +300,26 @@ EXPECTED = {
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_cycles_of_histories_written_by_hand(spark: SparkSession, tmp_path: Path) -> None:
-    found = _found(spark, tmp_path, BY_HAND)
-    assert {(row.run, _words(row)) for row in found} == EXPECTED
+@pytest.mark.parametrize("here", [HERE_ROWS, 0])
+def test_cycles_of_histories_written_by_hand(
+    spark: SparkSession, tmp_path: Path, here: int
+) -> None:
+    found = _found(spark, tmp_path, BY_HAND, here=here)
+    assert {(row["run"], words(row)) for row in found} == EXPECTED
     assert len(found) == len(EXPECTED)
-    assert {row.topic for row in found} == {"events"}
+    assert {row["topic"] for row in found} == {"events"}
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_without_ww_only_what_was_read_is_an_order(spark: SparkSession, tmp_path: Path) -> None:
     found = _found(spark, tmp_path, BY_HAND, ww=False)
-    assert {(row.run, _words(row)) for row in found} == {
+    assert {(row["run"], words(row)) for row in found} == {
         (run, words) for run, words in EXPECTED if words.startswith("G1c")
     }
 
 
-def _random(random: Random) -> list[Op]:
+def random_history(random: Random) -> list[Op]:
     """A history in which anything may be wrong, but each record stands at one offset of its own."""
     ops: list[Op] = []
     records: list[tuple[int, int, str]] = []
@@ -336,7 +347,7 @@ def _random(random: Random) -> list[Op]:
     return ops
 
 
-def _defined(ops: list[Op], *, ww: bool) -> set[str]:
+def defined(ops: list[Op], *, ww: bool) -> set[str]:
     """The sorts of a history's cycles, from all of its edges."""
     read = {value for op in ops if op.outcome == "ok" for _, _, value in op.read}
     seen = {value for op in ops for _, _, value in op.read}
@@ -366,11 +377,11 @@ def _defined(ops: list[Op], *, ww: bool) -> set[str]:
 def test_no_cycle_is_missed_where_only_some_times_are_looked_at(
     spark: SparkSession, tmp_path: Path, ww: bool
 ) -> None:
-    histories = {f"seed {seed}": _random(Random(seed)) for seed in range(600)}  # noqa: S311
-    expected = {run: _defined(ops, ww=ww) for run, ops in histories.items()}
+    histories = {f"seed {seed}": random_history(Random(seed)) for seed in range(600)}  # noqa: S311
+    expected = {run: defined(ops, ww=ww) for run, ops in histories.items()}
     found: dict[str, set[str]] = {run: set() for run in histories}
     for row in _found(spark, tmp_path, histories, ww=ww):
-        found[row.run].add(row.kind)
+        found[row["run"]].add(row["kind"])
     wrong = {run: (found[run], expected[run]) for run in histories if found[run] != expected[run]}
     assert not wrong
     assert 60 < sum(map(bool, expected.values())) < 540

@@ -245,12 +245,14 @@ class _Script:
     def _move(self) -> list[Row]:
         """A seek or a rebalance, or what a reader is to read of, a row for each partition."""
         dice = self.dice
-        seek = {"kind": history.SEEK, "offset": dice.choice([None, *dice.choices(range(12), k=2)])}
-        row = dice.choice([seek, seek, *({"kind": kind, "offset": None} for kind in _MOVES)])
-        alone = [[0], [0], [1], [1], [None]]
-        assigns = row["kind"] in {history.ASSIGN, history.SUBSCRIBE}
-        partitions = dice.choice([*alone, [0, 1], [1, 0]] if assigns else alone)
-        return [row | {"partition": partition, "value": ""} for partition in partitions]
+        place = dice.choice([None, dice.randrange(12), dice.randrange(12)])
+        kind = dice.choice([history.SEEK, history.SEEK, *_MOVES])
+        row: Row = {"kind": kind, "offset": place if kind == history.SEEK else None, "value": ""}
+        alone: list[list[int | None]] = [[0], [0], [1], [1], [None]]
+        both: list[list[int | None]] = [[0, 1], [1, 0]]
+        assigns = kind in {history.ASSIGN, history.SUBSCRIBE}
+        partitions = dice.choice([*alone, *both] if assigns else alone)
+        return [row | {"partition": partition} for partition in partitions]
 
     def _sends(self, outcome: str) -> list[Row]:
         dice, partition, rows = self.dice, self.dice.randrange(2), []

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from checkers.clients.facts import (
     ADRIFT,
@@ -195,6 +195,9 @@ def random_steps(seed: int) -> list[Row]:
     return numbered(_Script(dice, tangled=seed % 4 == 0, moves=seed % 3 != 0).rows())
 
 
+_MOVES: Final = (history.REBALANCE, history.ASSIGN, history.SUBSCRIBE)
+
+
 class _Script:
     """Clients of two partitions, in which records stand at growing offsets."""
 
@@ -235,16 +238,21 @@ class _Script:
         for _ in range(dice.choice([1, 1, 2, 3])):
             sends = process[0] == "p" or (process[0] == "t" and dice.random() < 0.5)
             if self.moves and dice.random() < 0.2:
-                rows.append(self._move())
+                rows += self._move()
             rows += self._sends(outcome) if sends else self._reads(process)
         return [shared | row for row in rows]
 
-    def _move(self) -> Row:
-        kinds = [history.SEEK, history.SEEK, history.REBALANCE, history.ASSIGN, history.SUBSCRIBE]
-        offset = self.dice.choice([None, self.dice.randrange(12), self.dice.randrange(12)])
-        partition = self.dice.choice([0, 0, 1, 1, None])
-        row = {"kind": self.dice.choice(kinds), "partition": partition, "value": ""}
-        return row | {"offset": offset if row["kind"] == history.SEEK else None}
+    def _move(self) -> list[Row]:
+        """A seek or a rebalance, or what a reader is to read of, a row for each partition."""
+        dice = self.dice
+        place = dice.choice([None, dice.randrange(12), dice.randrange(12)])
+        kind = dice.choice([history.SEEK, history.SEEK, *_MOVES])
+        row: Row = {"kind": kind, "offset": place if kind == history.SEEK else None, "value": ""}
+        alone: list[list[int | None]] = [[0], [0], [1], [1], [None]]
+        both: list[list[int | None]] = [[0, 1], [1, 0]]
+        assigns = kind in {history.ASSIGN, history.SUBSCRIBE}
+        partitions = dice.choice([*alone, *both] if assigns else alone)
+        return [row | {"partition": partition} for partition in partitions]
 
     def _sends(self, outcome: str) -> list[Row]:
         dice, partition, rows = self.dice, self.dice.randrange(2), []

@@ -176,6 +176,8 @@ def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
         ranges: as ``last_over`` gives them. The last one of a slot is nobody's.
     """
     known, asked = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
+    low, end = known["low"].min(), known["low"].max()
+    asked = choose(asked, (asked["offset"] >= low) & (asked["offset"] < end))
     last = so_far((known["slot"], known["low"]), (asked["slot"], asked["offset"])) - 1
     gone = {"key": asked["key"], "client": known["client"][last], "at": known["at"][last]}
     return pa.table(choose(gone, gone["at"] != NONE))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from checkers.clients.columns import NONE, Ints
+from checkers.clients.facts import EVERYWHERE, SOUGHT
 from checkers.clients.findings import COPY, OF_COPY, OF_LAST
 from checkers.clients.findings import STEP as STEP_PART
 from checkers.clients.gaps import KINDS, last_over, passed, step_findings, stepped_over
@@ -259,6 +260,18 @@ def test_rows_that_are_no_strides_are_passed_over() -> None:
     found = _steps([known, counted, later, read])
     assert [(one["from_place"], one["place"], one["sought"]) for one in found] == [(1, 5, False)]
     assert _steps([known]) == []
+
+
+def test_readers_go_on_from_where_they_sought() -> None:
+    seek = {"what": SOUGHT, "client": 1, "slot": 7, "op": 2, "at": 2, "place": 9}
+    known = {"what": KNOWN, "slot": 7, "place": 0, "last_place": 99}
+    before, after = _read(op=1, at=1, place=3), _read(op=3, at=3, place=11)
+    (step,) = _steps([known, after, before, seek])
+    assert (step["from_place"], step["place"], step["sought"]) == (8, 11, True)
+    assert (step["delta"], step["left_out"]) == (3, [])
+    for nowhere in ({"place": None}, {"what": SOUGHT | EVERYWHERE}):
+        (step,) = _steps([known, after, before, seek | nowhere])
+        assert (step["from_place"], step["sought"]) == (3, False)
 
 
 # The version order.

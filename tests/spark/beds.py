@@ -66,10 +66,11 @@ HOME=$PWD exec "$@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """A process of ours that serves others, and its log."""
+    """A process of ours that serves others at an address of loopback, and its log."""
 
     log: Path
     process: psutil.Process
+    host: str
 
     def said(self, pattern: str) -> str:
         """Return what it says, or the pattern's group of it, as soon as it does."""
@@ -218,7 +219,7 @@ def daemon(log: Path, command: Sequence[str], host: str = LOOPBACK) -> Iterator[
         )
     process = psutil.Process(started.pid)
     try:
-        yield Daemon(log=log, process=process)
+        yield Daemon(log=log, process=process, host=host)
     finally:
         _kill(process)
         started.wait()

@@ -79,14 +79,14 @@ def test_a_worker_may_be_killed_in_the_middle(
     options = SparkOptions(
         master=own_cluster.url, driver_memory="512m", conf={"spark.executor.memory": "512m"}
     )
-    process = start(options, "--seconds", "1", "--marks", str(marks))
+    process = start(options, "--seconds", "2", "--marks", str(marks))
+    lost = own_cluster.workers[0]
     await_condition(
-        lambda: len(list(marks.iterdir())),
-        lambda tasks: tasks >= 5,  # so that some have ended, of which there are 16
+        lambda: len(list(marks.glob(f"{lost.host}*"))),
+        lambda tasks: tasks == 2,  # one has ended there, and one has just begun
         what="tasks to begin",
         limit_s=120,
     )
-    lost = own_cluster.workers[0]
     if what == "worker":
         lost.kill()
     else:

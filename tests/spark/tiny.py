@@ -35,7 +35,7 @@ def hashed(
     from checkers.clients.columns import distinct  # noqa: PLC0415 - likewise
 
     if marks:
-        tempfile.mkstemp(dir=marks)
+        tempfile.mkstemp(prefix=os.environ["SPARK_LOCAL_IP"], dir=marks)
     time.sleep(seconds)
     with tempfile.TemporaryDirectory() as folder:
         seen = sorted(os.listdir(os.path.dirname(folder)))  # noqa: PTH120, PTH208

@@ -170,9 +170,13 @@ def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
     segment, client = (rows[name][first][place] for name in ("segment", "client"))
     begin = np.minimum.reduceat(rows["invoke_ns"], first)[place]
     end = greatest(first, rows["complete_ns"], any_of(rows["fact"], SENT_OK | SEEN_OK))[place]
+    history, process = (np.unique(it, return_inverse=True)[1] for it in (segment, client))
+    # Lines of time do not lead through other segments: which of equally short cycles is shown would
+    # depend on these.
+    process = np.unique(history * len(process) + process, return_inverse=True)[1]
     operations = Operations(
-        history=np.unique(segment, return_inverse=True)[1],
-        process=np.unique(client, return_inverse=True)[1],
+        history=history,
+        process=process,
         begin=begin,
         end=np.where(end == NONE, NEVER, end),
     )

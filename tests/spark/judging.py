@@ -5,15 +5,18 @@ Prints what every run's verdict says and what its anomalies are. Exits as ``high
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 import typer
 
-from checkers import engine
+from checkers import engine, fates
+from checkers.clients.view import View
 from checkers.judge import judge
 from checkers.session import spark as session_of
+from checkers.staging import Case
 from harness.arguments import on_spark
 from harness.errors import HighwaterError
 from harness.spark import SparkOptions
@@ -21,9 +24,20 @@ from harness.store import Run
 
 
 @on_spark
-def judging(runs: list[str], *, most_here: int = engine.HERE_ROWS, spark: SparkOptions) -> None:
-    """Judge runs; of more rows than ``--most-here`` kernels are run by tasks."""
+def judging(
+    runs: list[str],
+    *,
+    most_here: int = engine.HERE_ROWS,
+    half: str = "",
+    spark: SparkOptions,
+) -> None:
+    """Judge runs; of more rows than ``--most-here`` kernels are run by tasks.
+
+    A file named by ``--half`` is there when histories are read and nothing of them is judged yet.
+    """
     engine.HERE_ROWS = most_here  # type: ignore[misc]
+    if half:
+        mark(Path(half))
     found = [Run(Path(each)) for each in runs]
     verdicts = judge(found, session_of(spark))
     shown = [
@@ -34,6 +48,18 @@ def judging(runs: list[str], *, most_here: int = engine.HERE_ROWS, spark: SparkO
         for run, verdict in zip(found, verdicts, strict=True)
     ]
     typer.echo(json.dumps(shown))
+
+
+def mark(path: Path) -> None:
+    """Have a file made when the books are."""
+    books = fates.books
+
+    def marked(view: View, cases: Sequence[Case]) -> list[fates.Book]:
+        found = books(view, cases)
+        path.touch()
+        return found
+
+    fates.books = marked
 
 
 app = typer.Typer(add_completion=False)

@@ -78,10 +78,9 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
     for run, own in zip(runs, mine, strict=True):
         shutil.copytree(run.path, own.path, ignore=shutil.ignore_patterns("analysis"))
     options = SparkOptions(master=own_cluster.url, driver_memory="512m", conf=SMALL)
-    process = start(options, mine, "--most-here", str(FEW))
-    lost = own_cluster.workers[0]
-    await_condition(lost.busy, lambda busy: busy, what="a kernel to run on a worker", limit_s=120)
-    assert process.poll() is None
-    lost.kill()
+    half = shared_store / "half"
+    process = start(options, mine, "--most-here", str(FEW), "--half", str(half))
+    await_condition(half.exists, lambda done: done, what="histories to be read", limit_s=240)
+    own_cluster.workers[0].kill()
     assert process.poll() is None  # it was in the middle
     assert result(process) == expected

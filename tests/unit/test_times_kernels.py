@@ -3,16 +3,6 @@
 ``components`` finds by brute force, from all edges of a history, what is on a cycle.
 """
 
-<<<<<<< HEAD
-from random import Random
-from typing import Any
-
-import pytest
-
-from checkers.clients import cycles as finder
-from checkers.clients.view import View
-from tests.small_views import numbered, view_of
-=======
 import itertools
 from dataclasses import replace
 from random import Random
@@ -28,7 +18,6 @@ from checkers.clients.times import MEMBER, suspects
 from checkers.clients.view import View
 from tests.small_views import number as hash_of
 from tests.small_views import numbered, random_rows, shuffled, view_of
->>>>>>> h-cycles
 from tests.unit.test_cycles import BY_HAND, EXPECTED, Op, defined, random_history, words
 
 Json = dict[str, Any]
@@ -194,7 +183,7 @@ def test_order_of_rows_and_size_of_chunks_change_nothing(
 
 
 def side_by_side(seed: int) -> list[Op]:
-    """A valid history of transactions, some of which overlap: each happens at a moment of its own."""
+    """A valid history of transactions that happen at a moment each, and some of which overlap."""
     dice = Random(seed)  # noqa: S311 - as above
     ends, ops, log = [0, 0, 0], list[Op](), list[tuple[int, int, str]]()
     for moment in range(100, 1000, 10):

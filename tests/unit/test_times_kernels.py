@@ -183,7 +183,7 @@ def test_order_of_rows_and_size_of_chunks_change_nothing(
 
 
 def side_by_side(seed: int) -> list[Op]:
-    """A valid history of transactions, some of which overlap: each happens at a moment of its own."""
+    """A valid history of transactions that happen at a moment each, and some of which overlap."""
     dice = Random(seed)  # noqa: S311 - as above
     ends, ops, log = [0, 0, 0], list[Op](), list[tuple[int, int, str]]()
     for moment in range(100, 1000, 10):

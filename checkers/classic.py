@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from checkers.failures import first_line
 from checkers.java import find_java
-from checkers.scratch import clear_left, scratch
+from checkers.scratch import scratch
 from checkers.sharing import flags as sharing_flags
 from harness.archive import COLLECTOR, Flags
 from harness.cleanup import at_end
@@ -200,9 +200,8 @@ def _nearby(master: str) -> bool:
 
 
 def _temporary_folder() -> Path:
-    """A folder for all that Spark writes, removed at exit; those of killed processes go first."""
-    clear_left()
-    folder = scratch()
+    """A folder for all that Spark writes."""
+    folder = scratch("spark")
     at_end(partial(_clear, folder))
     return folder
 

@@ -1,22 +1,34 @@
-"""Folders for files of this process alone, which go even if it is killed."""
+"""Folders for files of this process alone, which go when it ends; those of killed ones go later."""
 
 import os
 import shutil
 import tempfile
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import psutil
 
+from harness.cleanup import at_end
+
 _FOLDER: Final = "highwater-spark-"
+_lock = threading.Lock()
+_roots: list[Path] = []
 
 
-def scratch(name: str = "") -> Path:
-    """Make an empty folder that bears this process's id. Whoever makes it removes it."""
-    return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-{name and f'{name}-'}"))
+def scratch(name: str) -> Path:
+    """Make an empty folder. Whoever makes it may remove it before the process ends."""
+    with _lock:
+        if not (_roots and _roots[-1].is_dir()):
+            _clear_left()
+            root = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
+            at_end(partial(shutil.rmtree, root, ignore_errors=True))
+            _roots.append(root)
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=_roots[-1]))
 
 
-def clear_left() -> None:
+def _clear_left() -> None:
     """Remove the folders of processes that are no more."""
     for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
         owner = left.name.removeprefix(_FOLDER).split("-")[0]

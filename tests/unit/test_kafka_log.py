@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from checkers import frames, kafka_log
+from checkers import engine, kafka_log
 from checkers.kafka_log import SPARK_SCHEMA, plan, read_log, replicas_of
 from checkers.segments.files import Segment, segments
 from checkers.segments.reader import SCHEMA, read_segment
@@ -38,8 +38,8 @@ def test_spark_sees_what_the_reader_reads(
     """Little is read here, unless it was much before it was compressed; else by tasks."""
     monkeypatch.setattr(kafka_log, "HERE_BYTES", here)
     monkeypatch.setattr(kafka_log, "_DECODED_MAX", decoded)
-    made = Mock(wraps=frames.mapped)
-    monkeypatch.setattr(frames, "mapped", made)
+    made = Mock(wraps=engine.mapped)
+    monkeypatch.setattr(kafka_log, "mapped", made)
     rows = [row.asDict() for row in read_log(spark, [FIXTURES]).collect()]
     for row in rows:
         for name in ("key", "value"):

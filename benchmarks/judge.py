@@ -31,6 +31,7 @@ from checkers.judge import judge
 from checkers.session import spark
 from harness.history import OPERATIONS, TABLES
 from harness.plan import Plan
+from harness.spark import SparkOptions
 from harness.store import Run, Status
 
 SIZES: Final = (100_000, 1_000_000, 10_000_000)
@@ -77,7 +78,7 @@ def main(sizes: Sequence[int] = SIZES) -> None:
 
 def measure(what: str, sizes: Sequence[int]) -> None:
     """Measure one way in this process, where what is small is judged first to warm the JVM up."""
-    session = spark(driver_memory="4g", heavy=what == DISKS)
+    session = spark(SparkOptions(driver_memory="4g"), heavy=what == DISKS)
     print(f"{what}, one record in {_OFTEN if what == LOSSES else _LOST_EVERY} lost")
     print(f"{'operations':>12} {'seconds':>8} {'per second':>11} {'JVM MB':>7} {'Python MB':>9}")
     measured = [_measure(session, size, what) for size in (*WARM, *sizes)][len(WARM) :]

@@ -72,7 +72,7 @@ def make(store: Path, only: str | None) -> None:
 def tell(store: Path) -> None:
     """Judge all that is there, and print a row for each level and story."""
     made = {name: level for level in LEVELS for name, _ in plans(level) if (store / name).exists()}
-    with SparkStarter(None, "2g") as starter:
+    with SparkStarter() as starter:
         verdicts = judge([Run(store / name) for name in made], starter.session())
     rows: dict[tuple[str, str], Counter[str]] = {}
     for (name, level), verdict in zip(made.items(), verdicts, strict=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,7 @@ LISTED_MAX: Final = 100
 
 ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
 
-Finds = DataFrame | Rows | pa.Table
+Finds: TypeAlias = DataFrame | Rows | pa.Table
 """Anomalies, in columns of ``checkers.anomaly.SCHEMA``."""
 
 

@@ -12,8 +12,9 @@ from checkers import found
 from checkers.anomaly import SCHEMA
 from checkers.catalogue import all_checkers, all_kinds
 from checkers.engine import Engine, Rows
+from checkers.failures import first_line, require_alive
 from checkers.lineage.evidence import Evidence, Row, gather
-from checkers.session import first_line, require_alive, scratch
+from checkers.scratch import scratch
 from checkers.staging import Case
 from checkers.tables import Tables
 from checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict

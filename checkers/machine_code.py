@@ -28,8 +28,13 @@ def kept(name: str, sources: Iterable[Path]) -> Iterator[None]:
 
     Args:
         name: of the folder in the cache directory.
-        sources: every file that what is declared here is made of.
+        sources: every file that what is declared here is made of. Where they are in a zip, as on a
+            worker of Spark's, Numba finds a place by itself.
     """
+    sources = tuple(sources)
+    if not all(path.is_file() for path in sources):
+        yield
+        return
     digest = hashlib.sha256()
     for path in sources:
         digest.update(path.read_bytes())

@@ -7,16 +7,19 @@ import os
 import sys
 import threading
 
-from checkers import session
+from checkers import classic
+from checkers.session import SETTINGS
 from checkers.warmup import warm_up
+from harness.spark import SparkOptions
 
 
 def main(sharing: list[str]) -> None:
     """Judge once in a JVM with these flags, and let it end in order: it writes the archive then."""
     threading.Thread(target=_end_with_who_asked, name="asked", daemon=True).start()
-    started = session.start(None, "1g", sharing=tuple(sharing))
+    options = SparkOptions(driver_memory="1g")
+    started = classic.start(options, SETTINGS, sharing=tuple(sharing))
     warm_up(started)
-    session.end_in_order(started)
+    classic.end_in_order(started)
 
 
 def _end_with_who_asked() -> None:

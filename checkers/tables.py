@@ -21,7 +21,7 @@ from checkers import disks, fates, kafka_log
 from checkers.clients.find import tell
 from checkers.clients.view import View
 from checkers.engine import Engine, Rows
-from checkers.session import scratch
+from checkers.scratch import scratch
 from checkers.staging import Case, plain, stage
 from harness.history import OPERATIONS_TABLE, TABLES
 from harness.store import Run

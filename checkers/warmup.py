@@ -3,14 +3,15 @@
 The run is as small as one can be that makes every checker read, compare, find and explain.
 """
 
+import shutil
 import struct
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.scratch import scratch
 from harness.history import TABLES
 from harness.plan import Plan
 from harness.store import Run, Status
@@ -32,8 +33,11 @@ def warm_up(spark: "SparkSession") -> None:
     """Judge a made-up run in which one record is lost and one offset differs."""
     from checkers.judge import judge  # noqa: PLC0415 - the judge needs a session, not the other way
 
-    with tempfile.TemporaryDirectory(prefix="warm-up-") as folder:
-        judge([_made_up(Path(folder) / "warm-up")], spark)
+    folder = scratch("warm-up")
+    try:
+        judge([_made_up(folder / "warm-up")], spark)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _made_up(path: Path) -> Run:

@@ -24,6 +24,7 @@ from harness.files import is_file
 from harness.history import TABLES, UNJUDGED
 from harness.plan import Plan
 from harness.runner import execute
+from harness.spark import HERE, SparkOptions
 from harness.store import Run, Store
 from harness.verdict import Verdict
 from reports.run import write as write_report
@@ -56,20 +57,12 @@ class Judged:
         return self.verdict.summary(report) | {"model": msgspec.to_builtins(self.model)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkOptions:
-    """Where the judge runs: a Spark master (None: this machine) and the driver's heap."""
-
-    master: str | None = None
-    driver_memory: str = "2g"
-
-
 def perform(
     plans: Sequence[Plan],
     store: Store,
     *,
     jobs: int = 1,
-    spark: SparkOptions = SparkOptions(),
+    spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
 ) -> list[Judged]:
     """Run every plan on real brokers, judge all runs in one Spark session, and write their reports.
@@ -86,7 +79,7 @@ def perform(
     """
     for plan in plans:
         check_plan(plan)
-    with SparkStarter(spark.master, spark.driver_memory) as starter:
+    with SparkStarter(spark) as starter:
         runs = _execute_all(plans, store, jobs, progress)
         progress("judge", f"judging {len(runs)} run{'s' * (len(runs) > 1)} in Spark")
         return judge_all(runs, starter.session())
@@ -112,7 +105,7 @@ def _report(run: Run) -> Path:
         return run.report
 
 
-def check(runs: Sequence[Run], *, spark: SparkOptions = SparkOptions()) -> list[Judged]:
+def check(runs: Sequence[Run], *, spark: SparkOptions = HERE) -> list[Judged]:
     """Judge stored runs again in a Spark session of their own.
 
     Raises:
@@ -121,7 +114,7 @@ def check(runs: Sequence[Run], *, spark: SparkOptions = SparkOptions()) -> list[
     if len(runs) == 1:  # of several, one that cannot be read is a line of its own
         runs[0].plan()
     heavy = sum(run.replica_bytes() for run in runs) > HEAVY_BYTES
-    with SparkStarter(spark.master, spark.driver_memory, heavy=heavy) as starter:
+    with SparkStarter(spark, heavy=heavy) as starter:
         return judge_all(runs, starter.session())
 
 

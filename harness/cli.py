@@ -11,13 +11,7 @@ from typing import Annotated
 import typer
 
 from harness import console, options, outside, running, showing
-from harness.arguments import (
-    DEFAULT_STORE,
-    JsonOption,
-    MasterOption,
-    MemoryOption,
-    StoreOption,
-)
+from harness.arguments import DEFAULT_STORE, JsonOption, StoreOption, on_spark
 from harness.errors import UsageError
 from harness.exits import FAILED, OK
 from harness.foreign import jepsen as foreign
@@ -29,6 +23,7 @@ from harness.nightly.command import app as nightly_app
 from harness.outside import InventoryOption
 from harness.repeating import command as repeating
 from harness.soak.command import soak
+from harness.spark import SparkOptions
 from harness.store import Store
 from harness.wording import count
 
@@ -42,6 +37,7 @@ app = typer.Typer(
 )
 
 
+@on_spark
 def demo(
     *,
     store: StoreOption = DEFAULT_STORE,
@@ -50,17 +46,15 @@ def demo(
     ] = "0.10.2.2,4.3.1",
     jobs: Annotated[int, typer.Option(min=1, max=8, help="Runs at the same time.")] = 2,
     as_json: JsonOption = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Play both stories on an old and a modern Kafka, and report what was lost."""
-    from harness.api import SparkOptions, perform
+    from harness.api import perform
     from harness.demo import compared, demo_plans, demo_table, exit_code
     from harness.matrix.run import row_of
     from reports.matrix import write as write_page
 
     plans = demo_plans(options.names(kafka))
-    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:
         judged = perform(plans, Store(store), jobs=jobs, spark=spark, progress=progress)
     index = write_page([row_of(one.run, store) for one in judged], store / "demo.html")
@@ -75,6 +69,7 @@ def demo(
     raise typer.Exit(exit_code(judged))
 
 
+@on_spark
 def check(
     runs: Annotated[
         list[str] | None,
@@ -95,8 +90,7 @@ def check(
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Judge stored runs, or all of a matrix, again without any broker; write reports anew.
 
@@ -105,7 +99,6 @@ def check(
     from harness import api
     from harness.matrix.run import recheck
 
-    spark = api.SparkOptions(master=spark_master, driver_memory=driver_memory)
     if jepsen:
         if runs:
             raise UsageError("--jepsen is judged alone.", hint="Leave the runs out.")

@@ -1,6 +1,7 @@
 """Command-line words to values: durations, rates, lists. Each refusal says what would do."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from harness.errors import UsageError
@@ -178,6 +179,32 @@ def master(text: str | None) -> str | None:
         f"{text!r} is not a Spark master",
         hint="Write local[4], spark://HOST:PORT, k8s://HOST:PORT or yarn.",
     )
+
+
+def remote(text: str | None) -> str | None:
+    """Return a Spark Connect server's URL; None is none.
+
+    Raises:
+        UsageError: it is no such URL.
+    """
+    if text is None or re.fullmatch(r"sc://[^\s/:;]+(:\d+)?(/|/;[^\s]*)?", text):
+        return text
+    raise UsageError(f"{text!r} is not a Spark Connect server", hint="Write sc://HOST:PORT.")
+
+
+def conf(texts: Iterable[str]) -> dict[str, str]:
+    """Spark's settings from ``KEY=VALUE``; of one key the last.
+
+    Raises:
+        UsageError: one of them is not KEY=VALUE.
+    """
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"[\w.-]+", key):
+            raise UsageError(f"{text!r} sets nothing", hint="Write spark.executor.memory=2g.")
+        found[key] = value
+    return found
 
 
 def memory(text: str) -> str:

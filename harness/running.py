@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 from harness import console, limits, options, outside
-from harness.arguments import DEFAULT_STORE, JsonOption, MasterOption, MemoryOption, StoreOption
+from harness.arguments import DEFAULT_STORE, JsonOption, StoreOption, on_spark
 from harness.outside import ConfirmOption, InventoryOption
 from harness.plan import Plan, Topic, Workload
+from harness.spark import SparkOptions
 from harness.store import Store
 
 
+@on_spark
 def run(  # noqa: PLR0913 - a command's options are its arguments
     *,
     kafka: Annotated[
@@ -123,11 +125,10 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Run one story or one random schedule on real brokers, judge it, and write its report."""
-    from harness.api import SparkOptions, perform
+    from harness.api import perform
     from nemesis.stories import find_story
 
     kafka = outside.release_of(kafka, cluster, inventory)
@@ -174,7 +175,6 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     plans = [plan] * repeat
     if inventory is not None:
         plans = [outside.onto(one, inventory, confirm) for one in plans]
-    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:
         judged = perform(plans, Store(store), spark=spark, progress=progress)
     console.finish(judged, as_json=as_json)

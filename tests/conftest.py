@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from checkers.session import SparkStarter
+from harness.spark import SparkOptions
 
 # Times on a shared machine say nothing; examples are few because each is a whole judgement.
 settings.register_profile(
@@ -47,11 +48,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         any("spark" in getattr(item, "fixturenames", ()) for item in items)
         and "not kafka" in chosen
     ):
-        config.stash[_STARTER] = SparkStarter(driver_memory="1g")
+        config.stash[_STARTER] = SparkStarter(SparkOptions(driver_memory="1g"))
 
 
 @pytest.fixture(scope="session")
 def spark(pytestconfig: pytest.Config) -> SparkSession:
     """The session of this process, small."""
-    starter = pytestconfig.stash.get(_STARTER, None) or SparkStarter(driver_memory="1g")
+    starter = pytestconfig.stash.get(_STARTER, None) or SparkStarter(
+        SparkOptions(driver_memory="1g")
+    )
     return starter.session()

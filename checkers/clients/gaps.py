@@ -4,7 +4,6 @@ poll-skip, nonmonotonic-poll, nonmonotonic-send and their internal forms are ste
 ``checkers.clients.steps``.
 """
 
-import heapq
 from functools import partial
 from typing import Final
 
@@ -12,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.clients.columns import Ints, groups, numbers
+from checkers.clients.columns import NONE, Ints, groups, nullable, numbers
 from checkers.clients.contents import mix
 from checkers.clients.findings import COPY, FINDING, OF_COPY, OF_LAST, findings
-from checkers.clients.kernels import choose
-from checkers.clients.places import latest
-from checkers.clients.steps import STEP
+from checkers.clients.kernels import at_place, choose, sort
+from checkers.clients.places import so_far
 from checkers.clients.vanished import GONE
 from checkers.clients.view import View
 from checkers.engine import Rows
@@ -36,6 +34,10 @@ _WANTED: Final = pa.schema(
     ]
 )
 """An offset that a step left out, and the step."""
+
+_OVER: Final = pa.schema(
+    [(name, pa.int64()) for name in ("slot", "from_place", "place", "at", "client")]
+)
 
 
 def step_findings(view: View, steps: Rows, asked: frozenset[str]) -> Rows:
@@ -116,70 +118,67 @@ def passed(view: View, steps: Rows) -> Rows:
 
     Of several rows the last; where readers sought to go on from, they stepped from there.
     """
-    over = steps.map(_read_over, STEP).select(["slot", "from_place", "place", "at", "client"])
-    ranges = over.table()
-    if not len(ranges):
+    over = steps.map(_read_over, _OVER).table()
+    if not len(over):
         return view.engine.table(GONE.empty_table())
-    return view.placed.map(partial(stepped_over, ranges=last_over(ranges)), GONE)
+    placed = view.placed.select(["key", "slot", "offset"])
+    return placed.map(partial(stepped_over, ranges=last_over(over)), GONE)
 
 
 def _read_over(steps: pa.Table) -> pa.Table:
-    over = pc.and_(pc.greater(steps["delta"], 1), pc.invert(steps["sent"]))
-    return steps.filter(over)
+    return steps.filter(pc.and_(pc.greater(steps["delta"], 1), pc.invert(steps["sent"])))
 
 
 def last_over(steps: pa.Table) -> pa.Table:
-    """Ranges of offsets, ``slot, low, high, at, client``, that no two share: who stepped over last.
+    """Who was the last to step over the offsets from ``low`` up to the next row's, in order.
 
     Args:
         steps: ``slot, from_place, place, at, client``.
+
+    Returns:
+        ``slot, low, at, client``, the last two null where nobody did.
     """
-    columns = numbers(steps)
-    order = np.lexsort((columns["from_place"], columns["slot"]))
-    found: list[tuple[int, int, int, int, int]] = []
-    ordered = zip(*(columns[name][order].tolist() for name in steps.column_names), strict=True)
-    # Steps that have begun and may not have ended, the last one first.
-    open_steps: list[tuple[int, int, int]] = []
-    here, low = int(columns["slot"].min()), 0
+    step = sort(numbers(steps), "at", "client")
+    slot = np.tile(step["slot"], 2)
+    place = np.concatenate((step["from_place"] + 1, step["place"]))
+    order = np.lexsort((place, slot))
+    bound = order[groups(slot[order], place[order])]
+    bounds = slot[bound], place[bound]
+    begin, end = np.split(so_far(bounds, (slot, place)) - 1, 2)
+    last = _last_over_each(begin, end, len(bound))
+    who = {name: nullable(at_place(step[name], last)) for name in ("at", "client")}
+    return pa.table({"slot": bounds[0], "low": bounds[1], **who})
 
-    def close(until: int) -> None:
-        """Tell who stepped over the offsets up to here."""
-        nonlocal low
-        while open_steps and low < until:
-            at, client, end = open_steps[0]
-            if -end <= low:
-                heapq.heappop(open_steps)
-                continue
-            high = min(until, -end)
-            found.append((here, low, high - 1, -at, -client))
-            low = high
 
-    for slot, from_place, place, at, client in ordered:
-        if slot != here:
-            close(np.iinfo(np.int64).max)
-            open_steps.clear()
-            here = slot
-        close(from_place + 1)
-        low = from_place + 1
-        heapq.heappush(open_steps, (-at, -client, -place))
-    close(np.iinfo(np.int64).max)
-    names = ("slot", "low", "high", "at", "client")
-    schema = pa.schema([(name, pa.int64()) for name in names])
-    return pa.table([list(each) for each in zip(*found, strict=True)], schema=schema)
+def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
+    """The last of some stretches ``[begin, end)`` that has each number below size, or ``NONE``.
+
+    A stretch is two blocks of some power of 2 that may overlap, and so are blocks in their turn.
+    """
+    number = np.arange(len(begin))
+    power = np.frexp(end - begin)[1] - 1
+    found = np.full(size, NONE)
+    for each in range(int(power.max()), -1, -1):
+        block = 1 << each
+        # What has been found up to here is of blocks that begin there, and are twice as long.
+        found[block:] = np.maximum(found[block:], found[:-block])
+        mine = power == each
+        np.maximum.at(found, begin[mine], number[mine])
+        np.maximum.at(found, end[mine] - block, number[mine])
+    return found
 
 
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
-    """Rows that stand in one of some ranges, in ``GONE``. A kernel from ``ROW``.
+    """Rows that stand where somebody stepped over, in ``GONE``. A kernel from ``ROW``.
 
     Args:
         rows: that tell where a record stands.
-        ranges: as ``last_over`` gives them.
+        ranges: as ``last_over`` gives them. The last one of a slot is nobody's.
     """
     known, asked = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
-    at = latest(known["slot"], known["low"], asked["slot"], asked["offset"])
-    inside = (at >= 0) & (asked["offset"] <= known["high"][at])
-    told = [asked["key"][inside], known["client"][at[inside]], known["at"][at[inside]]]
-    return pa.table(told, names=GONE.names)
+    last = so_far((known["slot"], known["low"]), (asked["slot"], asked["offset"])) - 1
+    gone = {"key": asked["key"], "client": known["client"][last], "at": known["at"][last]}
+    return pa.table(choose(gone, gone["at"] != NONE))
 
 
 def _of_kinds(steps: pa.Table, asked: frozenset[str]) -> tuple[pa.Array, pa.Table]:

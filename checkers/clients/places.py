@@ -1,92 +1,76 @@
-"""The version order: which offsets of each log are known, and what lies between two of them.
+"""The version order: which offsets of each log are known, and what lies between two of them."""
 
-Offsets are looked up among stretches by binary search, whatever lies between.
-"""
+from collections.abc import Sequence
 
 import numpy as np
 
-from checkers.clients.columns import Bools, Ints, groups
-
-_START = np.iinfo(np.int64).min
+from checkers.clients.columns import Bools, Ints
 
 
 class Order:
-    """The version order of some logs, as stretches of offsets that are known, each offset once.
+    """The version order of some logs.
+
+    All known offsets of all logs are numbered from 0, log by log: that is a known offset's index.
 
     Args:
-        slot: of stretches that may overlap, in any order.
+        slot: of stretches of known offsets, which may overlap, in any order.
         low: the first offset of each.
         high: the last one.
     """
 
     def __init__(self, slot: Ints, low: Ints, high: Ints) -> None:
-        order = np.lexsort((high, low, slot))
-        slot, low, high = slot[order], low[order], high[order]
-        first = groups(slot)
-        size = np.diff(np.append(first, len(slot)))
-        before = np.concatenate(([_START], high[:-1]))
-        before[first] = _START
-        fresh = np.maximum(low, _most_so_far(before, first, size) + 1)
-        length = np.maximum(high - fresh + 1, 0)
-        end = np.cumsum(length)
-        base = end - length - np.repeat((end - length)[first], size)
-        kept = length > 0
-        self._slot, self._low, self._high = slot[kept], fresh[kept], high[kept]
-        self._base = base[kept]
+        self._slot, self._low, self._end = stretches(slot, low, high)
+        self._until = np.cumsum(self._end - self._low)
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
-        """How many known offsets of its slot come before each, and whether it is known itself.
+        """The index of each offset, or of the next known one, and whether it is known itself."""
+        at = so_far((self._slot, self._low), (slot, place)) - 1
+        # Before the first stretch stands none, which is looked up behind the last one.
+        slots, end, until = (np.append(each, 0) for each in (self._slot, self._end, self._until))
+        here = (at >= 0) & (slots[at] == slot)
+        left = np.where(here, np.maximum(end[at] - place, 0), 0)
+        return until[at] - left, left > 0
 
-        That number is a known offset's own index.
-        """
-        at = latest(self._slot, self._low, slot, place)
-        here = at >= 0
-        low, high = self._low[at], self._high[at]
-        inside = np.minimum(place - low, high - low + 1)
-        return np.where(here, self._base[at] + inside, 0), here & (place <= high)
-
-    def offset(self, slot: Ints, index: Ints) -> Ints:
-        """The offset that has each index, which there must be."""
-        at = latest(self._slot, self._base, slot, index)
-        offset: Ints = self._low[at] + index - self._base[at]
-        return offset
-
-    def length(self, slot: Ints, begin: Ints, end: Ints) -> Ints:
-        """How many known offsets a step from one place to another goes on; 1 is right."""
-        before, known = self.before(slot, begin)
-        size = self.before(slot, end)[0] - before
-        found: Ints = np.where(end > begin, size + 1 - known, size)
+    def offset(self, index: Ints) -> Ints:
+        """The known offset that has each index."""
+        at = np.searchsorted(self._until, index, "right")
+        found: Ints = self._end[at] - (self._until[at] - index)
         return found
 
-    def left_out(self, slot: Ints, begin: Ints, length: Ints, most: int) -> tuple[Ints, Ints]:
-        """What steps leave out: how many offsets each, at most so many, and these offsets."""
-        before, known = self.before(slot, begin)
-        size = np.clip(length - 1, 0, most)
-        first = before + known - (np.cumsum(size) - size)
-        row = np.repeat(np.arange(len(slot)), size)
-        return size, self.offset(slot[row], first[row] + np.arange(len(row)))
+    def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """How far steps from one offset to another lead, and what they leave out.
+
+        Returns:
+            Their lengths in known offsets: 1 is to the next one, less is no step on; and the index
+            of the first known offset behind each ``begin``.
+        """
+        index, known = self.before(slot, begin)
+        size = self.before(slot, end)[0] - index
+        return np.where(end > begin, size + 1 - known, size), index + known
 
 
-def latest(slots: Ints, starts: Ints, slot: Ints, by: Ints) -> Ints:
-    """The last stretch, of all in order, that is of the slot and starts at or before a number.
+def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
+    """Stretches of offsets as those that do not touch, in order.
 
-    Where there is none, -1.
+    Returns:
+        The slot of each, its first offset, and the one behind its last.
     """
-    begin, end = (np.searchsorted(slots, slot, side) - 1 for side in ("left", "right"))
-    low, high = begin.copy(), end
-    while (low < high).any():
-        middle = (low + high + 1) // 2
-        begun = starts[middle] <= by
-        low, high = np.where(begun, middle, low), np.where(begun, high, middle - 1)
-    return np.where(low > begin, low, -1)
+    place, change = np.concatenate((low, high + 1)), np.repeat((1, -1), len(slot))
+    order = np.lexsort((-change, place, np.tile(slot, 2)))
+    last = np.flatnonzero(np.cumsum(change[order]) == 0)
+    first = np.concatenate(([0], last + 1))[:-1]
+    return np.tile(slot, 2)[order][first], place[order][first], place[order][last]
 
 
-def _most_so_far(column: Ints, first: Ints, size: Ints) -> Ints:
-    """The greatest number so far of each group.
+def so_far(known: Sequence[Ints], asked: Sequence[Ints]) -> Ints:
+    """How many known rows stand at or before each row that is asked for.
 
-    Numbers are ranked, so that those of a later group are greater than all of an earlier one.
+    Args:
+        known: columns, the most significant first; rows in any order.
+        asked: the same columns of other rows.
     """
-    known, rank = np.unique(column, return_inverse=True)
-    group = np.repeat(np.arange(len(first)), size) * len(known)
-    found: Ints = known[np.maximum.accumulate(group + rank) - group]
-    return found
+    columns = [np.concatenate(both) for both in zip(known, asked, strict=True)]
+    order = np.lexsort(columns[::-1])  # of rows that are equal, the known ones come first
+    count = np.empty(len(order), np.int64)
+    count[order] = np.cumsum(order < len(known[0]))
+    return count[len(known[0]) :]

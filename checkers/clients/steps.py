@@ -12,13 +12,12 @@ if it has two; we take the row's own. A send whose place is unknown is left out,
 anew after it.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from checkers.clients.columns import NONE, Bools, Ints, Numbers, any_of, groups, least, numbers
+from checkers.clients.columns import NONE, Numbers, any_of, groups, least, numbers
 from checkers.clients.facts import (
     ADRIFT,
     BLIND,
@@ -39,7 +38,7 @@ from checkers.clients.facts import (
 )
 from checkers.clients.kernels import choose, sort
 from checkers.clients.moves import MOVED, unexcused
-from checkers.clients.places import Order
+from checkers.clients.places import Order, stretches
 from checkers.clients.strides import KNOWN, READS, ROW_ALONE, SENDS, SINGLE, STRIDE
 from checkers.clients.view import View
 from checkers.engine import Rows, complete
@@ -66,6 +65,8 @@ only what it did not find. Where a step ``overlaps``, so do strides, and it is n
 _SEQUENCE: Final = ("client", "slot", "sent")
 """Whose rows are one sequence: what a client sent to a slot, or what it read there."""
 
+_SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
+
 
 def wrong_steps(view: View) -> Rows:
     """Every step that is not right and that nothing excuses, in ``STEP``."""
@@ -75,12 +76,11 @@ def wrong_steps(view: View) -> Rows:
     if view.late:
         strides = strides.union(view.placed_late.map(known, STRIDE))
     found = strides.by(["slot"], steps, STEP).kept()
-    tangled = found.only("overlaps", True).distinct(_SEQUENCE)
+    tangled = found.only("overlaps", True).select(_SEQUENCE).kept()
     if len(tangled):
-        sequences = view.engine.table(tangled)
-        rows = view.rows.where(SENT_OK | SEEN).map(alone, STRIDE).join(sequences, _SEQUENCE, "semi")
-        both = strides.join(sequences, ["slot"], "semi").union(rows)
-        rest = found.join(sequences, ["slot"], "anti")
+        rows = view.rows.where(SENT_OK | SEEN).join(tangled, ["client", "slot"], "semi")
+        both = strides.join(tangled, ["slot"], "semi").union(rows.map(alone, STRIDE))
+        rest = found.join(tangled, ["slot"], "anti")
         found = rest.union(both.by(["slot"], steps, STEP)).kept()
     if view.tells(MOVES) and len(found):
         moves = view.strides.where(MOVES, "what").renamed({"what": "fact"}).select(MOVED.names)
@@ -93,24 +93,21 @@ def strays(rows: pa.Table) -> pa.Table:
 
     A kernel by ``key`` from ``DOUBTFUL`` to ``STRIDE``.
     """
-    found = sort(
-        numbers(rows, ("key", "client", "slot", "op", "at", "offset", "fact", "facts")), "key"
-    )
-    fact, offset = found["fact"], found["offset"]
-    first = groups(found["key"])
+    found = sort(numbers(rows, ("key", *_SINGLE, "facts")), "key")
+    fact, offset, first = found["fact"], found["offset"], groups(found["key"])
     place = least(first, offset, ~any_of(fact, SENT_FAIL) & (offset != NONE))
     place = np.repeat(place, np.diff(np.append(first, len(fact))))
     met = any_of(found["facts"], READ_BY_ANY | SEEN_OK)
     own = any_of(fact, SENT_INFO) & any_of(fact, PROVEN) & (offset != NONE)
-    there = np.where(own, offset, np.where(met, place, NONE))
-    asked = any_of(fact, STRAY) & (place != NONE) & (there != NONE)
+    place = np.where(own, offset, np.where(met, place, NONE))
     sure = ~any_of(fact, SENT_FAIL | READ_OTHER | PEEK_OTHER)
-    return _singles(choose(found | {"place": there, "ok": sure}, asked), SINGLE)
+    asked = any_of(fact, STRAY) & (place != NONE)
+    return _singles(choose(found | {"place": place, "ok": sure}, asked), SINGLE)
 
 
 def alone(rows: pa.Table) -> pa.Table:
     """Every row that says where its record stands as a stride of its own. A kernel from ``ROW``."""
-    found = numbers(rows, ("client", "slot", "op", "at", "offset", "fact"))
+    found = numbers(rows, _SINGLE)
     fact, offset = found["fact"], found["offset"]
     told = any_of(fact, SENT_OK | SEEN) & ~any_of(fact, BLIND | ADRIFT) & (offset != NONE)
     ok = any_of(fact, SENT_OK | SEEN_OK)
@@ -118,10 +115,11 @@ def alone(rows: pa.Table) -> pa.Table:
 
 
 def known(rows: pa.Table) -> pa.Table:
-    """Rows whose places others tell, as stretches of the log. A kernel from ``ROW``."""
-    place = {"place": rows["offset"], "last_place": rows["offset"]}
-    what = pa.repeat(pa.scalar(KNOWN, pa.int32()), len(rows))
-    return complete(pa.table({"what": what, "slot": rows["slot"], **place}), STRIDE)
+    """Rows that tell a place as stretches of the log. A kernel from ``ROW`` to ``STRIDE``."""
+    place = rows["offset"].to_numpy()
+    slot, low, end = stretches(rows["slot"].to_numpy(), place, place)
+    columns = {"slot": slot, "place": low, "last_place": end - 1, "what": np.full(len(slot), KNOWN)}
+    return complete(pa.table(columns), STRIDE)
 
 
 def _singles(rows: Numbers, what: int) -> pa.Table:
@@ -141,98 +139,54 @@ def steps(rows: pa.Table) -> pa.Table:
     what = strides["what"]
     tells = (what == KNOWN) | ((what == READS) & strides["sure"])
     order = Order(*(strides[name][tells] for name in ("slot", "place", "last_place")))
-    links = _Links.of(_sequences(strides))
-    at = np.flatnonzero(links.overlaps | links.odd)
-    found = links.steps(at)
-    if not len(at):
-        return STEP.empty_table()
-    ends = found["slot"], found["from_place"], found["place"]
-    delta = order.length(*ends)
-    skips = np.where(found["sought"], 1, delta)
-    size, left_out = order.left_out(*ends[:2], skips, SKIPPED_MAX)
-    starts = pa.array(np.concatenate(([0], np.cumsum(size))), pa.int32())
-    lists = pa.ListArray.from_arrays(starts, pa.array(left_out, pa.int64()))
-    columns = [
-        pa.array(column)
-        for column in ((found | {"delta": delta})[name] for name in STEP.names[:-1])
-    ]
-    table = pa.table([*columns, lists], names=STEP.names)
-    return table.filter(pa.array((delta != 1) | found["overlaps"]))
+    found = _linked(_sequences(strides))
+    delta, first = order.between(found["slot"], found["from_place"], found["place"])
+    wrong = (delta != 1) | found["overlaps"]
+    found, first = choose(found | {"delta": delta}, wrong), first[wrong]
+    size = np.where(found["sought"], 0, np.clip(found["delta"] - 1, 0, SKIPPED_MAX))
+    end = np.cumsum(size)
+    left_out = order.offset(np.repeat(first - (end - size), size) + np.arange(size.sum()))
+    lists = pa.ListArray.from_arrays(pa.array(np.append(0, end), pa.int32()), pa.array(left_out))
+    return pa.table([*(found[name] for name in STEP.names[:-1]), lists], schema=STEP)
 
 
 def _sequences(strides: Numbers) -> Numbers:
     """What is linked, in order; ``sought`` begins where a reader sought to go on from."""
     what, place = strides["what"], strides["place"]
     sought = any_of(what, SOUGHT) & ~any_of(what, EVERYWHERE) & (place != NONE)
-    start = np.where(sought, place - 1, place)
-    last = {
-        f"last_{name}": np.where(sought, strides[name], strides[f"last_{name}"])
-        for name in ("op", "at")
-    }
-    last_place = np.where(sought, start, strides["last_place"])
-    strides = strides | last | {"place": start, "last_place": last_place, "sought": sought}
-    strides["ok"] = strides["ok"] | sought
-    single = (what == ROW_ALONE) | (what == SINGLE) | sought
-    found = sort(choose(strides, single | (what == READS) | (what == SENDS)), *_SEQUENCE, "op")
-    if not (what == ROW_ALONE).any():
-        return found
-    first = groups(*(found[name] for name in _SEQUENCE))
-    size = np.diff(np.append(first, len(found["at"])))
-    tangled = np.repeat(np.logical_or.reduceat(found["what"] == ROW_ALONE, first), size)
-    whole = (found["what"] == READS) | (found["what"] == SENDS)
-    return choose(found, ~(tangled & whole))
+    start = {"place": place - 1, "last_place": place - 1}
+    start |= {f"last_{name}": strides[name] for name in ("op", "at")}
+    strides = strides | {name: np.where(sought, start[name], strides[name]) for name in start}
+    strides |= {"sought": sought, "ok": strides["ok"] | sought}
+    linked = sought | np.isin(what, (READS, SENDS, SINGLE, ROW_ALONE))
+    found = sort(choose(strides, linked), *_SEQUENCE, "op")
+    what, first = found["what"], groups(*(found[name] for name in _SEQUENCE))
+    by_rows = np.logical_or.reduceat(what == ROW_ALONE, first)
+    by_rows = np.repeat(by_rows, np.diff(np.append(first, len(what))))
+    return choose(found, ~(by_rows & np.isin(what, (READS, SENDS))))
 
 
-@dataclass(frozen=True, slots=True)
-class _Links:
-    """Strides in order, and where the step to each begins.
+def _linked(rows: Numbers) -> Numbers:
+    """Steps that may be wrong, and those whose strides overlap, in ``STEP`` but for two columns.
 
-    Attributes:
-        rows: the columns of the strides.
-        begin: from which each step leads, or -1: the one before in the same operation, else the
-            last one before, of the same sequence, that ended well.
-        inner: whether that is within one operation.
-        overlaps: whether the one before ends behind the begin of this. One that overlaps any before
-            it makes one overlap that stands next to it.
-        odd: whether the step may be wrong. Between operations of producers others may write.
+    Args:
+        rows: strides in order.
     """
-
-    rows: Numbers
-    begin: Ints
-    inner: Bools
-    overlaps: Bools
-    odd: Bools
-
-    @classmethod
-    def of(cls, rows: Numbers) -> "_Links":
-        size = len(rows["at"])
-        number = np.arange(size)
-        same = np.zeros(size, np.bool_)
-        same[1:] = np.logical_and.reduce([rows[name][1:] == rows[name][:-1] for name in _SEQUENCE])
-        first = np.maximum.accumulate(np.where(same, 0, number))
-        ended_well = np.maximum.accumulate(np.where(rows["ok"], number, -1))
-        good = np.concatenate(([-1], ended_well[:-1]))[:size]
-        good = np.where(good >= first, good, -1)
-        before = number - 1
-        last_op, last_at = rows["last_op"][before], rows["last_at"][before]
-        inner = same & (last_op == rows["op"])
-        behind = (last_op > rows["op"]) | inner & (last_at > rows["at"])
-        begin = np.where(inner, before, good)
-        odd = (begin >= 0) & _odd(rows, begin, inner)
-        return cls(rows, begin, inner, same & behind, odd)
-
-    def steps(self, at: Ints) -> Numbers:
-        """The steps to some strides."""
-        rows, begin = self.rows, self.begin[at]
-        began = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}
-        own = {name: rows[name][at] for name in (*_SEQUENCE, "op", "at", "place")}
-        told = {"inner": self.inner[at], "overlaps": self.overlaps[at]}
-        return {**own, **began, **told, "sought": rows["sought"][begin]}
-
-
-def _odd(rows: Numbers, begin: Ints, inner: Bools) -> Bools:
-    place, end, sought = rows["place"], rows["last_place"][begin], rows["sought"]
+    place, number = rows["place"], np.arange(len(rows["at"]))
+    first = groups(*(rows[name] for name in _SEQUENCE))
+    first = np.repeat(first, np.diff(np.append(first, len(number))))
+    before = number - 1
+    same, last_op = number > first, rows["last_op"][before]
+    inner = same & (last_op == rows["op"])
+    # Of strides that overlap any before them, one overlaps that stands next to it.
+    overlaps = same & ((last_op > rows["op"]) | inner & (rows["last_at"][before] > rows["at"]))
+    good = np.append(-1, np.maximum.accumulate(np.where(rows["ok"], number, -1)))[:-1]
+    begin = np.where(inner, before, np.where(good >= first, good, -1))
+    end, sought = rows["last_place"][begin], rows["sought"][begin]
     back = place <= end
+    # Between operations of a producer others may write.
     far = np.where(rows["sent"] & ~inner, rows["ok"] & back, place != end + 1)
-    odd: Bools = far & ~sought & ~(sought[begin] & (inner | back))
-    return odd
+    odd = (begin >= 0) & far & ~rows["sought"] & ~(sought & (inner | back))
+    told = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}
+    told |= {"inner": inner, "sought": sought, "overlaps": overlaps}
+    return choose(rows | told, odd | overlaps)

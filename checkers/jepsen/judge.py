@@ -135,7 +135,7 @@ def judge(
     path, name = folder / OPERATIONS_FILE, history.path.stem
     with Engine(spark) as engine:
         view = View(engine, _operations(engine, path, name, read.rows), read.rows)
-        found = [find(view)]
+        found: list[Rows] = [find(view)]
         if ww or view.entangled:
             found += filter(None, [cycles.find(view, ww=ww)])
         anomalies = gather(engine, found)

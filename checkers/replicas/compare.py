@@ -166,7 +166,7 @@ def _holes(evidence: Evidence, rows: DataFrame, extents: Mapping[int, Extent]) -
         .where(~F.array_contains("holders", F.col("replica")))
         .select("part", "offset", "replica", "key_print")
     )
-    lacking = evidence.keep("lacking", lacking)
+    lacking = evidence.engine.keep(lacking)
     if lacking.isEmpty():
         return []
     keyed = evidence.records.where(F.col("key_print").isNotNull()).select(

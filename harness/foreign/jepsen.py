@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from harness import console
-from harness.api import SparkOptions
+from harness.spark import SparkOptions
 from harness.wording import count
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check(file: Path, *, spark: SparkOptions, every: bool, ww: bool, as_json: bo
 
     history = History(file)
     with (
-        SparkStarter(spark.master, spark.driver_memory) as starter,
+        SparkStarter(spark) as starter,
         tempfile.TemporaryDirectory(prefix="highwater-jepsen-") as name,
     ):
         folder = Path(name)

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from checkers.replicas.finding import Inspection, PartitionState, ReplicaState, Verdict
 from harness import console
-from harness.arguments import JsonOption, MasterOption, MemoryOption
+from harness.arguments import JsonOption, on_spark
 from harness.files import require_writable
+from harness.spark import SparkOptions
 from harness.wording import count
 
 CODES: Final[dict[Verdict, int]] = {"agree": 0, "lag": 0, "fork": 1, "corrupt": 1, "unknown": 3}
@@ -29,6 +30,7 @@ _TOLD_MAX: Final = 20
 """Partitions of which the terminal tells more than a line; --json and --html tell all."""
 
 
+@on_spark
 def inspect(
     directories: Annotated[
         list[Path],
@@ -45,8 +47,7 @@ def inspect(
         bool, typer.Option("--internal", help="Look at Kafka's own topics (__…) as well.")
     ] = False,
     as_json: JsonOption = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Say of replicas on disk where they agree, lag, fork or are corrupt. Nothing is modified.
 
@@ -55,14 +56,14 @@ def inspect(
     """
     from checkers.replicas import inspection
     from checkers.replicas.places import log_dirs
-    from checkers.session import spark
+    from checkers.session import spark as session_of
 
     dirs = log_dirs(directories)  # wrong usage is told before Spark starts
     if html is not None:
         require_writable(html, "--html")
     told = count(len(dirs), "log directory", "log directories")
     with console.waiting(f"reading {told} in Spark"):
-        session = spark(spark_master, driver_memory)
+        session = session_of(spark)
         found = inspection.inspect(directories, session, internal=internal)
     if html is not None:
         from reports.inspect import write

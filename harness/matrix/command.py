@@ -14,16 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import console, limits, options
-from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
+from harness.arguments import DEFAULT_STORE, StoreOption, on_spark
 from harness.errors import UsageError
 from harness.exits import BROKEN, FAILED, OK, UNKNOWN
 from harness.matrix.cells import Axes, Matrix, MatrixFolder, Row
 from harness.plan import Topic
+from harness.spark import SparkOptions
 
 _WIDE: Final = 13
 """Rows of the page that fit on a terminal as columns."""
 
 
+@on_spark
 def matrix(  # noqa: PLR0913 - a command's options are its arguments
     *,
     kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
@@ -63,11 +65,9 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Run releases against settings and faults, many runs a cluster, and show all on one page."""
-    from harness.api import SparkOptions
     from harness.matrix.run import perform
 
     if resume is None:
@@ -85,7 +85,6 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
         folder = _create(axes, store, name)
     else:
         folder = MatrixFolder.open(resume, store)
-    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with _resumable(folder, jobs), console.progress(plain=("matrix",)) as progress:
         rows = perform(folder, spark=spark, jobs=jobs, progress=progress)
     finish(folder, rows, expect=expect, as_json=as_json)

@@ -14,12 +14,13 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from checkers.session import SparkStarter
-from harness.api import Progress, SparkOptions, judge_all
+from harness.api import Progress, judge_all
 from harness.errors import HarnessError
 from harness.expected import as_predicted
 from harness.fleet import Fleet
 from harness.matrix.cells import Cell, Matrix, MatrixFolder, Row
 from harness.matrix.plan import grouped, plan_of
+from harness.spark import SparkOptions
 from harness.store import Run
 from reports import model
 from reports.matrix import write as write_page
@@ -54,7 +55,7 @@ def perform(
         StoreError: the matrix cannot be read or written.
     """
     matrix = folder.matrix()
-    with SparkStarter(spark.master, spark.driver_memory) as starter:
+    with SparkStarter(spark) as starter:
         sitting = _Sitting(folder, matrix, progress)
         try:
             sitting.work(jobs)
@@ -84,7 +85,7 @@ def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[Row]:
     Raises:
         StoreError: as ``judge_cells``.
     """
-    with SparkStarter(spark.master, spark.driver_memory) as starter:
+    with SparkStarter(spark) as starter:
         return judge_cells(folder, starter.session(), afresh=True)
 
 

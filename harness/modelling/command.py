@@ -16,12 +16,13 @@ import typer
 
 from checkers.model.scope import BOUNDS
 from harness import console, options
-from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
+from harness.arguments import DEFAULT_STORE, StoreOption, on_spark
 from harness.errors import UsageError
 from harness.exits import BROKEN, OK, UNKNOWN
 from harness.files import require_writable
 from harness.limits import Limit
 from harness.modelling.rules import rules
+from harness.spark import SparkOptions
 
 if TYPE_CHECKING:
     from checkers.model.explore import Glance, Limits
@@ -159,6 +160,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
 
 
 @app.command()
+@on_spark
 def replay(  # noqa: PLR0913 - a command's options are its arguments
     file: Annotated[Path, typer.Argument(help="A counterexample, or a schedule.")],
     *,
@@ -173,20 +175,17 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
         Path | None, typer.Option(help="Draw it there with what the brokers did: FILE.html.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Lead real brokers along a counterexample, and say whether they did what the model says."""
     import msgspec
 
-    from harness.api import SparkOptions
     from harness.modelling import replay as work
     from harness.store import Store
 
     source = work.Source.load(file)
     kafkas = options.names(kafka or source.found.kafka)
     _check_drawn(report)
-    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:
         judged = work.perform(
             source,

@@ -15,12 +15,13 @@ from checkers.model.counterexample import Counterexample
 from checkers.model.schedule import Schedule
 from checkers.session import SparkStarter
 from harness import console
-from harness.api import Judged, Progress, SparkOptions, judge_all
+from harness.api import Judged, Progress, judge_all
 from harness.errors import StoreError, UsageError
 from harness.exits import BROKEN, OK, UNKNOWN
 from harness.feasible import check_plan
 from harness.fleet import Fleet
 from harness.replay import replay
+from harness.spark import SparkOptions
 from harness.store import Run, Store
 from harness.wording import count
 from nemesis.replay import plan
@@ -130,7 +131,7 @@ def perform(
         )
 
     with (
-        SparkStarter(spark.master, spark.driver_memory) as starter,
+        SparkStarter(spark) as starter,
         tempfile.TemporaryDirectory(prefix="highwater-") as folder,
         Fleet(Path(folder) / "clusters") as fleet,
     ):

@@ -12,10 +12,11 @@ from typing import Annotated, Final
 import typer
 
 from harness import console
-from harness.arguments import DEFAULT_STORE, JsonOption, MasterOption, MemoryOption, StoreOption
+from harness.arguments import DEFAULT_STORE, JsonOption, StoreOption, on_spark
 from harness.errors import UsageError
 from harness.exits import INTERRUPTED, OK, UNKNOWN
 from harness.footsteps import By
+from harness.spark import SparkOptions
 
 _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
@@ -24,6 +25,7 @@ ByOption = Annotated[
 ]
 
 
+@on_spark
 def replay(
     what: Annotated[
         str, typer.Argument(metavar="RUN|PLAN", help="A run, or a file with a plan as JSON.")
@@ -36,16 +38,13 @@ def replay(
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Take the exact steps of a run once more on fresh brokers, or the steps of a plan."""
-    from harness.api import SparkOptions
     from harness.repeating.replay import perform, plan_again
     from harness.store import Store
 
     plan = plan_again(what, Store(store), by=resolution(by), kafka=kafka)
-    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
     with console.progress() as progress:
         judged = perform(plan, Store(store), repeat=repeat, spark=spark, progress=progress)
     console.finish(judged, as_json=as_json)
@@ -62,6 +61,7 @@ def resolution(text: str) -> By:
     return _BY[text]
 
 
+@on_spark
 def shrink(  # noqa: PLR0913 - a command's options are its arguments
     what: Annotated[
         str, typer.Argument(metavar="RUN", help="A judged run of random faults, or of steps.")
@@ -79,12 +79,10 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Find the fewest faults, and the least of all else, that do the same harm as a run."""
     from harness import options
-    from harness.api import SparkOptions
     from harness.repeating import words
     from harness.repeating.shrink import Effort, shrink_run
     from harness.repeating.trials import Attempt, Rule
@@ -105,7 +103,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
             by=resolution(by),
             kinds=options.names(kind or ""),
             effort=Effort(rule=Rule(tries=tries, hits=hits), limit_s=options.duration(limit)),
-            spark=SparkOptions(master=spark_master, driver_memory=driver_memory),
+            spark=spark,
             tell=tell,
             progress=lambda step: progress("shrink", step),
         )

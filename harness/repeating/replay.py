@@ -3,21 +3,19 @@
 import tempfile
 import threading
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from checkers.session import SparkStarter
-from harness.api import Judged, Progress, SparkOptions, judge_all
+from harness.api import Judged, Progress, judge_all
 from harness.errors import StoreError, UsageError
 from harness.feasible import check_plan
 from harness.fleet import Fleet
 from harness.footsteps import By, whole_steps
 from harness.plan import Plan
+from harness.spark import HERE, SparkOptions
 from harness.store import Run, Store
 from harness.wording import count
-
-_HERE: Final = SparkOptions()
 
 
 def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> Plan:
@@ -89,7 +87,7 @@ def perform(
     store: Store,
     *,
     repeat: int = 1,
-    spark: SparkOptions = _HERE,
+    spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
 ) -> list[Judged]:
     """Do a plan so many times, on one warm cluster with a topic for each, and judge all runs.
@@ -101,7 +99,7 @@ def perform(
     check_plan(plan)
     stop = threading.Event()
     with (
-        SparkStarter(spark.master, spark.driver_memory) as starter,
+        SparkStarter(spark) as starter,
         tempfile.TemporaryDirectory(prefix="highwater-") as folder,
         Fleet(Path(folder) / "clusters") as fleet,
     ):

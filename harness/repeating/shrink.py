@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from checkers.session import SparkStarter
-from harness.api import SparkOptions
 from harness.errors import StoreError, UsageError
 from harness.feasible import check_plan
 from harness.fleet import Fleet
@@ -22,10 +21,10 @@ from harness.repeating.paste import module_of
 from harness.repeating.replay import as_taken, refuse_external
 from harness.repeating.search import Ended, Search
 from harness.repeating.trials import Attempt, Rule, Trials
+from harness.spark import HERE, SparkOptions
 from harness.steps import end_of
 from harness.store import Run, Store
 
-_HERE: Final = SparkOptions()
 _LOOKED_AT: Final = 100
 _NAMED: Final = 3
 
@@ -107,7 +106,7 @@ def shrink_run(
     by: By = "broker",
     kinds: Sequence[str] = (),
     effort: Effort = _EFFORT,
-    spark: SparkOptions = _HERE,
+    spark: SparkOptions = HERE,
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> Shrunk:
@@ -145,7 +144,7 @@ def shrink(
     *,
     sent: int = 0,
     effort: Effort = _EFFORT,
-    spark: SparkOptions = _HERE,
+    spark: SparkOptions = HERE,
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> Shrunk:
@@ -171,7 +170,7 @@ def shrink(
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     with (
-        SparkStarter(spark.master, spark.driver_memory) as starter,
+        SparkStarter(spark) as starter,
         tempfile.TemporaryDirectory(prefix="highwater-") as clusters,
         Fleet(Path(clusters) / "clusters") as fleet,
     ):

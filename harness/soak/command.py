@@ -8,9 +8,11 @@ import msgspec
 import typer
 
 from harness import console, limits, options
-from harness.arguments import DEFAULT_STORE, MasterOption, MemoryOption, StoreOption
+from harness.arguments import DEFAULT_STORE, StoreOption, on_spark
+from harness.spark import SparkOptions
 
 
+@on_spark
 def soak(  # noqa: PLR0913 - a command's options are its arguments
     *,
     lasts: Annotated[str, typer.Option("--for", help="No run begins after so long.")] = "12h",
@@ -37,15 +39,13 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
-    spark_master: MasterOption = None,
-    driver_memory: MemoryOption = "2g",
+    spark: SparkOptions,
 ) -> None:
     """Run what the seed says on many releases; go on where an earlier soak of it has ended.
 
     Runs in which something was wrong are kept, with the command that repeats them. Exits with 1 if
     anything is unexplained, 3 if anything could not be judged, else 0.
     """
-    from harness.api import SparkOptions
     from harness.nightly.plan import find_drivers, find_releases
     from harness.soak.rows import Row, Soak, SoakFolder
     from harness.soak.summary import exit_code, markdown
@@ -63,7 +63,6 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     bounds = Bounds(
         seconds=options.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all
     )
-    spark = SparkOptions(master=spark_master, driver_memory=driver_memory)
 
     def write(rows: list[Row]) -> None:
         (folder.path / "summary.md").write_text(markdown(whole, rows), encoding="utf-8")

@@ -12,11 +12,12 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from checkers.session import SparkStarter
-from harness.api import Progress, SparkOptions, judge_all
+from harness.api import Progress, judge_all
 from harness.errors import HarnessError
 from harness.fleet import Fleet
 from harness.soak.draw import SHARED
 from harness.soak.rows import Row, Soak, SoakFolder
+from harness.spark import SparkOptions
 from harness.store import Run
 
 OVERALL: Final = "soak"
@@ -68,7 +69,7 @@ def perform(
     """
     folder.begin(soak)
     shutil.rmtree(folder.clusters, ignore_errors=True)  # of a sitting that was killed
-    with SparkStarter(spark.master, spark.driver_memory) as starter:
+    with SparkStarter(spark) as starter:
         sitting = _Sitting(folder, soak, bounds, progress, told, deadline=clock() + bounds.seconds)
         if left := folder.unjudged():
             sitting.judge(left, starter.session())

@@ -66,7 +66,7 @@ def _judge(
     pq.write_table(rows, path)
     with Engine(spark, HERE) as engine:
         view = View(engine, spark.read.parquet(path), len(rows))
-        anomalies = gather(engine, filter(None, [find(view), cycles.find(view, ww=ww)]))
+        anomalies = gather(engine, [find(view), *filter(None, [cycles.find(view, ww=ww)])])
         kernel = partial(caused, causes=stretches(anomalies))
         found = anomalies.map(kernel, SCHEMA).table().to_pylist()
     told: Found = defaultdict(Counter)

@@ -19,7 +19,8 @@ import signal, sys
 import psutil
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from checkers.session import spark
-session = spark(driver_memory="512m")
+from harness.spark import SparkOptions
+session = spark(SparkOptions(driver_memory="512m"))
 session.sparkContext.parallelize([3], 1).foreach(session.sparkContext.accumulator(0).add)
 java = [child.pid for child in psutil.Process().children(recursive=True) if child.name() == "java"]
 print(*java, session.conf.get("spark.local.dir"), flush=True)

@@ -94,16 +94,12 @@ def test_an_older_run_lacks_columns(table: pa.Table, tmp_path: Path, spark: Spar
     one = table.filter(pa.array([run == CASES[0].name for run in table["run"].to_pylist()]))
     path = tmp_path / "old.parquet"
     pq.write_table(one.drop_columns([*ADDED, "run", "at"]), path)
-    schema = spark.createDataFrame([], schema=_spark_schema(spark, table)).drop("run", "at").schema
+    schema = spark.createDataFrame(table.slice(0, 1)).drop("run", "at").schema
     frame = in_order(spark.read.schema(schema).parquet(str(path))).withColumn("run", F.lit("r0"))
     with Engine(spark) as engine:
         found = View(engine, frame, len(one)).rows.table()
     assert found["op"].to_pylist() == found["at"].to_pylist() == list(range(len(one)))
     assert not found["slot"].null_count
-
-
-def _spark_schema(spark: SparkSession, table: pa.Table) -> object:
-    return spark.createDataFrame(table.slice(0, 1)).schema
 
 
 def _sorted(frame: DataFrame) -> list[tuple[object, ...]]:

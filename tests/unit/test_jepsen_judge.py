@@ -14,13 +14,11 @@ import pytest
 
 from checkers.clients import cycles
 from checkers.clients.find import find
-from checkers.clients.numbers import Source
 from checkers.clients.view import View, in_order
+from checkers.engine import Engine
 from checkers.jepsen.entries import entry
 from checkers.jepsen.judge import MEANS
 from checkers.jepsen.reader import History
-from checkers.leaves import dataset
-from checkers.anomaly import SCHEMA
 from checkers.session import spark
 
 CASES: Final = Path(__file__).with_name("fixtures") / "jepsen" / "cases.edn"
@@ -58,17 +56,17 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         histories[-1].to_parquet(part)
     session = spark()
     operations = in_order(session.read.parquet(str(folder / "operations")))
-    sources = [
-        Source(str(folder / "operations" / f"run={number}" / "part.parquet"), str(number))
-        for number in range(len(histories))
-    ]
-    view = View(operations, sources, folder / "kept")
-    with_ww = View(operations, sources, folder / "with-ww")
-    rows = [
-        *((False, row.asDict(recursive=True)) for row in cycles.find(view, ww=False).collect()),
-        *((True, row.asDict(recursive=True)) for row in cycles.find(with_ww, ww=True).collect()),
-        *((None, row) for row in dataset([find(view)], SCHEMA).to_table().to_pylist()),
-    ]
+    with Engine(session) as engine:
+        view = View(engine, operations, operations.count())
+        rows = [
+            (ww, row)
+            for ww, some in (
+                (False, cycles.find(view, ww=False)),
+                (True, cycles.find(view, ww=True)),
+                (None, find(view)),
+            )
+            for row in ([] if some is None else some.table().to_pylist())
+        ]
     result: dict[str, list[str]] = {name: [] for name in names}
     for ww, row in rows:
         number = int(row["run"])

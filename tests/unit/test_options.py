@@ -85,3 +85,34 @@ def test_a_list_of_no_faults_is_refused(text: str) -> None:
     assert "none: a calm run" in refused.value.hint
     assert options.nemesis("none") == ()
     assert options.nemesis("kill, pause") == ("kill", "pause")
+
+
+@pytest.mark.parametrize(
+    "text", ["local", "local[*]", "local[2,3]", "yarn", "spark://h:7077", "k8s://https://h:6443"]
+)
+def test_masters(text: str) -> None:
+    assert options.master(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["sc://host", "sc://host:15002", "sc://host:15002/;token=abc;use_ssl=true", None]
+)
+def test_servers(text: str | None) -> None:
+    assert options.remote(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "host:15002", "sc://", "spark://host:7077", "sc://h:p"])
+def test_no_servers(text: str) -> None:
+    with pytest.raises(UsageError, match="not a Spark Connect server"):
+        options.remote(text)
+
+
+def test_settings_of_spark() -> None:
+    texts = ["spark.a=1", "spark.b=x=y", "spark.c=", "spark.a=2"]
+    assert options.conf(texts) == {"spark.a": "2", "spark.b": "x=y", "spark.c": ""}
+
+
+@pytest.mark.parametrize("text", ["", "spark.a", "=1", "spark a=1"])
+def test_no_settings_of_spark(text: str) -> None:
+    with pytest.raises(UsageError, match="sets nothing"):
+        options.conf([text])

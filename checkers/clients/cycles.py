@@ -163,7 +163,7 @@ def _search(graph: pa.Table) -> pa.Table:
 
 
 def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
-    """Whose some operations are, and when; and the segment of each."""
+    """Look up whose operations are, and when they were; and their segments."""
     rows = choose(rows, np.argsort(rows["deed"], kind="stable"))
     first = groups(rows["deed"])
     place = look_up(rows["deed"][first], deeds)
@@ -214,7 +214,7 @@ def _first_rows(rows: pa.Table) -> pa.Table:
 
 
 def _tell(view: View, rows: Rows, witnesses: pa.Table) -> Rows:
-    """The cycles as anomalies, with what was recorded of each step."""
+    """Make anomalies of cycles, with what was recorded of each step."""
     records = ["deed", "key"]
     shown = view.engine.table(witnesses.select(records))
     first = rows.join(shown, records, "semi").by(["deed"], _first_rows, _REFERENCE)

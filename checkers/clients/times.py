@@ -265,14 +265,14 @@ def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Tabl
 
 
 def _blocks(places: Numbers, clock: pa.Table, time: Ints) -> tuple[Ints, Ints]:
-    """The history of each place, and the block of a time."""
+    """Return the number of each place's history, and the block of a time."""
     of_slot = look_up_columns(clock, "slot", places["slot"])
     block = np.floor((time - of_slot["start"]) / of_slot["width"])
     return of_slot["history"], block.astype(np.int64)
 
 
 def _most_before(first: Ints, column: Ints) -> Ints:
-    """The greatest number before each row of its group; NONE of each group's first."""
+    """Return the greatest number before each row in its group; NONE for the first of a group."""
     found = np.full(len(column), NONE)
     for low, high in pairwise([*first.tolist(), len(column)]):
         np.maximum.accumulate(column[low : high - 1], out=found[low + 1 : high])
@@ -280,7 +280,7 @@ def _most_before(first: Ints, column: Ints) -> Ints:
 
 
 def _at_most(time: Ints, end: Ints) -> Ints:
-    """The lesser of two times, of which the second may not be known."""
+    """Return the lesser of two times, of which the second may not be known."""
     return np.where(end != NONE, np.minimum(time, end), time)
 
 
@@ -297,7 +297,7 @@ def _sort(rows: Numbers, *by: str) -> Numbers:
 
 
 def _placed(rank: int, columns: Numbers) -> pa.Table:
-    """Rows of ``_PLACE``; other columns are null."""
+    """Return rows of ``_PLACE``, in which other columns are null."""
     return complete(_table(columns | {"rank": np.full(len(columns["slot"]), rank)}), _PLACE)
 
 

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from harness.cleanup import at_end
 
 _FOLDER: Final = "highwater-spark-"
@@ -30,6 +28,8 @@ def scratch(name: str) -> Path:
 
 def _clear_left() -> None:
     """Remove the folders of processes that are no more."""
+    import psutil  # noqa: PLC0415 - workers, who import this module, need not have it
+
     for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
         owner = left.name.removeprefix(_FOLDER).split("-")[0]
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):

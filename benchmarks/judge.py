@@ -47,6 +47,7 @@ _ROWS: Final = 250_000
 _BATCH: Final = 500  # records in a batch on disk
 _LOST_EVERY: Final = 1000
 _OFTEN: Final = 16
+_LIGHT: Final = 2_000_000  # so many operations are about as many bytes as are light
 _SAMPLE_S: Final = 0.1
 _MB: Final = 1 << 20
 
@@ -78,7 +79,7 @@ def main(sizes: Sequence[int] = SIZES) -> None:
 
 def measure(what: str, sizes: Sequence[int]) -> None:
     """Measure one way in this process, where what is small is judged first to warm the JVM up."""
-    session = spark(SparkOptions(driver_memory="4g"), heavy=what == DISKS)
+    session = spark(SparkOptions(driver_memory="4g"), heavy=what == DISKS or max(sizes) > _LIGHT)
     print(f"{what}, one record in {_OFTEN if what == LOSSES else _LOST_EVERY} lost")
     print(f"{'operations':>12} {'seconds':>8} {'per second':>11} {'JVM MB':>7} {'Python MB':>9}")
     measured = [_measure(session, size, what) for size in (*WARM, *sizes)][len(WARM) :]

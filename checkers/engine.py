@@ -23,7 +23,7 @@ Kernel: TypeAlias = Callable[[pa.Table], pa.Table]
 
 How: TypeAlias = Literal["inner", "semi", "anti"]
 
-HERE_ROWS: Final = 200_000
+HERE_ROWS: Final = 2_000_000
 """So many rows, or fewer, are brought to this process."""
 
 _STRETCH_ROWS: Final = 500_000
@@ -71,6 +71,10 @@ class Engine:
         """
         if size <= self.here:
             return self.table(collected(frame, schema))
+        return self.there(frame, schema, size)
+
+    def there(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
+        """The same, left to Spark however few they are."""
         return Rows(self, schema, frame=frame, size=size)
 
     def given(self, table: pa.Table) -> DataFrame:

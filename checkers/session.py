@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _lock = threading.Lock()
 
 HEAVY_BYTES: Final = 64 << 20
-"""From so many bytes of replicas on, better machine code is worth its making.
+"""From so many bytes of histories and replicas on, better machine code is worth its making.
 
-A first small judgement takes 14 CPU seconds with the JVM's quick compiler alone and 25 with both; a
-million operations of clients 12 or 18, ten million 35 with either. Only the records of replicas
-pass through the JVM one by one.
+A first small judgement takes 14 CPU seconds with the JVM's quick compiler alone and 25 with both.
+Ten million operations of clients, which Spark numbers and shuffles, take 28 s with the quick one
+and 21 with both.
 """
 
 SETTINGS: Final = {

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from checkers import disks, fates, kafka_log
-from checkers.clients.find import tell
+from checkers.clients.find import OF_RUNS, findings, tell
 from checkers.clients.view import View
 from checkers.engine import Engine, Rows
 from checkers.scratch import scratch
@@ -135,15 +135,15 @@ class Tables:
         return View(self.engine, self._scan(OPERATIONS_TABLE), size, final_read=True)
 
     @cached_property
-    def decided(self) -> Rows:
-        """Every record that is lost, unseen, or there several times, as an anomaly."""
-        found = fates.decided(self.view, self.cases, self.books)
-        return tell(self.view, [found]).kept()
+    def told(self) -> Rows:
+        """What clients saw, and what became of records, as anomalies: told together, once."""
+        found = [fates.decided(self.view, self.cases, self.books), *findings(self.view, OF_RUNS)]
+        return tell(self.view, found).kept()
 
     @cached_property
     def ledgers(self) -> dict[str, dict[str, int]]:
         """The books of every run: the fields of ``harness.verdict.Ledger``."""
-        counted = self.decided.counts(["run", "kind"]).to_pylist()
+        counted = self.told.counts(["run", "kind"]).to_pylist()
         counts = {(row["run"], row["kind"]): row["count"] for row in counted}
         return fates.ledger(self.books, counts)
 

@@ -113,7 +113,7 @@ def check(runs: Sequence[Run], *, spark: SparkOptions = HERE) -> list[Judged]:
     """
     if len(runs) == 1:  # of several, one that cannot be read is a line of its own
         runs[0].plan()
-    heavy = sum(run.replica_bytes() for run in runs) > HEAVY_BYTES
+    heavy = sum(run.judged_bytes() for run in runs) > HEAVY_BYTES
     with SparkStarter(spark, heavy=heavy) as starter:
         return judge_all(runs, starter.session())
 

@@ -140,9 +140,11 @@ class Run:
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
-    def replica_bytes(self) -> int:
-        """Return how much its replicas' files are, as far as they can be listed."""
-        files = (Path(home, name) for home, _, names in os.walk(self.replicas) for name in names)
+    def judged_bytes(self) -> int:
+        """Return how much its history and its replicas' files are, as far as they can be listed."""
+        places = (self.replicas, self.parquet("history/ops").parent)
+        walks = (each for place in places for each in os.walk(place))
+        files = (Path(home, name) for home, _, names in walks for name in names)
         return sum(file.stat().st_size for file in files if is_file(file))
 
     def seal(self) -> None:

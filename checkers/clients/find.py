@@ -22,9 +22,17 @@ from checkers.engine import Rows
 KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
 """All kinds but the cycles."""
 
+OF_RUNS: Final = KINDS - {"lost-write", "unseen", "duplicate", VANISHED}
+"""Those that are asked of our own runs: what became of their records ``checkers.fates`` knows."""
+
 
 def find(view: View, kinds: frozenset[str] = KINDS) -> Rows:
     """The anomalies of these kinds, in ``checkers.anomaly.SCHEMA``."""
+    return tell(view, findings(view, kinds))
+
+
+def findings(view: View, kinds: frozenset[str]) -> list[Rows]:
+    """The findings of these kinds, in ``checkers.clients.findings.FINDING``."""
     found: list[Rows | None] = [*contents(view, kinds)]
     if INCONSISTENT in kinds:
         found.append(shared_offsets(view))
@@ -34,7 +42,7 @@ def find(view: View, kinds: frozenset[str] = KINDS) -> Rows:
         found.append(step_findings(view, steps, asked))
         if VANISHED in kinds:
             found.append(vanished(view, passed(view, steps)))
-    return tell(view, [one for one in found if one is not None])
+    return [one for one in found if one is not None]
 
 
 def tell(view: View, found: Sequence[Rows]) -> Rows:
@@ -45,8 +53,8 @@ def tell(view: View, found: Sequence[Rows]) -> Rows:
         found: in ``checkers.clients.findings.FINDING``.
     """
     none = view.engine.table(FINDING.empty_table())
-    findings = none.union(*found).kept()
-    if not len(findings):
+    all_of_them = none.union(*found).kept()
+    if not len(all_of_them):
         return view.engine.table(SCHEMA.empty_table())
-    rows = findings.renamed(FOUND).join(view.words, REFERENCE)
+    rows = all_of_them.renamed(FOUND).join(view.words, REFERENCE)
     return rows.by(["finding"], told, SCHEMA)

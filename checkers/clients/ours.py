@@ -13,7 +13,6 @@ import pyarrow as pa
 from checkers.anomaly import SCHEMA
 from checkers.checker import checker
 from checkers.clients import cycles
-from checkers.clients.find import find
 from checkers.engine import Rows
 from checkers.kinds import Kind, Severity
 from checkers.promises import (
@@ -136,7 +135,7 @@ STEPS: Final = (
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
     """What the clients of our runs saw, record by record and step by step."""
-    return find(tables.view, frozenset(clients.names))
+    return tables.told.only("kind", *clients.names)
 
 
 @checker(

@@ -36,6 +36,9 @@ from checkers.clients.strides import COUNTED, INPUT, STRIDE, strides
 from checkers.clients.tally import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
 from checkers.engine import Engine, Rows
 
+_WORDS_HERE: Final = 100_000
+"""So many rows are brought here with their words in the same query as their numbers."""
+
 _WORD: Final = pa.field("word", pa.int64())
 _ALL: Final = pa.schema(
     [
@@ -74,13 +77,17 @@ class View:
 
     @cached_property
     def _all(self) -> Rows:
+        """Every row with its words, which are brought here only if they are very few."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
-        return self.engine.frame(frame.select(*_ALL.names), _ALL, self.size)
+        found = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
+        few = self.size <= min(_WORDS_HERE, self.engine.here)
+        return self.engine.table(found.table()) if few else found
 
-    @property
+    @cached_property
     def rows(self) -> Rows:
         """Every row, in ``checkers.clients.rows.ROW``."""
-        return self._all.select(ROW.names)
+        found = self._all.select(ROW.names)
+        return found if found.here else self.engine.frame(found.frame(), ROW, self.size)
 
     @property
     def words(self) -> Rows:
@@ -94,7 +101,7 @@ class View:
 
     @cached_property
     def _strides(self) -> Rows:
-        return self._all.select(INPUT).map(strides, STRIDE).kept()
+        return self.rows.select(INPUT).map(strides, STRIDE).kept()
 
     @cached_property
     def strides(self) -> Rows:

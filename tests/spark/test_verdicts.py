@@ -25,14 +25,14 @@ FEW = 15
 SMALL = {"spark.executor.memory": "512m"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runs(shared_store: Path) -> list[Run]:
     """A run that lost records, one whose replicas differ, and one that kept everything."""
     made = {"loss": loss, "fork": fork, "whole": whole}
     return [make(shared_store / name) for name, make in made.items()]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def expected(runs: list[Run]) -> Any:  # noqa: ANN401 - JSON
     """What is found in this process."""
     found = result(start(SparkOptions(driver_memory="512m"), runs))

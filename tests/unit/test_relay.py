@@ -299,7 +299,7 @@ def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
         relay = Relay([Route(listen=("127.0.0.1", 0), upstream=("127.0.0.1", 1), server=1)])
         with relay.under(Rule(kind="cut", links=frozenset([(1, 2)]))):
             print(relay.pid, flush=True)
-            for _ in range(1200):  # a signal just before a long sleep would not be seen until its end
+            for _ in range(1200):  # a signal just before a long sleep is not seen until its end
                 time.sleep(0.05)
         """
     )

@@ -25,6 +25,7 @@ from checkers.clients.columns import (
     least,
     nullable,
     numbers,
+    sizes,
 )
 from checkers.clients.facts import IN_FINAL, SEEN_OK, SENT, SENT_FAIL, SENT_OK
 from checkers.clients.findings import COPY, FINDING, SUBJECT, findings
@@ -134,7 +135,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     place = least(first, offset, known & ~any_of(fact, SENT_FAIL))
     copy = np.where(offered == NONE, place, NONE)
     twice = (low != high) & any_of(record["facts"], SENT)
-    columns["record"] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(fact))))
+    columns["record"] = np.repeat(np.arange(len(first)), sizes(first, len(fact)))
     record["client"], record["at"] = reference(columns, first_place(first, sent))
     sends = choose(columns, sent)
     lost, unseen = missing & passed, missing & ~passed

@@ -10,16 +10,14 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import Final, Self
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from pyspark.sql import types as T  # noqa: N812
 
 from checkers import disks, fates, kafka_log
 from checkers.clients.find import OF_RUNS, findings, tell
-from checkers.clients.view import View
+from checkers.clients.view import View, from_here, in_order
 from checkers.engine import Engine, Rows
 from checkers.scratch import scratch
 from checkers.staging import Case, plain, stage
@@ -159,7 +157,11 @@ class Tables:
         """A table of all runs, with ``run`` and the number ``at`` of each row in its run."""
         fields = [T.StructField(one.name, _SPARK_TYPES[plain(one.type)]) for one in TABLES[name]]
         schema = T.StructType(fields)
-        found = [self._copied(case, name, schema) for case in self.cases if name in case.sealed]
+        found = [
+            from_here(self.engine, case.tables[name], case.key, schema.names)
+            for case in self.cases
+            if name in case.sealed
+        ]
         paths = {
             str(case.tables[name]): case.key
             for case in self.cases
@@ -174,8 +176,7 @@ class Tables:
 
     def _files(self, paths: dict[str, str], schema: T.StructType) -> DataFrame:
         """Files by their path, and the run of each."""
-        found = self.spark.read.schema(schema).parquet(*paths)
-        found = found.withColumn("at", F.col("_metadata.row_index"))
+        found = in_order(self.spark.read.schema(schema).parquet(*paths))
         if len(paths) == 1:
             return found.withColumn("run", F.lit(*paths.values()))
         path = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))
@@ -183,10 +184,3 @@ class Tables:
         names = {"path": [*paths], "run": [*paths.values()]}
         runs = F.broadcast(self.local(pa.table(names)))
         return found.withColumn("path", path).join(runs, "path").drop("path")
-
-    def _copied(self, case: Case, name: str, schema: T.StructType) -> DataFrame:
-        """A table that this machine alone has."""
-        table = pq.read_table(case.tables[name], columns=schema.names)
-        table = table.cast(pa.schema([one.with_type(plain(one.type)) for one in table.schema]))
-        table = table.append_column("at", pa.array(np.arange(len(table))))
-        return self.engine.given(table).withColumn("run", F.lit(case.key))

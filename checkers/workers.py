@@ -7,11 +7,9 @@ zip; the libraries that they import have to be there (docs/spark.md).
 import hashlib
 import importlib
 import re
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -19,7 +17,7 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from checkers.failures import first_line
-from harness.cleanup import at_end
+from checkers.scratch import scratch
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -80,9 +78,7 @@ def packed() -> Path:
     """
     sources = dict(_sources())
     digest = hashlib.sha256(b"\0".join(name.encode() + text for name, text in sources.items()))
-    folder = Path(tempfile.mkdtemp(prefix="highwater-packed-"))
-    path = folder / f"highwater-{digest.hexdigest()[:16]}.zip"
-    at_end(partial(_remove, path))
+    path = scratch("packed") / f"highwater-{digest.hexdigest()[:16]}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in sources.items():
             archive.writestr(zipfile.ZipInfo(name, _FIRST_DAY), text, zipfile.ZIP_DEFLATED)
@@ -94,11 +90,6 @@ def _sources() -> Iterator[tuple[str, bytes]]:
         (folder,) = importlib.import_module(package).__path__
         for path in sorted(Path(folder).rglob("*.py")):
             yield f"{package}/{path.relative_to(folder).as_posix()}", path.read_bytes()
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
-    path.parent.rmdir()
 
 
 def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -47,6 +47,12 @@ def groups(*columns: NDArray[Any]) -> Ints:
     return np.flatnonzero(fresh)
 
 
+def sizes(first: Ints, count: int) -> Ints:
+    """How many rows each group has, of so many rows in all."""
+    found: Ints = np.diff(np.append(first, count))
+    return found
+
+
 def least(first: Ints, column: NDArray[Any], asked: Bools) -> Ints:
     """The least number of each group among the rows asked for; ``NONE`` where there are none."""
     most = np.iinfo(np.int64).max

@@ -20,6 +20,7 @@ from checkers.clients.columns import (
     groups,
     nullable,
     numbers,
+    sizes,
 )
 from checkers.clients.facts import (
     ADRIFT,
@@ -204,7 +205,7 @@ def end_rows(kind: str, rows: Numbers, first: Ints, finding: Ints, *, fault: int
         finding: a number for each group.
         fault: of ``checkers.clients.findings``; the offset at fault is the group's least.
     """
-    size = np.diff(np.append(first, len(rows["at"])))
+    size = sizes(first, len(rows["at"]))
     shown = np.repeat(size > 1, size)
     offset = np.repeat(rows["offset"][first], size)[shown]
     rows = choose(rows, shown)

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.anomaly import SCHEMA
-from checkers.clients.columns import NONE, Ints, Numbers, any_of, greatest, groups, numbers
+from checkers.clients.columns import NONE, Ints, Numbers, any_of, greatest, groups, numbers, sizes
 from checkers.clients.digraph import NEVER, PROCESS, REALTIME, Dependencies, Operations, cycles
 from checkers.clients.facts import READ_BY_ANY, SEEN, SEEN_OK, SENT, SENT_OK
 from checkers.clients.kernels import choose, first_of, look_up
@@ -90,7 +90,7 @@ def _log_edges(senders: pa.Table) -> pa.Table:
     found = numbers(senders)
     found = choose(found, np.lexsort((found["offset"], found["slot"])))
     first = groups(found["slot"], found["offset"])
-    alone = first[np.diff(np.append(first, len(senders))) == 1]
+    alone = first[sizes(first, len(senders)) == 1]
     alone = alone[found["sure"][alone]]
     found = choose(found, alone)
     nth = np.arange(1, len(alone))

@@ -71,11 +71,6 @@ STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
 """Rows that do not know for themselves where, or whether, their record stands."""
 
 
-def has(facts: str, bits: int) -> Column:
-    """Whether any of these bits is among the facts."""
-    return F.col(facts).bitwiseAND(F.lit(bits)) != 0
-
-
 @dataclass(frozen=True, slots=True)
 class Saying:
     """What a row says by its kind and outcome, and what more if something in it is null."""

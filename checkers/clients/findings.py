@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.anomaly import SCHEMA
-from checkers.clients.columns import Bools, Ints, groups
+from checkers.clients.columns import Bools, Ints, groups, sizes
 
 COPIES: Final[pa.StructType] = SCHEMA.field("copies").type.value_type
 STEPS: Final[pa.StructType] = SCHEMA.field("steps").type.value_type
@@ -88,7 +88,7 @@ def told(rows: pa.Table) -> pa.Table:
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in by])).combine_chunks()
     found = rows["found"].combine_chunks().dictionary_encode().indices.to_numpy()
     first = groups(found, rows["finding"].to_numpy())
-    size = np.diff(np.append(first, len(rows)))
+    size = sizes(first, len(rows))
     number = np.repeat(np.arange(len(first)), size)
     step = _steps(rows["part"].to_numpy(), number)
     copy = np.isin(rows["part"].to_numpy(), (COPY, END))

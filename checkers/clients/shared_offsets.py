@@ -11,9 +11,10 @@ from checkers.clients.contents import end_rows, mix
 from checkers.clients.facts import ENDED
 from checkers.clients.findings import FINDING, OF_NONE
 from checkers.clients.kernels import choose, first_of, look_up_columns
+from checkers.clients.steps import known
 from checkers.clients.strides import KNOWN, READS, STRIDE
 from checkers.clients.view import View
-from checkers.engine import Rows, complete
+from checkers.engine import Rows
 
 INCONSISTENT: Final = "inconsistent-offsets"
 
@@ -26,7 +27,7 @@ def places(view: View) -> pa.Table:
     """Return what is known of each slot's offsets, in ``PLACES``."""
     rows = view.strides
     if view.late:
-        rows = rows.union(view.placed_late.map(_stretches, STRIDE))
+        rows = rows.union(view.placed_late.map(known, STRIDE))
     return rows.by(["slot"], known_places, PLACES).table()
 
 
@@ -38,10 +39,10 @@ def known_places(rows: pa.Table) -> pa.Table:
     """
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
-    known = (what == KNOWN) | ((what == READS) & columns["sure"])
+    tells = (what == KNOWN) | ((what == READS) & columns["sure"])
     ended = any_of(what, ENDED) & (place != NONE)
-    stretches = choose(columns, known)
-    if not known.any():
+    stretches = choose(columns, tells)
+    if not tells.any():
         return PLACES.empty_table()
     # An offset is known while more stretches have begun than ended.
     slot = np.concatenate((stretches["slot"], stretches["slot"]))
@@ -96,11 +97,3 @@ def several_records(rows: pa.Table) -> pa.Table:
     first = groups(records["slot"], records["offset"])
     finding = mix(records["slot"][first], records["offset"][first])
     return end_rows(INCONSISTENT, records, first, finding, fault=OF_NONE)
-
-
-def _stretches(rows: pa.Table) -> pa.Table:
-    """Return rows of ``ROW`` as stretches of one offset that is known, in ``STRIDE``."""
-    offset = rows["offset"]
-    columns = {"slot": rows["slot"], "place": offset, "last_place": offset}
-    what = pa.repeat(pa.scalar(KNOWN, pa.int32()), len(rows))
-    return complete(pa.table(columns | {"what": what}), STRIDE)

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.clients.columns import NONE, Numbers, any_of, groups, least, numbers
+from checkers.clients.columns import NONE, Numbers, any_of, groups, least, numbers, sizes
 from checkers.clients.facts import (
     ADRIFT,
     BLIND,
@@ -96,7 +96,7 @@ def strays(rows: pa.Table) -> pa.Table:
     found = sort(numbers(rows, ("key", *_SINGLE, "facts")), "key")
     fact, offset, first = found["fact"], found["offset"], groups(found["key"])
     place = least(first, offset, ~any_of(fact, SENT_FAIL) & (offset != NONE))
-    place = np.repeat(place, np.diff(np.append(first, len(fact))))
+    place = np.repeat(place, sizes(first, len(fact)))
     met = any_of(found["facts"], READ_BY_ANY | SEEN_OK)
     own = any_of(fact, SENT_INFO) & any_of(fact, PROVEN) & (offset != NONE)
     place = np.where(own, offset, np.where(met, place, NONE))
@@ -162,7 +162,7 @@ def _sequences(strides: Numbers) -> Numbers:
     found = sort(choose(strides, linked), *_SEQUENCE, "op")
     what, first = found["what"], groups(*(found[name] for name in _SEQUENCE))
     by_rows = np.logical_or.reduceat(what == ROW_ALONE, first)
-    by_rows = np.repeat(by_rows, np.diff(np.append(first, len(what))))
+    by_rows = np.repeat(by_rows, sizes(first, len(what)))
     return choose(found, ~(by_rows & np.isin(what, (READS, SENDS))))
 
 
@@ -174,7 +174,7 @@ def _linked(rows: Numbers) -> Numbers:
     """
     place, number = rows["place"], np.arange(len(rows["at"]))
     first = groups(*(rows[name] for name in _SEQUENCE))
-    first = np.repeat(first, np.diff(np.append(first, len(number))))
+    first = np.repeat(first, sizes(first, len(number)))
     before = number - 1
     same, last_op = number > first, rows["last_op"][before]
     inner = same & (last_op == rows["op"])

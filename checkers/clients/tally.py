@@ -20,6 +20,7 @@ from checkers.clients.columns import (
     least,
     nullable,
     numbers,
+    sizes,
 )
 from checkers.clients.facts import (
     ADRIFT,
@@ -137,7 +138,7 @@ def _summed(rows: pa.Table) -> tuple[Numbers, Ints, Numbers]:
     met = any_of(fact, IN_FINAL) & any_of(fact, SEEN_OK) & (offset != NONE)
     answered = found["complete_ns"] != NONE
     writer = greatest(first, found["deed"], sent)
-    size = np.diff(np.append(first, len(key)))
+    size = sizes(first, len(key))
     met_by = np.repeat(writer, size) == found["deed"]
     record = {
         "rows": size,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.clients.columns import NONE, Ints, Numbers, any_of, groups, nullable, numbers
+from checkers.clients.columns import NONE, Ints, Numbers, any_of, groups, nullable, numbers, sizes
 from checkers.clients.facts import PROVEN, READ_BY_ANY, READ_OK, SENT, SENT_OK
 from checkers.clients.kernels import choose, look_up_columns
 from checkers.clients.tally import bits, records
@@ -129,7 +129,7 @@ def _merge(places: pa.Table) -> pa.Table:
         "end": np.maximum.reduceat(found["end"], first),
     }
     of_deed = groups(merged["deed"])
-    size = _sizes(of_deed, len(first))
+    size = sizes(of_deed, len(first))
     merged["several"] = np.repeat((size > 1) & (merged["rank"][of_deed] == SENDER), size)
     merged["chunk"] = merged["offset"] >> _CHUNK_BITS
     return _table(merged)
@@ -164,7 +164,7 @@ def _set_bounds(places: pa.Table) -> pa.Table:
 def _sum_up(places: pa.Table) -> pa.Table:
     """Count the places of each chunk, and find the ``most`` that any of them is ahead."""
     found, first = _order(places)
-    rows, most = _sizes(first, len(places)), np.maximum.reduceat(found["ahead"], first)
+    rows, most = sizes(first, len(places)), np.maximum.reduceat(found["ahead"], first)
     return _table(choose(found, first) | {"rows": rows, "most": most})
 
 
@@ -186,7 +186,7 @@ def _order(places: pa.Table) -> tuple[Numbers, Ints]:
     """
     found = _sort(numbers(places), "slot", "chunk", "offset", "rank", "key", "deed")
     first = groups(found["slot"], found["chunk"])
-    found["place"] = np.arange(len(places)) - np.repeat(first, _sizes(first, len(places))) + 1
+    found["place"] = np.arange(len(places)) - np.repeat(first, sizes(first, len(places))) + 1
     found["ahead"] = np.where(found["rank"] == SENDER, found["floor"] - found["place"], NONE)
     return found, first
 
@@ -197,7 +197,7 @@ def _share_floors(timed: pa.Table) -> pa.Table:
     first = groups(found["deed"])
     latest = np.maximum.reduceat(np.maximum(found["floor"], found["bound"]), first)
     latest = _at_most(latest, np.maximum.reduceat(found["end"], first))
-    shared = np.repeat(latest, _sizes(first, len(timed)))
+    shared = np.repeat(latest, sizes(first, len(timed)))
     return _table(found | {"floor": np.where(found["several"], shared, found["floor"])})
 
 
@@ -286,10 +286,6 @@ def _at_most(time: Ints, end: Ints) -> Ints:
 
 def _ticks(nanoseconds: Ints) -> Ints:
     return np.where(nanoseconds != NONE, nanoseconds * _TICKS, NONE)
-
-
-def _sizes(first: Ints, count: int) -> Ints:
-    return np.diff(np.append(first, count))
 
 
 def _sort(rows: Numbers, *by: str) -> Numbers:

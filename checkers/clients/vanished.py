@@ -21,6 +21,7 @@ from checkers.clients.columns import (
     any_of,
     groups,
     numbers,
+    sizes,
 )
 from checkers.clients.facts import ENDED, READ_BY_ANY, SEEN, SEEN_OK, SENT_OK
 from checkers.clients.findings import FINDING
@@ -109,7 +110,7 @@ def replaced(rows: pa.Table) -> pa.Table:
     fact, late = columns["fact"], columns["at"] == NONE
     first = groups(columns["slot"], columns["offset"])
     reader = last_place(first, any_of(fact, SEEN_OK) & ~late)
-    reader = np.repeat(reader, np.diff(np.append(first, len(fact))))
+    reader = np.repeat(reader, sizes(first, len(fact)))
     other = (any_of(fact, SENT_OK | READ_BY_ANY) | late) & (reader != NONE)
     other &= columns["key"] != at_place(columns["key"], reader)
     client, at = reference(columns, reader[other])
@@ -140,7 +141,7 @@ def cut_off(rows: pa.Table) -> pa.Table:
     ends = choose(columns, ended)
     placed = sort(choose(columns, any_of(fact, SEEN | SENT_OK) & (offset != NONE)), "key")
     first = groups(placed["key"])
-    size = np.diff(np.append(first, len(placed["key"])))
+    size = sizes(first, len(placed["key"]))
     read = np.logical_or.reduceat(any_of(placed["fact"], SEEN), first)
     sends = choose(placed, np.repeat(read, size) & any_of(placed["fact"], SENT_OK))
     records = {

@@ -7,17 +7,20 @@ these, or of the few rows that they name.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.clients import tally
-from checkers.clients.columns import NONE, any_of, greatest, groups, least, nullable, numbers
+from checkers.clients.columns import NONE, any_of, greatest, groups, least, nullable, numbers, sizes
 from checkers.clients.facts import (
     ADRIFT,
     IN_FINAL,
@@ -35,6 +38,7 @@ from checkers.clients.rows import NAMES, ROW, WORDS, numbered
 from checkers.clients.strides import COUNTED, INPUT, STRIDE, strides
 from checkers.clients.tally import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
 from checkers.engine import Engine, Rows
+from checkers.staging import plain
 
 _WORDS_HERE: Final = 100_000
 """So many rows are brought here with their words in the same query as their numbers."""
@@ -54,6 +58,23 @@ _ADRIFT: Final = pa.schema([("key", pa.int64()), ("seen", pa.bool_()), ("there",
 def in_order(operations: DataFrame) -> DataFrame:
     """Operations as just read from Parquet, one file a run, with the order of their rows."""
     return operations.withColumn("at", F.col("_metadata.row_index"))
+
+
+def from_here(
+    engine: Engine, path: Path, run: str, names: Sequence[str] | None = None
+) -> DataFrame:
+    """A table of one run whose file this machine alone may have, with ``run`` and ``at``.
+
+    Args:
+        engine: of the session.
+        path: a Parquet file.
+        run: what the column is to say.
+        names: the columns that are read; None: all.
+    """
+    table = pq.read_table(path, columns=names)
+    table = table.cast(pa.schema([one.with_type(plain(one.type)) for one in table.schema]))
+    table = table.append_column("at", pa.array(np.arange(len(table))))
+    return engine.given(table).withColumn("run", F.lit(run))
 
 
 class View:
@@ -241,7 +262,7 @@ def _landed(rows: pa.Table) -> pa.Table:
     order = np.argsort(found["key"], kind="stable")
     found = {name: column[order] for name, column in found.items()}
     first = groups(found["key"])
-    size = np.diff(np.append(first, len(order)))
+    size = sizes(first, len(order))
     fact = found["fact"]
     writer = np.repeat(greatest(first, found["deed"], any_of(fact, SENT)), size)
     proven = any_of(fact, PROVEN)
@@ -259,7 +280,7 @@ def _adrift(rows: pa.Table) -> pa.Table:
     order = np.argsort(found["word"], kind="stable")
     found = {name: column[order] for name, column in found.items()}
     first, fact = groups(found["word"]), found["fact"]
-    size = np.diff(np.append(first, len(order)))
+    size = sizes(first, len(order))
     seen = any_of(fact, SEEN_OK)
     met = seen & any_of(fact, IN_FINAL) & (found["offset"] != NONE)
     columns = [

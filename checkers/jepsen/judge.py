@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
@@ -21,14 +20,13 @@ from checkers.anomaly import SCHEMA
 from checkers.clients import cycles
 from checkers.clients.causes import caused, stretches
 from checkers.clients.find import find
-from checkers.clients.view import View, in_order
+from checkers.clients.view import View, from_here, in_order
 from checkers.engine import Engine, Rows
 from checkers.found import gather
 from checkers.jepsen.ending import short
 from checkers.jepsen.entries import CYCLES, entry, key
 from checkers.jepsen.reader import History, Read
 from checkers.policy import Word
-from checkers.staging import plain
 from harness.history import OK, SEND
 
 MEANS: Final = {
@@ -171,10 +169,7 @@ def _operations(engine: Engine, path: Path, name: str, rows: int) -> DataFrame:
     """The operations of a history; a small one goes to Spark from here, wherever that is."""
     if rows > engine.here:
         return in_order(engine.spark.read.parquet(str(path))).withColumn("run", F.lit(name))
-    table = pq.read_table(path)
-    table = table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
-    table = table.append_column("at", pa.array(np.arange(len(table))))
-    return engine.given(table).withColumn("run", F.lit(name))
+    return from_here(engine, path, name)
 
 
 def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:

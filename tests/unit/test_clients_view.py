@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.clients.facts import PROOF, PROVEN, SEEN, SENT, SENT_FAIL, SENT_OK, has
+from checkers.clients.facts import PROOF, PROVEN, SEEN, SENT, SENT_FAIL, SENT_OK
 from checkers.clients.rows import numbered
 from checkers.clients.view import View, in_order
 from checkers.engine import HERE_ROWS, Engine
@@ -20,6 +20,11 @@ from tests.histories.clients_cases import CASES
 pytestmark = pytest.mark.spark
 
 GROUP = 7  # rows of a row group
+
+
+def has(facts: str, bits: int) -> Column:
+    """Whether any of these bits is among the facts."""
+    return F.col(facts).bitwiseAND(F.lit(bits)) != 0
 
 
 @pytest.fixture(scope="module")

@@ -241,6 +241,12 @@ class Rows:
         size = sum(map(len, all_of_them))
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
+    def brought(self) -> "Rows":
+        """The same, here where they are few: for rows that are read once, by what comes next."""
+        if self._table is not None:
+            return self
+        return self._engine.frame(self.frame(), self.schema, len(self))
+
     def kept(self) -> "Rows":
         """The same, computed once; here where they are few."""
         if self._table is not None:

@@ -57,4 +57,4 @@ def tell(view: View, found: Sequence[Rows]) -> Rows:
     if not len(all_of_them):
         return view.engine.table(SCHEMA.empty_table())
     rows = all_of_them.renamed(FOUND).join(view.words, REFERENCE)
-    return rows.by(["finding"], told, SCHEMA)
+    return rows.brought().by(["finding"], told, SCHEMA)

@@ -53,10 +53,18 @@ NAMES: Final = pa.schema(
 )
 """What the numbers of slots stand for."""
 
+OF_SLOT: Final = ("run", "topic", "partition")
+
 
 def slot() -> Column:
-    """The number of a partition, from ``run``, ``topic`` and ``partition``."""
-    return F.xxhash64("run", "topic", "partition")
+    """The number of a partition, from the columns ``OF_SLOT``."""
+    return F.xxhash64(*OF_SLOT)
+
+
+def named(partitions: DataFrame) -> DataFrame:
+    """Partitions, in the columns ``OF_SLOT``, as rows of ``NAMES``."""
+    found = partitions.withColumns({"slot": slot(), "history": F.xxhash64("run")})
+    return found.select(*NAMES.names)
 
 
 def numbered(operations: DataFrame) -> DataFrame:

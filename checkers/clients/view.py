@@ -34,10 +34,10 @@ from checkers.clients.facts import (
     SENT_INFO,
     SENT_OK,
 )
-from checkers.clients.rows import NAMES, ROW, WORDS, numbered
+from checkers.clients.rows import NAMES, OF_SLOT, ROW, WORDS, named, numbered
 from checkers.clients.strides import COUNTED, INPUT, STRIDE, strides
 from checkers.clients.tally import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
-from checkers.engine import Engine, Rows
+from checkers.engine import Engine, Rows, collected
 from checkers.staging import plain
 
 _WORDS_HERE: Final = 100_000
@@ -118,7 +118,10 @@ class View:
     @cached_property
     def names(self) -> pa.Table:
         """What the numbers of slots stand for, in ``checkers.clients.rows.NAMES``."""
-        return self._all.distinct(NAMES.names)
+        if self._all.here:
+            return self._all.distinct(NAMES.names)
+        # Of few names rather than of many rows numbers are made.
+        return collected(named(self.operations.select(*OF_SLOT).distinct()), NAMES)
 
     @cached_property
     def _strides(self) -> Rows:

@@ -1,0 +1,50 @@
+"""Files that Spark reads by its source ``binaryFile``, cut in pieces that Arrow and a driver hold.
+
+Spark itself holds a file whole while it reads it, and several times: one of 1 GB takes a heap of 8.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import IO, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+_PIECE: Final = 16 << 20
+
+
+def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """The bytes of files: ``path, start, piece``, the pieces of each in order in one task.
+
+    Args:
+        spark: a session of any kind.
+        paths: of files, as Spark spells them.
+    """
+    files = spark.read.format("binaryFile").load([literal(one) for one in paths])
+    starts = F.sequence(F.lit(0).cast("long"), F.col("length") - 1, F.lit(_PIECE).cast("long"))
+    each = files.select("path", "content", F.explode(starts).alias("start"))
+    piece = F.substring("content", (F.col("start") + 1).cast("int"), F.lit(_PIECE))
+    return each.select("path", "start", piece.alias("piece"))
+
+
+def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Each file of a task of ``contents``: its path, and a temporary file that holds the same."""
+    pieces = (
+        each
+        for batch in batches
+        for each in zip(batch["path"].to_pylist(), batch["piece"], strict=True)
+    )
+    for path, own in groupby(pieces, key=itemgetter(0)):
+        with tempfile.TemporaryFile() as file:
+            for _, piece in own:
+                file.write(piece.as_buffer())
+            yield path, file
+
+
+def literal(path: str) -> str:
+    """A path for Spark's readers, which would take some letters for a pattern of names."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

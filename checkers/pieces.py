@@ -9,12 +9,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import IO, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 _PIECE: Final = 16 << 20
+
+
+def binary(spark: SparkSession, *paths: str) -> DataFrame:
+    """Files, and all files below folders; Spark hides what has a name that begins with . or _."""
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    return reader.load([literal(one) for one in paths])
+
+
+def paths_of(files: DataFrame) -> list[str]:
+    """The paths of files in the spelling of their rows; an empty file has none of these."""
+    return [re.sub("^([^:/]+):///", r"\1:/", unquote(one)) for one in files.inputFiles()]
 
 
 def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -24,7 +36,7 @@ def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         spark: a session of any kind.
         paths: of files, as Spark spells them.
     """
-    files = spark.read.format("binaryFile").load([literal(one) for one in paths])
+    files = binary(spark, *paths)
     starts = F.sequence(F.lit(0).cast("long"), F.col("length") - 1, F.lit(_PIECE).cast("long"))
     each = files.select("path", "content", F.explode(starts).alias("start"))
     piece = F.substring("content", (F.col("start") + 1).cast("int"), F.lit(_PIECE))

@@ -12,15 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
-from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from checkers.failures import first_line
-from checkers.pieces import contents, literal
+from checkers.pieces import binary, contents, paths_of
 from checkers.segments.files import FILE_BYTES_MAX
 from harness.errors import HarnessError, HighwaterError, NotThereError
 from harness.manifest import Recorded
@@ -83,7 +82,7 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
     """
     with _told(spark, uri, "read"):
         root = _root(spark, uri)
-        sizes = _sizes(_below(spark, root), root)
+        sizes = _sizes(binary(spark, root), root)
         _require_readable(uri, sizes)
         mirror = folder / PurePosixPath(root).name
         targets = _targets(mirror, sizes)
@@ -91,11 +90,10 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.touch()
             os.truncate(target, sizes[name])
-        full = {name: size for name, size in sizes.items() if size}
-        far = {name: size for name, size in full.items() if _SEGMENT.fullmatch(name)}
+        far = {name: size for name, size in sizes.items() if _SEGMENT.fullmatch(name)}
         if sum(far.values()) <= SEGMENTS_MAX:
             far = {}
-        for name, start, data in _brought(spark, root, dict(full.items() - far.items())):
+        for name, start, data in _brought(spark, root, dict(sizes.items() - far.items())):
             with targets[name].open("r+b") as file:
                 file.seek(start)
                 file.write(data)
@@ -126,33 +124,19 @@ def send_back(spark: SparkSession, run: RemoteRun) -> None:
 def _root(spark: SparkSession, uri: str) -> str:
     """The run's folder, as Spark spells it in the paths of its files."""
     try:
-        (plan,) = _names(_files(spark).load(literal(f"{uri.rstrip('/')}/plan.json")))
+        (plan,) = paths_of(binary(spark, f"{uri.rstrip('/')}/plan.json"))
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        _below(spark, uri)  # says of what is not there at all that it is not
+        binary(spark, uri)  # says of what is not there at all that it is not
         hint = "Name the folder that holds plan.json."
         raise NotThereError(f"{uri} is not a run directory", hint=hint) from None
     return plan.removesuffix("/plan.json")
 
 
-def _files(spark: SparkSession) -> DataFrameReader:
-    return spark.read.format("binaryFile")
-
-
-def _below(spark: SparkSession, folder: str) -> DataFrame:
-    """All files below a folder; Spark hides those whose names begin with . or _."""
-    return _files(spark).option("recursiveFileLookup", "true").load(literal(folder))
-
-
-def _names(files: DataFrame) -> list[str]:
-    """The paths of files, empty ones as well, in the spelling of ``binaryFile``."""
-    return [re.sub("^([^:/]+):///", r"\1:/", unquote(one)) for one in files.inputFiles()]
-
-
 def _sizes(files: DataFrame, root: str) -> dict[str, int]:
     """The path of each file from the run's folder, and its bytes; empty files have no row."""
-    sizes = dict.fromkeys(_names(files), 0)
+    sizes = dict.fromkeys(paths_of(files), 0)
     sizes |= {row.path: row.length for row in files.select("path", "length").collect()}
     return {path.removeprefix(f"{root}/"): size for path, size in sizes.items()}
 
@@ -169,9 +153,9 @@ def _require_readable(uri: str, sizes: Mapping[str, int]) -> None:
 
 def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
     """Where each file goes; a folder in which Spark wrote one part is the file of its name."""
-    parts = Counter(_PART.sub("", name) for name in names)
-    whole = ((name, _PART.sub("", name)) for name in names)
-    return {name: mirror / (one if parts[one] == 1 else name) for name, one in whole}
+    targets = {name: _PART.sub("", name) for name in names}
+    parts = Counter(targets.values())
+    return {name: mirror / (one if parts[one] == 1 else name) for name, one in targets.items()}
 
 
 def _brought(
@@ -187,13 +171,11 @@ def _brought(
 
 def _digests(spark: SparkSession, root: str) -> dict[str, Recorded]:
     """What the segments are that hold anything."""
-    files = _below(spark, f"{root}/replicas").where(F.col("path").rlike(f"{_SEGMENT.pattern}$"))
-    found = files.select(
-        "path", F.length("content").alias("bytes"), F.sha2("content", 256).alias("sha")
-    )
+    files = binary(spark, f"{root}/replicas").where(F.col("path").rlike(f"{_SEGMENT.pattern}$"))
+    found = files.select("path", F.length("content"), F.sha2("content", 256)).collect()
     return {
-        row.path.removeprefix(f"{root}/"): Recorded(bytes=row.bytes, sha256=row.sha)
-        for row in found.collect()
+        path.removeprefix(f"{root}/"): Recorded(bytes=size, sha256=digest)
+        for path, size, digest in found
     }
 
 

@@ -90,9 +90,8 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.touch()
             os.truncate(target, sizes[name])
-        far = {name: size for name, size in sizes.items() if _SEGMENT.fullmatch(name)}
-        if sum(far.values()) <= SEGMENTS_MAX:
-            far = {}
+        segments = {name: size for name, size in sizes.items() if _SEGMENT.fullmatch(name)}
+        far = segments if sum(segments.values()) > SEGMENTS_MAX else {}
         for name, start, data in _brought(spark, root, dict(sizes.items() - far.items())):
             with targets[name].open("r+b") as file:
                 file.seek(start)
@@ -129,8 +128,7 @@ def _root(spark: SparkSession, uri: str) -> str:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         binary(spark, uri)  # says of what is not there at all that it is not
-        hint = "Name the folder that holds plan.json."
-        raise NotThereError(f"{uri} is not a run directory", hint=hint) from None
+        raise NotThereError(f"{uri} is not a run directory", hint="It has no plan.json.") from None
     return plan.removesuffix("/plan.json")
 
 

@@ -1,6 +1,7 @@
 """Runs at URIs, judged on every kind of Spark and in a real S3 store."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,15 @@ from tests.spark.s3 import S3Store
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def checked(run: str, options: SparkOptions) -> dict[str, Any]:
+def check(run: str, options: SparkOptions) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "ignore", "-m", "harness", "check", run, "--json"]
-    done = subprocess.run(
+    return subprocess.run(
         [*command, *words(options)], cwd=ROOT, check=False, capture_output=True, text=True
     )
+
+
+def checked(run: str, options: SparkOptions) -> dict[str, Any]:
+    done = check(run, options)
     assert done.returncode == 1, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -57,3 +62,22 @@ def test_a_run_in_s3_is_judged_there(
     assert found == expected
     names = s3_store.names("store/a run+b/analysis/verdict.json")
     assert sum("part-" in name for name in names) == 1
+
+
+@pytest.mark.parametrize(
+    ("uri", "conf", "why"),
+    [
+        ("file:///none/there", {}, "Path does not exist: "),
+        ("s3a://highwater/none", {}, "Path does not exist: "),
+        ("s3a://none/run", {}, r".*[Bb]ucket"),
+        ("s3a://highwater/run", {"spark.hadoop.fs.s3a.secret.key": "wrong"}, ".*Forbidden"),
+    ],
+)
+def test_what_a_store_refuses_is_told_in_a_sentence(
+    uri: str, conf: dict[str, str], why: str, s3_store: S3Store
+) -> None:
+    done = check(uri, SparkOptions(driver_memory="512m", conf=s3_store.conf | conf))
+    assert (done.returncode, done.stdout) == (4, "")
+    *_, sentence, hint = done.stderr.splitlines()  # behind what goes on
+    assert re.match(f"highwater: {re.escape(uri)} cannot be read: {why}", sentence), sentence
+    assert "--spark-conf" in hint

@@ -159,6 +159,17 @@ def test_tables_and_segments_of_paths_and_uris_are_read_together(
     assert all(found == of["r0"] for found in of.values())
 
 
+def test_a_run_that_was_cut_short_is_read_from_its_streams(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    builder = RunBuilder(tmp_path / "run", phase="running")
+    builder.everywhere([(0, 0, "a")])
+    run = builder.write(sealed=False)
+    found = Tables.load([fetch(spark, run.path.as_uri(), tmp_path / "mirror")], spark)
+    assert rows(found.ops) == rows(Tables.load([run], spark).ops)
+    assert len(rows(found.ops)) == 2
+
+
 def test_what_is_sent_back_is_fetched_again(spark: SparkSession, tmp_path: Path) -> None:
     run = built(tmp_path / ODD)
     judged.anomalies(run, {"kind": "lost-write", "value": "ü", "copies": []})
@@ -178,6 +189,9 @@ def test_what_is_sent_back_is_fetched_again(spark: SparkSession, tmp_path: Path)
         pq.read_table(fetched.analysis / "anomalies.parquet")
     )
     send_back(spark, again)  # over folders
+    assert (run.analysis / "verdict.json").is_dir()
+    run.write("analysis/verdict.json", judged.verdict().to_json())  # as a judgement here does
+    assert run.verdict() == judged.verdict()
 
 
 @pytest.mark.parametrize(

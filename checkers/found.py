@@ -53,11 +53,13 @@ class Target:
     Attributes:
         name: the run's, which its rows bear.
         path: the file, ``analysis/anomalies.parquet``.
+        uri: where Spark writes what is too much to be brought here, if that is not ``path``.
         without: kinds of anomaly that this run cannot show; they are dropped.
     """
 
     name: str
     path: Path
+    uri: str = ""
     without: frozenset[str] = frozenset()
 
 
@@ -161,10 +163,12 @@ def _counts(table: pa.Table) -> dict[str, int]:
 def _written(frame: DataFrame, target: Target) -> Found:
     """The same for anomalies that are too many to be brought here, by Spark."""
     kept = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
-    partial_path = _partial(target.path)
     named = kept.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
-    named.write.option("compression", "zstd").parquet(str(partial_path), mode="overwrite")
-    _replace(partial_path, target.path)
+    partial_path = _partial(target.path)
+    where = target.uri or str(partial_path)
+    named.write.option("compression", "zstd").parquet(where, mode="overwrite")
+    if not target.uri:
+        _replace(partial_path, target.path)
     counted = kept.groupBy("kind", F.col("cause").isNotNull().alias("follows")).count().collect()
     counts, following = Counter[str](), Counter[str]()
     for row in counted:

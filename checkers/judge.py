@@ -141,7 +141,8 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     targets = {
         case.key: found.Target(
             name=case.run.name,
-            path=case.run.analysis / "anomalies.parquet",
+            path=case.run.anomalies,
+            uri=case.uri_of(case.run.anomalies),
             without=_unfounded(case, done),
         )
         for case in tables.cases

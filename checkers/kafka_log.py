@@ -26,8 +26,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from checkers.engine import mapped
+from checkers.pieces import contents, whole_files
 from checkers.segments.files import FILE_BYTES_MAX, Segment, segments
-from checkers.segments.reader import SCHEMA, read_segment
+from checkers.segments.reader import SCHEMA, read_file, read_segment
 from harness.errors import UsageError
 from harness.files import open_regular
 
@@ -125,7 +126,7 @@ def replicas_of(path: Path) -> Path:
 
 
 def about(found: Iterable[Segment]) -> int:
-    """About how many records some segments hold; 0 only if all are empty."""
+    """About how many records some segments hold; 0 only if all are empty, and none is a URI."""
     return -(-sum(map(_size, found)) // _RECORD_BYTES)
 
 
@@ -156,6 +157,8 @@ def plan(found: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
 
 def _size(segment: Segment) -> int:
     """Bytes of a segment that are worth a task: no hole at its end, which only wants mention."""
+    if segment.remote:
+        return 1
     try:
         with open_regular(segment.path) as file:
             whole = min(file.seek(0, os.SEEK_END), FILE_BYTES_MAX)
@@ -221,13 +224,35 @@ def read_segments(
 
     Args:
         spark: the session.
-        found: the segments; their paths must be good wherever Spark's tasks run.
+        found: the segments; their paths must be good wherever Spark's tasks run, or be URIs.
         columns: what is read of each record.
 
     Raises:
         UsageError: there is no such column.
     """
-    return _read(spark, found, schema_of(columns))
+    schema = schema_of(columns)
+    here = [one for one in found if not one.remote]
+    there = [one for one in found if one.remote]
+    if not there:
+        return _read(spark, here, schema)
+    log = _read_there(spark, there, schema)
+    return log.union(_read(spark, here, schema)) if here else log
+
+
+def _read_there(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> DataFrame:
+    """The records of segments that only Spark can read, each as a whole."""
+    by_path: dict[str, list[Segment]] = {}  # a run may have been named twice
+    for segment in found:
+        by_path.setdefault(segment.path, []).append(segment)
+    names = schema.names
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path, file in whole_files(batches):
+            for segment in by_path[path]:
+                yield from (batch.select(names) for batch in read_file(file, segment))
+
+    files = contents(spark, list(by_path))
+    return mapped(files, read, pa.schema([SCHEMA.field(name) for name in names]))
 
 
 def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> DataFrame:

@@ -14,6 +14,7 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from checkers.remote import RemoteRun
 from checkers.segments.files import Segment, inside, limited
 from harness import manifest
 from harness.errors import StoreError
@@ -61,7 +62,8 @@ class Case:
             StoreError: its plan or status is missing, broken, or not what was recorded.
         """
         plan, status = run.plan(), run.status()
-        unread = list(manifest.verify(run))
+        digests = run.digests if isinstance(run, RemoteRun) else {}
+        unread = list(manifest.verify(run, digests))
         if wrong := next((one for one in unread if one.path == "plan.json"), None):
             raise StoreError(f"{run.path / wrong.path} {wrong.why}")
         recorded = manifest.rows(run)
@@ -119,7 +121,17 @@ class Case:
     def segments(self) -> list[Segment]:
         """The segments of the replicas that are compared; ``run`` is ``key``."""
         found = [replace(one, run=self.key) for folder in self.replicas for one in inside(folder)]
+        if isinstance(self.run, RemoteRun):
+            found = [replace(one, path=self.run.uri_of(Path(one.path))) for one in found]
         return limited(found)
+
+    def source(self, name: str) -> str:
+        """Return what Spark reads a table by that is not sealed: its path, or its URI."""
+        return self.uri_of(self.run.parquet(name)) or str(self.tables[name])
+
+    def uri_of(self, path: Path) -> str:
+        """Return where a file of a run lies that is not here; empty for one that is here."""
+        return self.run.uri_of(path) if isinstance(self.run, RemoteRun) else ""
 
 
 def stage(case: Case, folder: Path) -> None:

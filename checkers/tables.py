@@ -4,6 +4,7 @@
 safe in a path. What several checkers read is computed once and kept.
 """
 
+import re
 import tempfile
 from collections.abc import Sequence
 from functools import cached_property, reduce
@@ -19,6 +20,7 @@ from checkers import disks, fates, kafka_log
 from checkers.clients.find import OF_RUNS, findings, tell
 from checkers.clients.view import View, from_here, in_order
 from checkers.engine import Engine, Rows
+from checkers.pieces import literal
 from checkers.scratch import scratch
 from checkers.staging import Case, plain, stage
 from harness.history import OPERATIONS_TABLE, TABLES
@@ -162,25 +164,26 @@ class Tables:
             for case in self.cases
             if name in case.sealed
         ]
-        paths = {
-            str(case.tables[name]): case.key
+        runs = {
+            case.key: case.source(name)
             for case in self.cases
             if name in case.tables and name not in case.sealed
         }
-        if paths:
-            found.append(self._files(paths, schema))
+        if runs:
+            found.append(self._files(runs, schema))
         if not found:
             run = [T.StructField("run", T.StringType()), T.StructField("at", T.LongType())]
             return self.spark.createDataFrame([], T.StructType([*fields, *run]))
         return reduce(DataFrame.unionByName, found)
 
-    def _files(self, paths: dict[str, str], schema: T.StructType) -> DataFrame:
-        """Files by their path, and the run of each."""
-        found = in_order(self.spark.read.schema(schema).parquet(*paths))
-        if len(paths) == 1:
-            return found.withColumn("run", F.lit(*paths.values()))
+    def _files(self, runs: dict[str, str], schema: T.StructType) -> DataFrame:
+        """The files of some runs by their paths or URIs; of several a file may be the same."""
+        plain_paths = [re.sub("^file:/+", "/", one) for one in runs.values()]
+        files = dict(zip(plain_paths, runs.values(), strict=True))
+        found = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))
+        if len(runs) == 1:
+            return found.withColumn("run", F.lit(*runs))
         path = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))
         path = F.regexp_replace(F.url_decode(path), "^file:/+", "/")
-        names = {"path": [*paths], "run": [*paths.values()]}
-        runs = F.broadcast(self.local(pa.table(names)))
-        return found.withColumn("path", path).join(runs, "path").drop("path")
+        names = F.broadcast(self.local(pa.table({"path": plain_paths, "run": [*runs]})))
+        return found.withColumn("path", path).join(names, "path").drop("path")

@@ -2,10 +2,11 @@
 
 import contextlib
 import os
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ import pyarrow as pa
 
 from checkers.judge import judge
 from checkers.model.reconciliation import Reconciliation
+from checkers.remote import RemoteRun, fetch, send_back
+from checkers.scratch import scratch
 from checkers.segments.files import segments
 from checkers.segments.reader import SCHEMA, read_segment
 from checkers.session import HEAVY_BYTES, SparkStarter
@@ -43,6 +46,7 @@ class Judged:
 
     Attributes:
         report: its page; there is no such file where the run's plan cannot be read.
+        report_uri: where the page is if not here, nor the run; empty as well where there is none.
         model: None where the model was not asked.
     """
 
@@ -50,11 +54,16 @@ class Judged:
     verdict: Verdict
     report: Path
     model: Reconciliation | None = None
+    report_uri: str = ""
+
+    @property
+    def page(self) -> str | None:
+        """The path or URI of its page, if there is one."""
+        return str(self.report) if is_file(self.report) else self.report_uri or None
 
     def summary(self) -> dict[str, object]:
         """The object that ``--json`` prints."""
-        report = str(self.report) if is_file(self.report) else None
-        return self.verdict.summary(report) | {"model": msgspec.to_builtins(self.model)}
+        return self.verdict.summary(self.page) | {"model": msgspec.to_builtins(self.model)}
 
 
 def perform(
@@ -105,17 +114,39 @@ def _report(run: Run) -> Path:
         return run.report
 
 
-def check(runs: Sequence[Run], *, spark: SparkOptions = HERE) -> list[Judged]:
+def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judged]:
     """Judge stored runs again in a Spark session of their own.
 
+    Args:
+        runs: those of this machine, and the URIs of others that Spark can read and write.
+        spark: the session's options.
+
     Raises:
-        StoreError: the only run has no readable plan.
+        StoreError: the only run has no readable plan, or what lies at a URI is no run.
+        HarnessError: Spark cannot read a URI, and nothing was judged; or it cannot write there.
     """
-    if len(runs) == 1:  # of several, one that cannot be read is a line of its own
-        runs[0].plan()
-    heavy = sum(run.judged_bytes() for run in runs) > HEAVY_BYTES
-    with SparkStarter(spark, heavy=heavy) as starter:
-        return judge_all(runs, starter.session())
+    here = [run for run in runs if isinstance(run, Run)]
+    if len(here) == len(runs) == 1:  # of several, one that cannot be read is a line of its own
+        here[0].plan()
+    heavy = sum(run.judged_bytes() for run in here) > HEAVY_BYTES
+    with SparkStarter(spark, heavy=heavy) as starter, contextlib.ExitStack() as stack:
+        session = starter.session()
+        folder = scratch("runs")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        found = [
+            run if isinstance(run, Run) else fetch(session, run, folder / str(number))
+            for number, run in enumerate(runs)
+        ]
+        return [_sent_back(one, session) for one in judge_all(found, session)]
+
+
+def _sent_back(judged: Judged, session: "SparkSession") -> Judged:
+    """Write to a run that is not here what was found about it."""
+    run = judged.run
+    if not isinstance(run, RemoteRun):
+        return judged
+    send_back(session, run)
+    return replace(judged, report_uri=run.uri_of(run.report) if is_file(run.report) else "")
 
 
 def _execute_all(plans: Sequence[Plan], store: Store, jobs: int, progress: Progress) -> list[Run]:

@@ -74,7 +74,7 @@ def check(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN...]", help="Run directories or names, or those of one matrix."
+            metavar="[RUN...]", help="Run directories, names or URIs, or those of one matrix."
         ),
     ] = None,
     *,
@@ -94,7 +94,7 @@ def check(
 ) -> None:
     """Judge stored runs, or all of a matrix, again without any broker; write reports anew.
 
-    Or judge what Jepsen recorded.
+    A run at a URI (s3a://bucket/run) is read and written by Spark. Or judge what Jepsen recorded.
     """
     from harness import api
     from harness.matrix.run import recheck
@@ -111,7 +111,7 @@ def check(
         with console.waiting(f"judging the runs of {folder.path} in Spark"):
             rows = recheck(folder, spark=spark)
         matrix.finish(folder, rows, as_json=as_json)
-    found = [Store(store).open(name) for name in runs]
+    found = [name if "://" in name else Store(store).open(name) for name in runs]
     with console.waiting(f"judging {count(len(found), 'run')} in Spark"):
         judged = api.check(found, spark=spark)
     console.finish(judged, as_json=as_json)

@@ -22,7 +22,6 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.exits import BROKEN, OK, UNKNOWN
-from harness.files import is_file
 from reports import model
 
 if TYPE_CHECKING:
@@ -171,8 +170,8 @@ def show_judged(judged: Sequence["Judged"]) -> None:
         if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run
             out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
         _show_model(one)
-        if is_file(one.report):
-            out.print(Text(f"  report: {one.report}"))
+        if one.page:
+            out.print(Text(f"  report: {one.page}"))
 
 
 def finish(judged: Sequence["Judged"], *, as_json: bool) -> NoReturn:

@@ -42,7 +42,11 @@ def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
 
     Nothing about the run can make it fail; what cannot be read is an answer of its own.
     """
-    answer = _answer(run, verdict) if verdict.complete else _incomplete(run, verdict)
+    if verdict.complete:
+        here = run.disks_here and run.anomalies.exists()
+        answer = _answer(run, verdict) if here else _elsewhere(run, verdict)
+    else:
+        answer = _incomplete(run, verdict)
     closed = () if verdict.complete else (OSError,)
     with contextlib.suppress(*closed):
         run.write("analysis/model.json", answer.to_json())
@@ -94,6 +98,12 @@ def _incomplete(run: Run, verdict: Verdict) -> "Reconciliation":
     """
     why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
     return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
+
+
+def _elsewhere(run: Run, verdict: Verdict) -> "Reconciliation":
+    """Return the answer about a run whose disks or anomalies were left where they lie."""
+    why = "The run lies elsewhere and is too large to be brought here, where the model is."
+    return _not_known(run, verdict, why)
 
 
 def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":

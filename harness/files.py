@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import tempfile
 from io import BufferedReader
@@ -69,7 +70,7 @@ def require_writable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all.
+    """Write a file whole or not at all, also in the place of a folder that Spark wrote instead.
 
     Raises:
         OSError: it cannot be written; nothing is left of it.
@@ -78,6 +79,8 @@ def write_whole(path: Path, data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_bytes(data)
+        if path.is_dir() and any(path.glob("part-*")):
+            shutil.rmtree(path)
         partial.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

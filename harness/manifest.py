@@ -10,7 +10,7 @@ every file is read to its end and nothing more.
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -78,22 +78,26 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def verify(run: Run) -> tuple[Unread, ...]:
+def verify(run: Run, digests: Mapping[str, Recorded] = {}) -> tuple[Unread, ...]:
     """Read every file that a judge reads to its end, and return those that are no evidence.
+
+    Args:
+        run: the run.
+        digests: path to what somebody else read there, of files that are not read here.
 
     Raises:
         StoreError: ``status.json`` is missing or broken.
     """
     status = run.status()
     if not status.manifest:
-        return tuple(_check(run, _judged(run), {}))
+        return tuple(_check(run, _judged(run), {}, digests))
     try:
         manifest = _manifest(run, status.manifest)
     except _UnsoundError as error:
-        rest = tuple(_check(run, _judged(run), {}))
+        rest = tuple(_check(run, _judged(run), {}, digests))
         return (Unread(path=NAME, why=str(error)), *rest)
     paths = sorted({*manifest.files, *_judged(run)})
-    return tuple(_check(run, iter(paths), manifest.files))
+    return tuple(_check(run, paths, manifest.files, digests))
 
 
 def rows(run: Run) -> dict[str, int]:
@@ -108,10 +112,15 @@ def rows(run: Run) -> dict[str, int]:
         return {}
 
 
-def _check(run: Run, paths: Iterator[str], recorded: dict[str, Recorded]) -> Iterator[Unread]:
+def _check(
+    run: Run,
+    paths: Iterable[str],
+    recorded: Mapping[str, Recorded],
+    digests: Mapping[str, Recorded],
+) -> Iterator[Unread]:
     for path in paths:
         try:
-            actual = _digest(run.path / path)
+            actual = digests.get(path) or _digest(run.path / path)
             if recorded:
                 _compare(actual, recorded.get(path))
         except _UnsoundError as error:

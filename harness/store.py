@@ -99,6 +99,11 @@ class Run:
         return self.path / "replicas"
 
     @property
+    def disks_here(self) -> bool:
+        """Whether what the replicas hold can be read there; only of a remote run it may not."""
+        return True
+
+    @property
     def logs(self) -> Path:
         """Broker and controller logs."""
         return self.path / "logs"
@@ -107,6 +112,11 @@ class Run:
     def analysis(self) -> Path:
         """What the judge wrote."""
         return self.path / "analysis"
+
+    @property
+    def anomalies(self) -> Path:
+        """Every anomaly, in the columns of ``checkers.anomaly.SCHEMA``."""
+        return self.analysis / "anomalies.parquet"
 
     @property
     def report(self) -> Path:

@@ -140,6 +140,8 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
         without: paths of files that are no evidence; a replica with one of them is left out.
     """
     topic, number = partition
+    if not run.disks_here:
+        return []
     found = run.replicas.glob(f"*/{glob.escape(topic)}-{number}")
     return [
         folder
@@ -168,7 +170,8 @@ def read_holdings(
             missing.append(f"The replica on broker {folder.parent.name} cannot be read: {error}")
         found[int(folder.parent.name)] = held
     if not found:
-        missing.append(f"No replica of {topic}-{number} was frozen.")
+        what = "was frozen" if run.disks_here else "was brought here: they are too large"
+        missing.append(f"No replica of {topic}-{number} {what}.")
     return found
 
 

@@ -18,6 +18,7 @@ compaction had joined more than that was split by the next start, KAFKA-6264).""
 
 PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 SEGMENT: Final = re.compile(r"\d{20}\.log")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z\d+.-]*:/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class Segment:
     """One ``.log`` file, and what its place says of it.
 
     Attributes:
+        path: of the file; a URI where only Spark can read it (``checkers.remote``).
         limit: the first offset that it cannot hold: where the next segment begins; None when
             nobody looked for that one.
     """
@@ -59,6 +61,11 @@ class Segment:
             partition=int(home["partition"]),
             base_offset=int(path.stem),
         )
+
+    @property
+    def remote(self) -> bool:
+        """Whether only Spark can read it."""
+        return _URI.match(self.path) is not None
 
     @property
     def end(self) -> int:

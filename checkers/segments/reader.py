@@ -8,7 +8,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -81,24 +81,30 @@ def read_segment(
     where = segment if isinstance(segment, Segment) else Segment.at(segment)
     try:
         with open_regular(where.path) as file:
-            whole = file.seek(0, os.SEEK_END)
-            if stop is not None and stop > whole:
-                error = f"the file had {stop:,} bytes and has {whole:,}"
-                damage = Damage(kind="unreadable", position=whole, error=error)
-                yield _findings([damage], where)
-                return
-            if not whole:
-                return
-            size = min(whole, FILE_BYTES_MAX)
-            data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
-            stop = size if stop is None else stop
-            yield from _read(data, where, start, stop, file.fileno())
-            if size < whole and start == 0:
-                error = f"the file has {whole:,} bytes; no segment has more than {size:,}"
-                yield _findings([Damage(kind="corrupt", position=size, error=error)], where)
+            yield from read_file(file, where, start=start, stop=stop)
     except OSError as error:
         damage = Damage(kind="unreadable", position=0, error=f"cannot be read: {error.strerror}")
         yield _findings([damage], where)
+
+
+def read_file(
+    file: IO[bytes], where: Segment, *, start: int = 0, stop: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The same of a file that is open, wherever its content is from."""
+    whole = file.seek(0, os.SEEK_END)
+    if stop is not None and stop > whole:
+        error = f"the file had {stop:,} bytes and has {whole:,}"
+        yield _findings([Damage(kind="unreadable", position=whole, error=error)], where)
+        return
+    if not whole:
+        return
+    size = min(whole, FILE_BYTES_MAX)
+    data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+    stop = size if stop is None else stop
+    yield from _read(data, where, start, stop, file.fileno())
+    if size < whole and start == 0:
+        error = f"the file has {whole:,} bytes; no segment has more than {size:,}"
+        yield _findings([Damage(kind="corrupt", position=size, error=error)], where)
 
 
 def _read(

@@ -89,8 +89,7 @@ def _unread(outcome: Outcome, rows: Iterable[Row], why: str) -> Explained:
 def _anomalies(run: Run) -> list[Row]:
     """All that stand for themselves, that Kafka promises anything against, and that are ours."""
     known = {name for name, one in our_kinds().items() if one.severity is not Severity.EXPECTED}
-    path = run.analysis / "anomalies.parquet"
-    rows: list[Row] = pq.read_table(path).to_pylist() if path.exists() else []
+    rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []
     return [row for row in rows if row.get("cause") is None and row["kind"] in known]
 
 

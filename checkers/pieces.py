@@ -1,0 +1,62 @@
+"""Files that Spark reads by its source ``binaryFile``, cut in pieces that Arrow and a driver hold.
+
+Spark itself holds a file whole while it reads it, and several times: one of 1 GB takes a heap of 8.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import IO, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+_PIECE: Final = 16 << 20
+
+
+def binary(spark: SparkSession, *paths: str) -> DataFrame:
+    """Files, and all files below folders; Spark hides what has a name that begins with . or _."""
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    return reader.load([literal(one) for one in paths])
+
+
+def paths_of(files: DataFrame) -> list[str]:
+    """The paths of files in the spelling of their rows; an empty file has none of these."""
+    return [re.sub("^([^:/]+):///", r"\1:/", unquote(one)) for one in files.inputFiles()]
+
+
+def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """The bytes of files: ``path, start, piece``, the pieces of each in order in one task.
+
+    Args:
+        spark: a session of any kind.
+        paths: of files, as Spark spells them.
+    """
+    files = binary(spark, *paths)
+    starts = F.sequence(F.lit(0).cast("long"), F.col("length") - 1, F.lit(_PIECE).cast("long"))
+    each = files.select("path", "content", F.explode(starts).alias("start"))
+    piece = F.substring("content", (F.col("start") + 1).cast("int"), F.lit(_PIECE))
+    return each.select("path", "start", piece.alias("piece"))
+
+
+def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Each file of a task of ``contents``: its path, and a temporary file that holds the same."""
+    pieces = (
+        each
+        for batch in batches
+        for each in zip(batch["path"].to_pylist(), batch["piece"], strict=True)
+    )
+    for path, own in groupby(pieces, key=itemgetter(0)):
+        with tempfile.TemporaryFile() as file:
+            for _, piece in own:
+                file.write(piece.as_buffer())
+            yield path, file
+
+
+def literal(path: str) -> str:
+    """A path for Spark's readers, which would take some letters for a pattern of names."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

@@ -40,7 +40,7 @@ from checkers.clients.tally import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
 from checkers.engine import Engine, Rows, collected
 from checkers.staging import plain
 
-_WORDS_HERE: Final = 100_000
+_WORDS_HERE: Final = 1_000_000
 """So many rows are brought here with their words in the same query as their numbers."""
 
 _WORD: Final = pa.field("word", pa.int64())

@@ -27,12 +27,12 @@ import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from pyspark.sql import SparkSession
 
-from checkers.judge import judge
-from checkers.session import spark
-from harness.history import OPERATIONS, TABLES
-from harness.plan import Plan
-from harness.spark import SparkOptions
-from harness.store import Run, Status
+from highwater.checkers.judge import judge
+from highwater.checkers.spark.session import spark
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs.history import OPERATIONS, TABLES
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Status
 
 SIZES: Final = (100_000, 1_000_000, 10_000_000)
 WARM: Final = (20_000, 20_000)  # a JVM's first judgements are several times as slow

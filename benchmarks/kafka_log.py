@@ -23,11 +23,12 @@ import psutil
 from aiokafka.record._crecords import DefaultRecordBatchBuilder
 from pyspark.sql import SparkSession
 
-from checkers import disks, kafka_log, session
-from checkers.segments.reader import SCHEMA, read_segment
-from clusters.distribution import classpath, fetch, read_lock
-from clusters.versions import release
-from harness.history import record_value
+from highwater.checkers.inspection import replica_extents
+from highwater.checkers.kafka_files.reader import SCHEMA, read_segment
+from highwater.checkers.spark import kafka_log, session
+from highwater.clusters.releases.catalogue import release
+from highwater.clusters.releases.jars import classpath, fetch, read_lock
+from highwater.harness.runs.history import record_value
 
 RECORDS: Final = 500_000
 RECORD_BYTES: Final = 100
@@ -56,7 +57,7 @@ def main() -> None:
         readers: dict[str, Reader] = {
             DUMP: partial(_dump, dump),
             "kafka-log, all columns": partial(_scan, spark, SCHEMA.names),
-            "kafka-log, checkers' columns": partial(_scan, spark, disks.SOURCE),
+            "kafka-log, checkers' columns": partial(_scan, spark, replica_extents.SOURCE),
             "read_segment, one core": _read,
         }
         empty = _segment(folder / "empty", 0, 0)

@@ -23,10 +23,10 @@ from functools import partial
 
 import psutil
 
-from clusters import claims
-from clusters.claims import CLAIM_LABEL
-from clusters.engine import connected
-from harness.waiting import await_condition
+from highwater.clusters.containers import ownership
+from highwater.clusters.containers.daemon import connected
+from highwater.clusters.containers.ownership import CLAIM_LABEL
+from highwater.harness.base.waiting import await_condition
 
 DRIVERS = ("local", "docker", "wired")
 STARTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "20"))
@@ -40,9 +40,9 @@ HARNESS = """
 import contextlib, random, sys, time
 from pathlib import Path
 from clusters.drivers import DRIVERS
-from clusters.versions import release
-from nemesis.fault import aimed
-from nemesis.injecting import Nemesis
+from clusters.releases.catalogue import release
+from nemesis.faults.registry import aimed
+from nemesis.injector import Nemesis
 driver, kafka, directory, seed, until = sys.argv[1:]
 ends = time.monotonic() + float(until)
 
@@ -108,7 +108,7 @@ def one_end(driver: str, kafka: str, token: str, choice: random.Random, way: str
 def left(token: str, known: set[str], *, swept: bool) -> list[str]:
     """Whatever is still there of these starts, after a sweep if one is wanted."""
     if swept:
-        claims.sweep()
+        ownership.sweep()
     found = [
         f"process {each.pid} {each.name()}" for each in psutil.process_iter() if of(each, token)
     ]

@@ -10,12 +10,12 @@ from typing import Final
 import psutil
 
 from benchmarks.judge import peak_memory
-from checkers.model.explore import Limits, Outcome, compile_all, explore
-from checkers.model.fingerprints import collisions
-from checkers.model.machine import Machine
-from checkers.model.paths import successors
-from checkers.model.reference import Setting
-from checkers.model.scope import Scope
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.search.breadth_first import Limits, Outcome, compile_all, explore
+from highwater.checkers.model.search.fingerprints import collisions
+from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.paths import successors
 
 FIXED: Final = Scope(brokers=3, records=2, failures=0, moves=2)
 SCOPES: Final = (

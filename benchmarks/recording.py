@@ -16,15 +16,15 @@ from typing import NamedTuple
 import psutil
 from confluent_kafka import KafkaError, Message
 
-from clusters.local import open_cluster
-from clusters.versions import release
-from harness.clients import settings as clients
-from harness.clients.pace import Pace
-from harness.clients.producing import ProducerLoop
-from harness.clients.tapes import Answered, SendTape, Tape
-from harness.plan import Acks, Plan, Topic, Workload
-from harness.recorder import Clock, Recorder
-from harness.store import Run
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.operation_buffers import Answered, SendTape, Tape
+from highwater.harness.clients.producer_loop import ProducerLoop
+from highwater.harness.clients.send_rate import Pace
+from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
 
 KAFKA = "4.3.1"
 ROUND_S = 4.0

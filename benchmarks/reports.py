@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 import msgspec
 from playwright.sync_api import Browser
 
-from harness.matrix.run import write_matrix_page
-from harness.store import Run
-from reports import trend
-from reports.run import write
+from highwater.campaigns.matrix_run import write_matrix_page
+from highwater.harness.runs.store import Run
+from highwater.reports.pages import trend
+from highwater.reports.pages.run import write
 from tests.browser.chromium import chromium, opened
 from tests.browser.samples import big
 from tests.browser.stories import lost_anomaly

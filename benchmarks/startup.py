@@ -18,14 +18,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from clusters import images
-from clusters.distribution import classpath
-from clusters.drivers import DRIVERS
-from clusters.engine import connected
-from clusters.release import Release
-from clusters.versions import SAMPLE, release
-from harness.places import cache_directory
-from harness.waiting import await_condition
+from highwater.clusters.containers import images
+from highwater.clusters.containers.daemon import connected
+from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.releases.catalogue import SAMPLE, release
+from highwater.clusters.releases.jars import classpath
+from highwater.clusters.releases.release import Release
+from highwater.harness.base.user_dirs import cache_directory
+from highwater.harness.base.waiting import await_condition
 
 BROKERS = 3
 WARM_STARTS = 3

@@ -15,14 +15,14 @@ from typing import Final
 
 import msgspec
 
-from checkers.judge import judge
-from checkers.session import SparkStarter
-from harness.errors import HarnessError
-from harness.expected import as_predicted
-from harness.fleet import Fleet
-from harness.plan import Plan
-from harness.store import Run, Store
-from nemesis.stories import find_story
+from highwater.checkers.judge import judge
+from highwater.checkers.spark.session import SparkStarter
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.nemesis.stories.registry import find_story
+from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.prediction_check import as_predicted
 
 TRIES: Final = 5
 STORIES: Final = ("loss", "divergence", "held-fetch")

@@ -22,11 +22,11 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
 
-from clusters.cluster import Cluster, Probe, UnreachableError
-from clusters.drivers import DRIVERS
-from clusters.versions import release
-from harness.waiting import await_condition
-from nemesis.window import HELD_CONFIG, hold_window
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.hw_lag_window import HELD_CONFIG, hold_window
 
 RELEASES: Final = ("0.10.2.2", "1.1.1", "2.8.2", "3.9.2", "4.3.1")
 COSTED: Final = ("0.10.2.2", "4.3.1")

@@ -7,17 +7,22 @@ decorators have these in order.
 from collections.abc import Iterable
 from typing import Final
 
-from checkers.checker import Checker
-from checkers.clients.ours import clients, operations
-from checkers.corrupt import corrupt
-from checkers.divergence import divergence
-from checkers.foreign import FOREIGN
-from checkers.kinds import Kind, Severity
-from checkers.promises import never
-from checkers.records import records
-from checkers.replicas.runs import checkpoint, epochs, missing, repeated_sequence
-from harness import extensions
-from harness.errors import HarnessError
+from highwater.checkers.anomalies.client_checkers import clients, operations
+from highwater.checkers.anomalies.corrupt import corrupt
+from highwater.checkers.anomalies.divergence import divergence
+from highwater.checkers.anomalies.records import records
+from highwater.checkers.anomalies.replica_files import (
+    checkpoint,
+    epochs,
+    missing,
+    repeated_sequence,
+)
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import Checker
+from highwater.checkers.core.jepsen_kinds import FOREIGN
+from highwater.checkers.core.promises import never
+from highwater.harness.base import extensions
+from highwater.harness.base.errors import HarnessError
 
 CHECKERS: Final = (
     records,
@@ -44,7 +49,7 @@ def all_checkers() -> tuple[Checker, ...]:
         if not isinstance(one, Checker):
             raise HarnessError(
                 f"{package} has a {type(one).__name__} for {extensions.CHECKERS}, no checker",
-                hint="An entry point names a function that checkers.checker.checker decorates.",
+                hint="An entry point names a function that @checker decorates.",
             )
         if twice := _names(found) & _names([one]):
             raise HarnessError(

@@ -8,20 +8,20 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from checkers import found
-from checkers.anomaly import SCHEMA
-from checkers.catalogue import all_checkers, all_kinds
-from checkers.engine import Engine, Rows
-from checkers.failures import first_line, require_alive
-from checkers.lineage.evidence import Evidence, Row, gather
-from checkers.scratch import scratch
-from checkers.staging import Case
-from checkers.tables import Tables
-from checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict
-from harness.errors import StoreError
-from harness.history import OPERATIONS_TABLE
-from harness.store import Run
-from harness.verdict import Ledger, Unread, Verdict
+from highwater.checkers import anomaly_files
+from highwater.checkers.catalogue import all_checkers, all_kinds
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.lineage.evidence import Evidence, Row, gather
+from highwater.checkers.run_files import Case
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.spark.engine import Engine, Rows
+from highwater.checkers.spark.failures import first_line, require_alive
+from highwater.checkers.spark.scratch import scratch
+from highwater.checkers.verdicts import Findings, deeds_of, detailed, unreadable, verdict
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.history import OPERATIONS_TABLE
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Ledger, Unread, Verdict
 
 
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
@@ -32,7 +32,7 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
 
     Args:
         runs: of any number and size; what is large is spilled, and never held in Python.
-        spark: from ``checkers.session.spark``.
+        spark: from ``checkers.spark.session.spark``.
         stories: whether anomalies are told with their evidence; it takes a while to gather.
 
     Returns:
@@ -97,7 +97,7 @@ def _judge(
 
 
 def _pass(tables: Tables) -> _Pass:
-    finds: dict[tuple[str, ...], found.Finds] = {}
+    finds: dict[tuple[str, ...], anomaly_files.Finds] = {}
     done = _Pass(found=tables.engine.table(SCHEMA.empty_table()))
     for checker in all_checkers():
         try:
@@ -105,7 +105,7 @@ def _pass(tables: Tables) -> _Pass:
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
             done.crashed |= dict.fromkeys(checker.names, first_line(error))
     try:
-        done.found = found.gather(tables.engine, finds.values())
+        done.found = anomaly_files.gather(tables.engine, finds.values())
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
         _gather_each(tables.engine, finds, done)
     try:
@@ -128,18 +128,20 @@ def _lost(tables: Tables) -> dict[str, str]:
     }
 
 
-def _gather_each(engine: Engine, finds: Mapping[tuple[str, ...], found.Finds], done: _Pass) -> None:
+def _gather_each(
+    engine: Engine, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
+) -> None:
     """The anomalies of every checker that does not crash."""
     for names, one in finds.items():
         try:
-            done.found = done.found.union(found.gather(engine, [one]))
+            done.found = done.found.union(anomaly_files.gather(engine, [one]))
         except Exception as error:  # noqa: BLE001 - as above
             done.crashed |= dict.fromkeys(names, first_line(error))
 
 
 def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     targets = {
-        case.key: found.Target(
+        case.key: anomaly_files.Target(
             name=case.run.name,
             path=case.run.anomalies,
             uri=case.uri_of(case.run.anomalies),
@@ -147,7 +149,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
         )
         for case in tables.cases
     }
-    all_found = found.collect(done.found, targets)
+    all_found = anomaly_files.collect(done.found, targets)
     for case in tables.cases:
         if why := done.lost.get(case.key):
             case.unread.append(Unread(path=f"{OPERATIONS_TABLE}.parquet", why=why))

@@ -7,21 +7,29 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.catalogue import all_kinds, kind
-from checkers.found import Found
-from checkers.kinds import CORRUPT, DIVERGENCE
-from checkers.lineage import steps
-from checkers.lineage.evidence import Evidence, Row
-from checkers.lineage.sentences import sentence
-from checkers.lineage.story import witnesses
-from checkers.lineage.subject import Subject
-from checkers.policy import Promise, decide, elections, promised
-from checkers.staging import Case
-from harness.deeds import Deeds, Happening, asked
-from harness.errors import StoreError
-from harness.history import OPERATIONS_TABLE
-from harness.store import Run
-from harness.verdict import ACKNOWLEDGED, Account, Anomaly, Ledger, Unread, Verdict, Witness
+from highwater.checkers.anomaly_files import Found
+from highwater.checkers.catalogue import all_kinds, kind
+from highwater.checkers.core.anomaly_kinds import CORRUPT, DIVERGENCE
+from highwater.checkers.core.policy import Promise, decide, elections, promised
+from highwater.checkers.lineage import client_steps
+from highwater.checkers.lineage.evidence import Evidence, Row
+from highwater.checkers.lineage.sentences import sentence
+from highwater.checkers.lineage.story import witnesses
+from highwater.checkers.lineage.subject import Subject
+from highwater.checkers.run_files import Case
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.fault_counts import Deeds, Happening, asked
+from highwater.harness.runs.history import OPERATIONS_TABLE
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import (
+    ACKNOWLEDGED,
+    Account,
+    Anomaly,
+    Ledger,
+    Unread,
+    Verdict,
+    Witness,
+)
 
 DETAILED_MAX: Final = 50
 """Anomalies of a run whose whole story is told; others that are listed bear the finding alone."""
@@ -235,7 +243,7 @@ def _anomaly(row: Row, promise: Promise, evidence: Evidence | None) -> Anomaly:
     if says is not None:
         said = says(row)
     else:
-        said = steps.sentence(row) if row["steps"] else sentence(row, subject)
+        said = client_steps.sentence(row) if row["steps"] else sentence(row, subject)
     return Anomaly(
         kind=row["kind"],
         topic=row["topic"],
@@ -260,7 +268,7 @@ def _subject(row: Row, evidence: Evidence) -> Subject:
 
 def _basic(row: Row, said: str) -> tuple[Witness, ...]:
     if row["steps"]:
-        return steps.witnesses(row)
+        return client_steps.witnesses(row)
     source = "replicas" if row["kind"] in (DIVERGENCE, CORRUPT) else OPERATIONS_TABLE
     return (Witness(who="judge", what="found", says=said, source=source),)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.scratch import scratch
-from harness.history import TABLES
-from harness.plan import Plan
-from harness.store import Run, Status
+from highwater.checkers.spark.scratch import scratch
+from highwater.harness.runs.history import TABLES
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ _EPOCH_AT: Final = 12
 
 def warm_up(spark: "SparkSession") -> None:
     """Judge a made-up run in which one record is lost and one offset differs."""
-    from checkers.judge import judge  # noqa: PLC0415 - the judge needs a session, not the other way
+    from highwater.checkers.judge import judge  # noqa: PLC0415 - the judge needs a session, not the other way
 
     folder = scratch("warm-up")
     try:

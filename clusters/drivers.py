@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from clusters.cluster import Cluster, Driver
-from clusters.local import open_cluster
-from clusters.release import Release
-from harness.errors import UsageError
-from harness.suggest import nearest
+from highwater.clusters.core.interfaces import Cluster, Driver
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.release import Release
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
 
 
 def _in_containers(
@@ -20,9 +20,9 @@ def _in_containers(
     wired: bool = False,
 ) -> Cluster:
     """The docker driver, whose libraries are imported by those who use it."""
-    from clusters import containers  # noqa: PLC0415 - as said
+    from highwater.clusters.containers import driver  # noqa: PLC0415 - as said
 
-    return containers.open_cluster(
+    return driver.open_cluster(
         release, directory, brokers=brokers, broker_config=broker_config, wired=wired
     )
 

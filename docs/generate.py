@@ -12,18 +12,18 @@ import typer
 import typer.core
 import typer.main
 
-from checkers.catalogue import all_kinds
-from checkers.foreign import FOREIGN
-from clusters.drivers import DRIVERS
-from clusters.versions import CATALOGUE, Release, Truncation
 from docs.model_tables import drawings, model
 from docs.model_tables import table as _table
-from harness.cli import app
-from nemesis.fault import Fault
-from nemesis.fault import faults as registered_faults
-from nemesis.stories import STORIES
-from nemesis.story import BROKER_CONFIG
-from nemesis.words import TARGETS
+from highwater.checkers.catalogue import all_kinds
+from highwater.checkers.core.jepsen_kinds import FOREIGN
+from highwater.cli.app import app
+from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.releases.catalogue import CATALOGUE, Release, Truncation
+from highwater.nemesis.faults.registry import Fault
+from highwater.nemesis.faults.registry import faults as registered_faults
+from highwater.nemesis.schedules.fault_spec import TARGETS
+from highwater.nemesis.stories.registry import STORIES
+from highwater.nemesis.stories.story import BROKER_CONFIG
 
 HERE: Final = Path(__file__).parent
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
@@ -61,7 +61,7 @@ _STORIES_NOTE: Final = (
 )
 _CHECKERS_INTRO: Final = (
     "A checker finds; whether that breaks a promise which the run's settings made is said by"
-    " `breaks` in its decorator (`checkers/promises.py`). To add one see"
+    " `breaks` in its decorator (`checkers/core/promises.py`). To add one see"
     " [adding-a-checker.md](adding-a-checker.md). Kinds that clients see bear the names and have"
     " the definitions of Jepsen's Kafka workload; where ours differ on purpose, their modules in"
     " `checkers/clients/` say so.\n"

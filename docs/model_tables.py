@@ -7,13 +7,13 @@ from typing import Final
 
 import msgspec
 
-from checkers.model.counterexample import Counterexample
-from checkers.model.invariants import INVARIANTS
-from checkers.model.rules import SWITCHES, rules_of
-from harness.modelling.rules import ORDER, alike, ranges, says, source
-from harness.wording import count
-from reports.lanes import whole
-from reports.page import drawing_css
+from highwater.checkers.model.protocol.invariants import INVARIANTS
+from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.cli.model_rules import ORDER, alike, ranges, says, source
+from highwater.harness.base.wording import count
+from highwater.reports.drawings.counterexample_svg import whole
+from highwater.reports.html import drawing_css
 
 HERE: Final = Path(__file__).parent
 RESULTS: Final = HERE / "model-results.json"

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from checkers.model.explore import Limits, half_of_free_memory
-from checkers.model.reference import PROMISES, Setting, invariants
-from checkers.model.result import Result, search
-from checkers.model.rules import RELEASES, SWITCHES, Rules, rules_of
-from checkers.model.scope import Scope
 from docs.model_tables import RESULTS
+from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
+from highwater.checkers.model.search.kafka_model import PROMISES, Setting, invariants
+from highwater.checkers.model.search.result import Result, search
 
 _LIMIT_S: Final = 900.0
 

@@ -9,14 +9,14 @@ from typing import Final, Self
 
 import msgspec
 
-from checkers.model.reconciliation import Reconciliation
-from harness.errors import UsageError
-from harness.plan import Plan
-from harness.store import Run, Status
-from harness.suggest import nearest
-from harness.verdict import INVALID, UNKNOWN, Verdict
-from reports import model
-from reports.text import plain
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.verdict import INVALID, UNKNOWN, Verdict
+from highwater.reports import model_text
+from highwater.reports.text import plain
 
 LISTED_MAX: Final = 20
 """Anomalies of a run that are listed; the others are counted."""
@@ -53,7 +53,7 @@ class Told:
             plan=run.plan(),
             status=run.status(),
             verdict=run.verdict(),
-            model=model.read(run),
+            model=model_text.read(run),
         )
 
     @property
@@ -95,7 +95,7 @@ def markdown(told: Sequence[Told]) -> str:
             _cell(verdict.acks),
             _MARKS[verdict.verdict],
             _lost(verdict),
-            model.WORDS[said.status] if said else "not asked",
+            model_text.WORDS[said.status] if said else "not asked",
             _cell(one.run.name),
         )
         lines.append("| " + " | ".join(cells) + " |")
@@ -168,7 +168,7 @@ def _anomalies(one: Told) -> list[str]:
 def _said(one: Told) -> str:
     if one.model is None:
         return "model: not asked"
-    return f"model: {model.WORDS[one.model.status]}. {model.sentence(one.model)}"
+    return f"model: {model_text.WORDS[one.model.status]}. {model_text.sentence(one.model)}"
 
 
 def _repeat(one: Told) -> str:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from harness.history import TABLES, StreamWriter, record_value
-from harness.plan import Plan, Topic, Workload
-from harness.store import Environment, Phase, Run, Status
+from highwater.harness.runs.history import TABLES, StreamWriter, record_value
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.store import Environment, Phase, Run, Status
 
 MS = 1_000_000
 _EPOCH_AT, _CRC_AT = 12, 17

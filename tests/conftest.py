@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
-from checkers.session import SparkStarter
-from harness.spark import SparkOptions
+from highwater.checkers.spark.session import SparkStarter
+from highwater.harness.base.spark_options import SparkOptions
 
 # Times on a shared machine say nothing; examples are few because each is a whole judgement.
 settings.register_profile(

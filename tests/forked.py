@@ -27,8 +27,8 @@ class Outcome(NamedTuple):
 
 def main() -> None:
     """Read cases from standard input, as JSON, and print the outcome of each."""
-    import checkers.model.reference  # noqa: F401, PLC0415 - so that no fork has to
-    import harness.cli  # noqa: F401, PLC0415
+    import highwater.checkers.model.search.kafka_model  # noqa: PLC0415 - so that no fork has to
+    import highwater.cli.app  # noqa: F401, PLC0415
 
     cases = json.load(sys.stdin)
     json.dump([_outcome(words, output) for words, output in cases], sys.stdout)
@@ -57,7 +57,7 @@ def _standard_output(output: Output) -> Iterator[int]:
 
 
 def _become(words: list[str], output: Output) -> NoReturn:
-    from harness.__main__ import main as highwater  # noqa: PLC0415
+    from highwater.__main__ import main as highwater  # noqa: PLC0415
     from tests.sweep import without_privileges  # noqa: PLC0415
 
     sys.argv = ["highwater", *words]

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.anomaly import SCHEMA
-from harness.store import Run
-from harness.verdict import Ledger, Verdict
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Ledger, Verdict
 
 
 def verdict(word: str = "valid", kafka: str = "4.3.1") -> Verdict:

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from aiokafka.record._crecords import crc32c_cython as crc32c
 
-from harness.history import FINAL, OK, READ, SEND, TABLES
-from harness.store import Run
+from highwater.harness.runs.history import FINAL, OK, READ, SEND, TABLES
+from highwater.harness.runs.store import Run
 
 _MAGIC_AT: Final = 16
 _EPOCH_AT: Final = 12

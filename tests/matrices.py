@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from clusters.versions import CATALOGUE, release
-from harness.matrix.cells import Axes, Cell, Matrix, MatrixFolder, Row
-from harness.matrix.plan import lay_out
+from highwater.campaigns.matrix_plan import lay_out
+from highwater.clusters.releases.catalogue import CATALOGUE, release
+from highwater.harness.runs.matrix_cells import Axes, Cell, Matrix, MatrixFolder, Row
 
 AXES: Final = Axes(
     kafkas=tuple(CATALOGUE),

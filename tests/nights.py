@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
-from harness.nightly.cells import Cell, Mark, Night, canaries
-from harness.nightly.outcome import Outcome
-from harness.nightly.plan import find_drivers, find_releases, newest, plan_night
-from harness.nightly.results import mark_all, read_rows
-from harness.nightly.trend import extend
+from highwater.campaigns.nightly_plan import find_drivers, find_releases, newest, plan_night
+from highwater.campaigns.nightly_results import mark_all, read_rows
+from highwater.harness.runs.nightly_cells import Cell, Mark, Night, canaries
+from highwater.harness.runs.nightly_outcome import Outcome
+from highwater.harness.runs.nightly_trend import extend
 
 RELEASES = ("0.10.2.2", "2.8.2", "3.9.2-zk", "4.3.1")
 Change = Callable[[Cell], Mapping[str, object] | None]

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from checkers.clients.facts import (
+from highwater.checkers.history.findings import OF_FIRST, OF_NONE
+from highwater.checkers.history.row_flags import (
     ADRIFT,
     ENDED,
     IN_FINAL,
@@ -20,7 +21,6 @@ from checkers.clients.facts import (
     SENT_OK,
     STRAY,
 )
-from checkers.clients.findings import OF_FIRST, OF_NONE
 from tests.small_views import Found, Row
 
 Copy = tuple[int | None, int, str | None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from checkers.clients.facts import (
+from highwater.checkers.history.row_flags import (
     ADRIFT,
     ASSIGNED,
     BLIND,
@@ -26,7 +26,7 @@ from checkers.clients.facts import (
     SOUGHT,
     STRAY,
 )
-from harness import history
+from highwater.harness.runs import history
 from tests.plain_records import Plain, has
 from tests.small_views import TOPIC, Row, numbered
 
@@ -60,7 +60,7 @@ class Step:
 
     @property
     def row(self) -> Row:
-        """The step in columns of ``checkers.clients.steps.STEP``, but for ``overlaps``."""
+        """The step in columns of ``checkers.history.steps.STEP``, but for ``overlaps``."""
         row: Row = {name: getattr(self, name) for name in ("client", "slot", "sent", "delta")}
         row |= {name: getattr(self.end, name) for name in ("op", "at", "place")}
         row |= {f"from_{name}": getattr(self.begin, name) for name in ("op", "at", "place")}

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from checkers.model.compiled import Constants
-from checkers.model.compiled import State as Vector
-from checkers.model.invariants import INVARIANTS, broken
-from checkers.model.moves import ROUNDS, Move, apply
-from checkers.model.rules import rules_of
-from checkers.model.scope import Scope, constants, initial
-from checkers.model.view import State, decode
+from highwater.checkers.model.protocol.compiled import Constants
+from highwater.checkers.model.protocol.compiled import State as Vector
+from highwater.checkers.model.protocol.invariants import INVARIANTS, broken
+from highwater.checkers.model.protocol.moves import ROUNDS, Move, apply
+from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.protocol.scope import Scope, constants, initial
 
 BROKERS = "ABC"
 PLENTY: Mapping[str, Any] = {"records": 6, "failures": 9, "moves": 9, "late": 9}

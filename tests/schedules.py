@@ -1,6 +1,6 @@
 """Schedules written by hand, as a model would compile them; replicas A, B and C are 0, 1 and 2."""
 
-from checkers.model.schedule import Action, Expect, Schedule, Step
+from highwater.checkers.model.schedules.schedule import Action, Expect, Schedule, Step
 
 A, B, C = 0, 1, 2
 ALL = frozenset({A, B, C})

@@ -7,14 +7,14 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from checkers.anomaly import SCHEMA
-from checkers.clients import view as views
-from checkers.clients.facts import IN_FINAL, OF_FENCE, SAYINGS
-from checkers.clients.findings import COPY, END, FOUND, STEP, SUBJECT, told
-from checkers.clients.rows import REFERENCE, WORDS
-from checkers.clients.view import View
-from checkers.engine import Engine, Rows
-from harness import history
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.history import view as views
+from highwater.checkers.history.findings import COPY, END, FOUND, STEP, SUBJECT, told
+from highwater.checkers.history.row_flags import IN_FINAL, OF_FENCE, SAYINGS
+from highwater.checkers.history.rows import REFERENCE, WORDS
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import Engine, Rows
+from highwater.harness.runs import history
 
 Row = dict[str, Any]
 Found = tuple[Any, ...]
@@ -30,7 +30,7 @@ def number(*words: object) -> int:
 
 
 def numbered(rows: Iterable[Row]) -> list[Row]:
-    """Return operations with the columns of ``checkers.clients.rows`` beside their own."""
+    """Return operations with the columns of ``checkers.history.rows`` beside their own."""
     return [_numbered(row) for row in rows]
 
 
@@ -44,7 +44,7 @@ def view_of(rows: Iterable[Row]) -> View:
 
 
 def anomalies(view: View, found: Sequence[Rows | None]) -> list[Row]:
-    """Return findings as anomalies, in columns of ``checkers.anomaly.SCHEMA``."""
+    """Return findings as anomalies, in columns of ``checkers.core.anomaly.SCHEMA``."""
     rows: list[Row] = []
     for findings in filter(None, found):
         words = findings.renamed(FOUND).join(view.words.select(WORDS.names), REFERENCE)

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from harness import manifest
-from harness.history import TABLES
-from harness.store import Run
+from highwater.harness.runs import manifest
+from highwater.harness.runs.history import TABLES
+from highwater.harness.runs.store import Run
 
 _CAPABILITY_VERSION: Final = 0x20080522
 _READS_ALL: Final = (1 << 1) | (1 << 2)

@@ -16,18 +16,18 @@ import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.anomaly import SCHEMA
-from checkers.clients import cycles
-from checkers.clients.causes import caused, stretches
-from checkers.clients.find import find
-from checkers.clients.view import View, from_here, in_order
-from checkers.engine import Engine, Rows
-from checkers.found import gather
-from checkers.jepsen.ending import short
-from checkers.jepsen.entries import CYCLES, entry, key
-from checkers.jepsen.reader import History, Read
-from checkers.policy import Word
-from harness.history import OK, SEND
+from highwater.checkers.anomalies.find import find
+from highwater.checkers.anomalies.root_causes import caused, stretches
+from highwater.checkers.anomaly_files import gather
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.policy import Word
+from highwater.checkers.cycles import cycles
+from highwater.checkers.history.view import View, from_here, in_order
+from highwater.checkers.jepsen.final_coverage import short
+from highwater.checkers.jepsen.history_file import History, Read
+from highwater.checkers.jepsen.jepsen_fields import CYCLES, entry, key
+from highwater.checkers.spark.engine import Engine, Rows
+from highwater.harness.runs.history import OK, SEND
 
 MEANS: Final = {
     "lost-write": "acknowledged, read by nobody, and a reader came further",
@@ -97,7 +97,7 @@ class Judgement:
         return "untested" if kind in _UNREAD else "allowed"
 
     def anomalies(self) -> Iterator[dict[str, Any]]:
-        """The anomalies, kind by kind, as ``checkers.jepsen.entries.entry`` tells each."""
+        """The anomalies, kind by kind, as ``checkers.jepsen.jepsen_fields.entry`` tells each."""
         for row in _dicts(self._found):
             yield entry(row, self.history)
 
@@ -125,7 +125,7 @@ def judge(
     Args:
         history: opened.
         read: what ``history.to_parquet(folder / OPERATIONS_FILE)`` came to.
-        spark: from ``checkers.session.spark``.
+        spark: from ``checkers.spark.session.spark``.
         folder: holds that file, and outlives the judgement.
         every: list all anomalies, and not just the first of each kind.
         ww: whether the log's order of records is one of operations (Jepsen's ``ww-deps``).

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from checkers.disks import End
-from checkers.fates import Book
-from checkers.staging import Case
-from checkers.tables import Tables
+from highwater.checkers.anomalies.record_outcomes import Book
+from highwater.checkers.inspection.replica_extents import End
+from highwater.checkers.run_files import Case
+from highwater.checkers.run_tables import Tables
 
 Row = dict[str, Any]
 Place = tuple[int, int]

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from checkers.kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
-from checkers.lineage.evidence import Row
-from checkers.lineage.subject import Cut, Subject, where
-from harness.history import OK
-from harness.verdict import ACKNOWLEDGED
+from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
+from highwater.checkers.lineage.evidence import Row
+from highwater.checkers.lineage.subject import Cut, Subject, where
+from highwater.harness.runs.history import OK
+from highwater.harness.runs.verdict import ACKNOWLEDGED
 
 
 def sentence(row: Row, subject: Subject | None) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from checkers.kinds import CORRUPT, LOST, UNSEEN
-from checkers.lineage.evidence import Row
-from checkers.lineage.subject import NEVER, Subject, where
-from harness.history import FINAL, INFO, OK
-from harness.verdict import ACKNOWLEDGED, Witness
+from highwater.checkers.core.anomaly_kinds import CORRUPT, LOST, UNSEEN
+from highwater.checkers.lineage.evidence import Row
+from highwater.checkers.lineage.subject import NEVER, Subject, where
+from highwater.harness.runs.history import FINAL, INFO, OK
+from highwater.harness.runs.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
 """Of more faults in a record's life, the first half and the last half of this many are told."""

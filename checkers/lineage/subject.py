@@ -5,10 +5,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from checkers.kinds import DUPLICATE, LOST
-from checkers.lineage.evidence import Evidence, Row
-from checkers.taken import taken
-from harness.history import FENCE, OK, READ, SEND
+from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST
+from highwater.checkers.lineage.evidence import Evidence, Row
+from highwater.harness.runs.fault_effects import taken
+from highwater.harness.runs.history import FENCE, OK, READ, SEND
 
 NEVER: Final = (1 << 63) - 1
 

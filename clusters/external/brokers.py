@@ -3,23 +3,23 @@
 from pathlib import Path
 from typing import Final, NoReturn
 
-from clusters.addresses import Address
-from clusters.cluster import BrokerState
-from clusters.external import commands
-from clusters.external.healing import Mender, unhealed
-from clusters.external.inventory import Inventory
-from clusters.external.journal import Journal
-from clusters.external.view import answers
-from clusters.level import Level
-from clusters.versions import release
-from harness.errors import HarnessError, WaitTimeoutError
-from harness.waiting import await_condition
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import BrokerState
+from highwater.clusters.external import commands
+from highwater.clusters.external.healing import Mender, unhealed
+from highwater.clusters.external.inventory import Inventory
+from highwater.clusters.external.journal import Journal
+from highwater.clusters.external.metadata import answers
+from highwater.clusters.releases.catalogue import release
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
 
 _SILENT_S: Final = 15.0
 
 
 class ExternalBroker:
-    """The Broker of ``clusters.cluster``.
+    """The Broker of ``clusters.core.interfaces``.
 
     Before it is hurt, the journal has what mends it; after it answers again, no more.
 

@@ -12,22 +12,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from clusters import elections, freeze, leadership, settings, topics
-from clusters.addresses import Address
-from clusters.cluster import Broker, Coordinator, Network, Probe
-from clusters.external import commands
-from clusters.external.brokers import ExternalBroker
-from clusters.external.healing import Mender, recover
-from clusters.external.identity import identify, resolved
-from clusters.external.inventory import Inventory
-from clusters.external.journal import Entry, Journal, folder_of, left_by
-from clusters.external.view import Met, MetadataView
-from clusters.level import Level
-from clusters.probe import ClusterProbe
-from clusters.versions import Release, release
-from harness.errors import HarnessError
+from highwater.clusters.admin import elections, leadership, topic_config, topics
+from highwater.clusters.admin.probe import ClusterProbe
+from highwater.clusters.brokers import freeze
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import Broker, Coordinator, Network, Probe
+from highwater.clusters.external import commands
+from highwater.clusters.external.brokers import ExternalBroker
+from highwater.clusters.external.healing import Mender, recover
+from highwater.clusters.external.identity import identify, resolved
+from highwater.clusters.external.inventory import Inventory
+from highwater.clusters.external.journal import Entry, Journal, folder_of, left_by
+from highwater.clusters.external.metadata import Met, MetadataView
+from highwater.clusters.releases.catalogue import Release, release
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.errors import HarnessError
 
-_GUARD: Final = "clusters.external.guard"
+_GUARD: Final = "highwater.clusters.external.guard"
 _GUARD_ENDS_S: Final = 5.0
 _LOG: Final = logging.getLogger("highwater.external")
 
@@ -88,7 +89,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
 
 
 class ExternalCluster:
-    """The Cluster of ``clusters.cluster``; use ``open_cluster``.
+    """The Cluster of ``clusters.core.interfaces``; use ``open_cluster``.
 
     Of the brokers it knows those of the inventory alone. It touches no topic that it did not make.
     """
@@ -204,7 +205,7 @@ class ExternalCluster:
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Likewise."""
         self._require_ours(topic)
-        settings.request(self._running(), topic, changes)
+        topic_config.request(self._running(), topic, changes)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
         """Likewise."""
@@ -311,7 +312,7 @@ def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         pass_fds=(commands_end, journal.lock),
         start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
     )

@@ -6,8 +6,8 @@ import subprocess
 import tempfile
 from typing import Final
 
-from clusters.external.inventory import Command
-from harness.errors import HarnessError
+from highwater.clusters.external.inventory import Command
+from highwater.harness.base.errors import HarnessError
 
 _TAIL_BYTES: Final = 600
 _DIES_S: Final = 5.0

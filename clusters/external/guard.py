@@ -10,9 +10,9 @@ import select
 import sys
 from pathlib import Path
 
-from clusters.external.healing import recover
-from clusters.external.journal import Journal, read
-from harness.errors import HighwaterError
+from highwater.clusters.external.healing import recover
+from highwater.clusters.external.journal import Journal, read
+from highwater.harness.base.errors import HighwaterError
 
 LONGEST_S = 60.0
 """A command that goes on for longer after the death of its harness is waited for no more."""

@@ -13,17 +13,17 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from clusters.addresses import Address
-from clusters.cluster import UnreachableError
-from clusters.external import commands
-from clusters.external.inventory import Command, Inventory
-from clusters.external.journal import Entry, Journal
-from clusters.external.security import dialer
-from clusters.external.view import MetadataView, answers
-from clusters.release import Release
-from clusters.versions import release
-from harness.errors import HarnessError, WaitTimeoutError
-from harness.waiting import Steadily, await_condition
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.external import commands
+from highwater.clusters.external.inventory import Command, Inventory
+from highwater.clusters.external.journal import Entry, Journal
+from highwater.clusters.external.metadata import MetadataView, answers
+from highwater.clusters.external.security import dialer
+from highwater.clusters.releases.catalogue import release
+from highwater.clusters.releases.release import Release
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import Steadily, await_condition
 
 UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Final
 
-from clusters.addresses import Address
-from clusters.cluster import UnreachableError
-from clusters.external.inventory import Inventory
-from clusters.external.security import dialer
-from clusters.external.view import Met, meet
-from clusters.versions import CATALOGUE, Release, release
-from harness.errors import HarnessError, UsageError
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.external.inventory import Inventory
+from highwater.clusters.external.metadata import Met, meet
+from highwater.clusters.external.security import dialer
+from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
+from highwater.harness.base.errors import HarnessError, UsageError
 
 OLDEST: Final = (0, 10, 1)
 """The first release with cluster ids (KIP-78)."""

@@ -13,8 +13,8 @@ from typing import Final, Literal, Self
 
 import msgspec
 
-from harness.errors import UsageError
-from harness.suggest import nearest
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
 
 Verb = Literal["check", "kill", "pause", "resume", "start", "stop", "copy"]
 

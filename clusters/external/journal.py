@@ -18,10 +18,10 @@ from typing import Final, Self
 import msgspec
 import psutil
 
-from clusters.external.inventory import Command
-from harness.errors import HarnessError, WaitTimeoutError
-from harness.places import state_directory
-from harness.waiting import await_condition
+from highwater.clusters.external.inventory import Command
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.user_dirs import state_directory
+from highwater.harness.base.waiting import await_condition
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HEALING_S: Final = 300.0

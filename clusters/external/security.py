@@ -19,8 +19,8 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from clusters.addresses import Dial
-from harness.errors import UsageError
+from highwater.clusters.core.addresses import Dial
+from highwater.harness.base.errors import UsageError
 
 PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -6,7 +6,7 @@ It ends when its input does: whatever ends the harness, ``kill -9`` too, closes 
 import os
 import signal
 
-from clusters.relay.loop import Loop
+from highwater.clusters.relay.event_loop import Loop
 
 
 def main() -> None:

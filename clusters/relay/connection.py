@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
-from clusters.relay import messages
-from clusters.relay.channel import Channel
-from clusters.relay.messages import Header, Told
-from clusters.relay.rules import COORDINATION, Rule
+from highwater.clusters.relay import kafka_frames
+from highwater.clusters.relay.channel import Channel
+from highwater.clusters.relay.kafka_frames import Header, Told
+from highwater.clusters.relay.rules import COORDINATION, Rule
 
 _RESET: Final = struct.pack("ii", 1, 0)
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
@@ -45,8 +45,8 @@ class Host(Protocol):
 
 
 _DECIDES: Final = {
-    messages.LEADER_AND_ISR: messages.leaders,
-    messages.ALTER_PARTITION: messages.altered,
+    kafka_frames.LEADER_AND_ISR: kafka_frames.leaders,
+    kafka_frames.ALTER_PARTITION: kafka_frames.altered,
 }
 
 
@@ -54,8 +54,8 @@ class Asking(NamedTuple):
     """A request that has no answer yet."""
 
     head: Header
-    fetch: messages.Fetch | None
-    decided: list[messages.Decided]
+    fetch: kafka_frames.Fetch | None
+    decided: list[kafka_frames.Decided]
 
 
 class Connection:
@@ -147,12 +147,12 @@ class Requests:
     def read(self, frame: bytearray) -> object:
         """Remember it for its answer, and learn from it who asks."""
         try:
-            head = messages.header(frame)
-            fetch = messages.fetch(frame, head) if head.api == messages.FETCH else None
+            head = kafka_frames.header(frame)
+            fetch = kafka_frames.fetch(frame, head) if head.api == kafka_frames.FETCH else None
             decodes = _DECIDES.get(head.api)
             decided = [] if decodes is None else decodes(frame, head)
             if self._connection.source is None:
-                source = messages.sender(head, frame)
+                source = kafka_frames.sender(head, frame)
                 if source is not None:
                     self._connection.name(source)
         except (struct.error, IndexError, UnicodeDecodeError):
@@ -167,8 +167,8 @@ class Requests:
             return False
         api = note.head.api
         return any(
-            (rule.what == "leadership" and api in messages.LEADERSHIP)
-            or (rule.what == "isr" and api == messages.ALTER_PARTITION)
+            (rule.what == "leadership" and api in kafka_frames.LEADERSHIP)
+            or (rule.what == "isr" and api == kafka_frames.ALTER_PARTITION)
             for rule in rules
         )
 
@@ -192,7 +192,7 @@ class Requests:
                     leo=one.offset,
                     epoch=one.epoch,
                 )
-        kind = "isr" if note.head.api == messages.ALTER_PARTITION else "leadership"
+        kind = "isr" if note.head.api == kafka_frames.ALTER_PARTITION else "leadership"
         for each in note.decided:
             self._connection.note(kind, *ends, **each._asdict())
 
@@ -207,7 +207,7 @@ class Answers:
     def read(self, frame: bytearray) -> object:
         """What a Fetch brings; other answers are nobody's business."""
         found = None
-        wanted = messages.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
+        wanted = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
         while self._asking:
             asking = self._asking.popleft()  # one that has no answer (acks=0) is passed over
             if asking.head.correlation == wanted:
@@ -216,7 +216,7 @@ class Answers:
         if found is None or found.fetch is None or found.fetch.replica < 0:
             return None
         try:
-            return messages.fetched(frame, found.head.version)
+            return kafka_frames.fetched(frame, found.head.version)
         except (struct.error, IndexError):
             return None
 
@@ -280,13 +280,13 @@ class ZooKeeperRequests(Requests):
 
     def read(self, frame: bytearray) -> object:
         """The write of a state node: its partition, and what is written; or that it is a ping."""
-        kind = messages.zookeeper_kind(frame)
-        if kind == messages.ZK_PING:
+        kind = kafka_frames.zookeeper_kind(frame)
+        if kind == kafka_frames.ZK_PING:
             return "ping"
-        if kind == messages.ZK_SET_DATA:
-            found = messages.isr_node(frame)
+        if kind == kafka_frames.ZK_SET_DATA:
+            found = kafka_frames.isr_node(frame)
             if found is not None:
-                return (*found, messages.isr_written(frame))
+                return (*found, kafka_frames.isr_written(frame))
         return None
 
     def held(self, note: object, rules: Iterable[Rule]) -> bool:

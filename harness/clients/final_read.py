@@ -13,12 +13,12 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from harness.clients.sender import Sender
-from harness.clients.settings import Settings
-from harness.clients.tapes import ReadTape
-from harness.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK
-from harness.plan import Plan
-from harness.recorder import Recorder
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.operation_buffers import ReadTape
+from highwater.harness.clients.record_sender import Sender
+from highwater.harness.runs.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
 
 _TRY_S: Final = 5.0
 _SETTLED_S: Final = 1.0

@@ -12,13 +12,20 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from harness.matrix.cells import Row
-from harness.nightly.cells import Mark
-from harness.nightly.outcome import Outcome
-from harness.store import Run
-from reports import comparison, counterexample, inspect, matrix, shelf, trend
-from reports.page import save
-from reports.run import write
+from highwater.harness.runs.matrix_cells import Row
+from highwater.harness.runs.nightly_cells import Mark
+from highwater.harness.runs.nightly_outcome import Outcome
+from highwater.harness.runs.store import Run
+from highwater.reports.html import save
+from highwater.reports.pages import (
+    comparison,
+    counterexample,
+    inspection,
+    matrix,
+    store_index,
+    trend,
+)
+from highwater.reports.pages.run import write
 from tests.browser.lineage import lost
 from tests.browser.pages import inspected
 from tests.browser.sample import TOPIC, Sample, environment
@@ -151,7 +158,7 @@ def _others(store: Path, runs: list[Run], say: Say) -> dict[str, Path]:
         "matrix": matrix.write(rows, store / "index.html"),
         "trend": trend.write(_night(say), store / "trend.html"),
         "lost": counterexample.write(told, store / "lost.html", runs[:1]),
-        "inspect": inspect.write(
+        "inspect": inspection.write(
             msgspec.structs.replace(
                 (whole := inspected(value=say("m3"), topic=say(TOPIC))),
                 notes=said(whole.notes, say),
@@ -160,7 +167,7 @@ def _others(store: Path, runs: list[Run], say: Say) -> dict[str, Path]:
             store / "inspect.html",
         ),
     }
-    return {**pages, "shelf": save(store / "shelf.html", shelf.page(store))}
+    return {**pages, "shelf": save(store / "shelf.html", store_index.page(store))}
 
 
 def _row(run: Run, kafka: str, store: Path, say: Say) -> Row:

@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from checkers.model.course import recast
-from checkers.model.reconciliation import (
+from highwater.checkers.model.report_types import (
     Beat,
     Because,
     Difference,
@@ -14,8 +13,9 @@ from checkers.model.reconciliation import (
     Outcome,
     Reconciliation,
 )
-from clusters.versions import release
-from nemesis.stories import find_story
+from highwater.checkers.model.schedules.script_trace import recast
+from highwater.clusters.releases.catalogue import release
+from highwater.nemesis.stories.registry import find_story
 from tests.browser.sample import TOPIC, ns
 
 KEPT: Final = ("m0", "m1", "m2")

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from checkers.model.counterexample import Counterexample, counterexample
-from checkers.model.moves import Move
-from checkers.model.reference import Setting
-from checkers.model.scope import Scope
-from checkers.model.walk import play
+from highwater.checkers.model.protocol.moves import Move
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
+from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.random_walks import play
 
 A, B, C = 0, 1, 2
 LOSS: Final = (

@@ -6,7 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from checkers.replicas.finding import (
+from highwater.campaigns.matrix_run import write_matrix_page
+from highwater.checkers.inspection.report_types import (
     Copy,
     Divergent,
     EpochRun,
@@ -15,12 +16,18 @@ from checkers.replicas.finding import (
     PartitionState,
     ReplicaState,
 )
-from harness.matrix.cells import Row
-from harness.matrix.run import write_matrix_page
-from harness.store import Run
-from reports import comparison, counterexample, inspect, matrix, shelf, trend
-from reports.page import save
-from reports.run import write
+from highwater.harness.runs.matrix_cells import Row
+from highwater.harness.runs.store import Run
+from highwater.reports.html import save
+from highwater.reports.pages import (
+    comparison,
+    counterexample,
+    inspection,
+    matrix,
+    store_index,
+    trend,
+)
+from highwater.reports.pages.run import write
 from tests.browser.lineage import forked, lost
 from tests.browser.samples import SAMPLES, unfinished, write_all
 from tests.matrices import AXES, judged
@@ -55,9 +62,9 @@ def write_others(store: Path, runs: Mapping[str, Run]) -> dict[str, Path]:
         "lost": counterexample.write(lost(), store / "lost.html", both),
         "forked": counterexample.write(forked(), store / "forked.html"),
         "drawing": counterexample.write(forked(), store / "forked.svg"),
-        "inspect": inspect.write(inspected(), store / "inspect.html"),
+        "inspect": inspection.write(inspected(), store / "inspect.html"),
     }
-    return {**found, "shelf": save(store / "shelf.html", shelf.page(store))}
+    return {**found, "shelf": save(store / "shelf.html", store_index.page(store))}
 
 
 def inspected(*, value: str = "m3", topic: str = "events") -> Inspection:

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from checkers.model.reconciliation import Reconciliation
-from harness.history import TABLES, record_value
-from harness.plan import Plan
-from harness.store import Environment, Run, Status
-from harness.verdict import Verdict
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.harness.runs.history import TABLES, record_value
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Environment, Run, Status
+from highwater.harness.runs.verdict import Verdict
 
 TOPIC: Final = "events"
 Disk = Mapping[int, tuple[str, int]]

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 import pyarrow.parquet as pq
 
-from harness.history import TABLES, StreamWriter
-from harness.plan import Plan, Workload
-from harness.store import Run, Status
-from harness.verdict import Anomaly, Ledger, Witness
+from highwater.harness.runs.history import TABLES, StreamWriter
+from highwater.harness.runs.plan import Plan, Workload
+from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.verdict import Anomaly, Ledger, Witness
 from tests.browser import foretold
 from tests.browser.sample import Sample, ns
 from tests.browser.stories import divergence, loss, lost_anomaly, valid, verdict

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from harness.store import Run
-from reports.run import write
+from highwater.harness.runs.store import Run
+from highwater.reports.pages.run import write
 from tests.browser.chromium import Scheme, chromium, opened
 
 _ONLY_WHERE_THEY_PART: Final = """document.querySelectorAll('.pairs:has(.parting) > :not(.parting)')

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from harness.plan import Plan, Topic, Workload
-from harness.verdict import Anomaly, Ledger, Verdict, Witness
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict, Witness
 from tests.browser import foretold
 from tests.browser.sample import TOPIC, Sample, ns
 

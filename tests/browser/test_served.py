@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page
 
-from reports.run import write
+from highwater.reports.pages.run import write
 from tests.browser.samples import write_all
 
 pytestmark = pytest.mark.browser
@@ -24,7 +24,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store = tmp_path_factory.mktemp("served") / "store"
     for run in write_all(store, ("loss", "hostile")).values():
         write(run)
-    words = [sys.executable, "-m", "harness", "serve", "--store", str(store), "--port", "0"]
+    words = [sys.executable, "-m", "highwater", "serve", "--store", str(store), "--port", "0"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         said = ""

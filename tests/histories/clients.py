@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.history import (
+from highwater.harness.runs.history import (
     FAIL,
     INFO,
     OK,
@@ -44,7 +44,7 @@ class Case:
 
 
 def rows(history: str) -> Iterator[Row]:
-    """The operations of a history, in columns of ``harness.history.OPERATIONS``, and ``at``."""
+    """The operations of a history, in columns of ``history.OPERATIONS``, and ``at``."""
     begun: Counter[str] = Counter()
     at = 0
     for time, line in enumerate(filter(None, map(str.strip, history.splitlines()))):
@@ -86,7 +86,7 @@ def _part(verb: str, *words: str) -> Iterator[Row]:
 
 
 def told(anomaly: Mapping[str, Any]) -> str:
-    """An anomaly in columns of ``checkers.anomaly.SCHEMA`` as a line; see above."""
+    """An anomaly in columns of ``checkers.core.anomaly.SCHEMA`` as a line; see above."""
     steps = [f"{step['process']} {_record(step)}" for step in anomaly["steps"]]
     delta = "" if anomaly["delta"] is None else f" {anomaly['delta']:+d}"
     where = "?" if anomaly["partition"] is None else anomaly["partition"]

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from harness.plan import Workload
-from harness.store import Run
+from highwater.harness.runs.plan import Workload
+from highwater.harness.runs.store import Run
 from tests.builder import RunBuilder
 
 OLD: Final = "0.10.2.2"

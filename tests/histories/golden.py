@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.history import record_value
-from harness.plan import Topic, Workload
-from harness.store import Run
+from highwater.harness.runs.history import record_value
+from highwater.harness.runs.plan import Topic, Workload
+from highwater.harness.runs.store import Run
 from tests.builder import RunBuilder
 from tests.histories.stories import fork, loss
 from tests.logdirs import batch as numbered

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.store import Run
+from highwater.harness.runs.store import Run
 from tests.builder import RunBuilder
 
 CUT = "[2026-11-21 04:55:01,234] INFO Truncating log events-0 to offset 3. (kafka.log.Log)"

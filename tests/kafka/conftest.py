@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from clusters.cluster import Cluster, Probe
-from clusters.drivers import DRIVERS
-from clusters.images import docker_state
-from clusters.local import open_cluster
-from clusters.real import RealCluster
-from clusters.versions import release
-from harness.errors import HarnessError
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.containers.images import docker_state
+from highwater.clusters.core.interfaces import Cluster, Probe
+from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HarnessError
 
 Opener = Callable[..., RealCluster]
 AS_PROCESSES = ("0.9.0.1", "0.10.2.2", "4.3.1")

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from clusters.addresses import Address
-from clusters.external.view import meet
-from clusters.local import open_cluster
-from clusters.real import RealBroker, RealCluster
-from clusters.versions import release
-from harness.errors import HighwaterError
+from highwater.clusters.brokers.real_cluster import RealBroker, RealCluster
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.external.metadata import meet
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HighwaterError
 
 ASK: Final = (
     "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "

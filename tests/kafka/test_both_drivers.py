@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.pytest_plugin import Case, KafkaRun, PromiseBroken
+from highwater.pytest_plugin import Case, KafkaRun, PromiseBroken
 
 if TYPE_CHECKING:
-    from clusters.cluster import Cluster
+    from highwater.clusters.core.interfaces import Cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -14,12 +14,12 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from clusters import addresses
-from clusters.cluster import Cluster, Probe, ReplicaState, UnreachableError
-from clusters.local import open_cluster
-from clusters.versions import release
-from harness.errors import HarnessError
-from harness.waiting import await_condition
+from highwater.clusters.core import addresses
+from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
 from tests.kafka.conftest import Opener
 
 pytestmark = pytest.mark.kafka
@@ -28,8 +28,8 @@ HARNESS = """
 import signal, sys, time
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-from clusters.local import open_cluster
-from clusters.versions import release
+from clusters.local.driver import open_cluster
+from clusters.releases.catalogue import release
 cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
 print("open", flush=True)
 time.sleep(120)

@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.waiting import await_condition
+from highwater.harness.base.waiting import await_condition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-HIGHWATER = [sys.executable, "-m", "harness"]
+HIGHWATER = [sys.executable, "-m", "highwater"]
 
 
 def start(*words: str, store: Path) -> "subprocess.Popen[str]":

@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters import base_image, claims, containers
-from clusters.claims import CLAIM_LABEL, LABEL, Claim
-from clusters.engine import Client, connected
-from clusters.images import docker_state
-from clusters.real import RealCluster
-from clusters.versions import release
-from harness.errors import HarnessError
-from harness.waiting import await_condition
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.containers import base_image, driver, ownership
+from highwater.clusters.containers.daemon import Client, connected
+from highwater.clusters.containers.images import docker_state
+from highwater.clusters.containers.ownership import CLAIM_LABEL, LABEL, Claim
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.docker, pytest.mark.usefixtures("docker")]
 
@@ -28,8 +28,8 @@ KAFKA = "0.10.2.2"
 HARNESS = """
 import sys, time
 from pathlib import Path
-from clusters.containers import open_cluster
-from clusters.versions import release
+from clusters.containers.driver import open_cluster
+from clusters.releases.catalogue import release
 cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
 print("open", flush=True)
 time.sleep(120)
@@ -43,7 +43,7 @@ def client() -> Iterator[Client]:
 
 
 def one_broker(directory: Path, **config: str) -> RealCluster:
-    return containers.open_cluster(release(KAFKA), directory, brokers=1, broker_config=config)
+    return driver.open_cluster(release(KAFKA), directory, brokers=1, broker_config=config)
 
 
 def carrying(client: Client, label: str) -> list[str]:
@@ -54,7 +54,7 @@ def carrying(client: Client, label: str) -> list[str]:
 
 
 def open_claims() -> set[str]:
-    return {path.name for path in claims._folder().iterdir()}
+    return {path.name for path in ownership._folder().iterdir()}
 
 
 def await_nothing(client: Client, before: set[str]) -> None:
@@ -140,7 +140,7 @@ def test_nothing_outlives_a_killed_harness(
         harness.communicate(timeout=60)
     assert len(guards) == 1
     if not guarded:
-        claims.sweep()
+        ownership.sweep()
     await_nothing(client, before)
     assert (tmp_path / "replicas" / "1").is_dir()
 
@@ -153,12 +153,12 @@ def test_a_sweep_spares_the_living(client: Client) -> None:
         for claim in (living, dead):
             client.networks.create(f"highwater-{claim.name}", labels=claim.labels)
         dead.close()
-        claims.sweep()
+        ownership.sweep()
         assert carrying(client, f"{CLAIM_LABEL}={dead.name}") == []
         assert len(carrying(client, f"{CLAIM_LABEL}={living.name}")) == 1
     finally:
-        claims.remove(client, living.name)
-        claims.forget(living.name)
+        ownership.remove(client, living.name)
+        ownership.forget(living.name)
         living.close()
 
 

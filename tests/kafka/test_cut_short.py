@@ -17,9 +17,9 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from harness import console
-from harness.api import judge_all
-from harness.store import Run, Store
+from highwater import console
+from highwater.api import judge_all
+from highwater.harness.runs.store import Run, Store
 from tests import sweep
 
 COUNT: Final = int(os.environ.get("HIGHWATER_CUTS", "3"))
@@ -29,7 +29,7 @@ LAST_S: Final = 32.0
 
 SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 RUN: Final = (
-    *(sys.executable, "-m", "harness", "run", "--kafka"),
+    *(sys.executable, "-m", "highwater", "run", "--kafka"),
     *("0.10.2.2", "--nemesis", "kill,pause", "--for", "10s", "--seed", "3"),
 )
 

@@ -18,13 +18,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters.external.journal import folder_of, read
-from harness.errors import HighwaterError, UsageError
-from harness.outside import onto
-from harness.plan import Plan, Topic, Workload
-from harness.runner import execute
-from harness.store import Store
-from harness.waiting import await_condition
+from highwater.cli.external import onto
+from highwater.clusters.external.journal import folder_of, read
+from highwater.harness.base.errors import HighwaterError, UsageError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.store import Store
+from highwater.runtime.runner import execute
 from tests.kafka.landlord import Landlord, landlord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -33,11 +33,11 @@ POINTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "0"))
 RUN = """
 import signal, sys, threading
 from pathlib import Path
-from harness.errors import HighwaterError
-from harness.plan import Plan, Topic, Workload
-from harness.outside import onto
-from harness.runner import execute
-from harness.store import Store
+from harness.base.errors import HighwaterError
+from harness.runs.plan import Plan, Topic, Workload
+from highwater.cli.external import onto
+from highwater.runtime.runner import execute
+from harness.runs.store import Store
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 work = Workload(producers=1, rate=100)
 plan = Plan(kafka="", nemesis=("pause",), duration_s=60, topic=Topic(partitions=2), workload=work)
@@ -66,7 +66,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(
-    *words: str | Path, program: Sequence[str] = ("-m", "harness")
+    *words: str | Path, program: Sequence[str] = ("-m", "highwater")
 ) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, *program, *map(str, words)],
@@ -154,7 +154,7 @@ def test_what_a_killed_run_left_is_healed(
     assert code == 1
     assert f"another run works on this cluster (process {process.pid})" in err
     guards = psutil.Process(process.pid).children()
-    assert any("clusters.external.guard" in " ".join(one.cmdline()) for one in guards)
+    assert any("highwater.clusters.external.guard" in " ".join(one.cmdline()) for one in guards)
     if not guarded:
         for guard in guards:
             guard.kill()

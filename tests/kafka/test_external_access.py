@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters.addresses import Address
-from clusters.external.cluster import open_cluster
-from clusters.external.identity import recognise
-from clusters.external.inventory import Inventory
-from clusters.external.security import dialer
-from clusters.external.view import answers
-from clusters.local import open_cluster as open_local
-from clusters.versions import release
-from harness.errors import HarnessError, UsageError
-from harness.waiting import await_condition
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.external.cluster import open_cluster
+from highwater.clusters.external.identity import recognise
+from highwater.clusters.external.inventory import Inventory
+from highwater.clusters.external.metadata import answers
+from highwater.clusters.external.security import dialer
+from highwater.clusters.local.driver import open_cluster as open_local
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.base.waiting import await_condition
 
 pytestmark = pytest.mark.kafka
 KAFKA = (

@@ -14,16 +14,16 @@ from typing import Final, NamedTuple
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from checkers.segments.checkpoints import HIGH_WATERMARK
-from clusters.cluster import Cluster, Probe, UnreachableError
-from clusters.local import open_cluster
-from clusters.real import RealBroker
-from clusters.versions import release
-from harness.plan import Topic
-from harness.waiting import await_condition
-from nemesis import damage
-from nemesis.fault import faults
-from nemesis.injecting import Nemesis
+from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK
+from highwater.clusters.brokers.real_cluster import RealBroker
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.plan import Topic
+from highwater.nemesis.faults import disk_damage
+from highwater.nemesis.faults.registry import faults
+from highwater.nemesis.injector import Nemesis
 from tests.kafka.test_nemesis import STRUCK
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -64,11 +64,11 @@ class Ring(NamedTuple):
 
     def segments(self) -> list[Path]:
         """Of the victim's replica."""
-        return damage.segments(self.cluster.brokers[VICTIM].directory / f"{TOPIC.name}-0")
+        return disk_damage.segments(self.cluster.brokers[VICTIM].directory / f"{TOPIC.name}-0")
 
     def leo_on_disk(self) -> int:
         """Of the victim's replica."""
-        held = [one for segment in self.segments() for one in damage.batches(segment)]
+        held = [one for segment in self.segments() for one in disk_damage.batches(segment)]
         return held[-1].last + 1 if held else 0
 
     def pids(self) -> list[tuple[int, ...]]:

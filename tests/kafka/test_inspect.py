@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from checkers.replicas.finding import Inspection, PartitionState
-from checkers.replicas.inspection import inspect
-from checkers.session import spark
-from clusters.cluster import Cluster
-from clusters.local import open_cluster
-from clusters.versions import release
-from harness.fleet import Fleet
-from harness.store import Store
-from harness.waiting import await_condition
-from nemesis.stories import find_story
+from highwater.checkers.inspection.inspect import inspect
+from highwater.checkers.inspection.report_types import Inspection, PartitionState
+from highwater.checkers.spark.session import spark
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.store import Store
+from highwater.nemesis.stories.registry import find_story
+from highwater.runtime.cluster_pool import Fleet
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 

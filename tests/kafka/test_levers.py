@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
-from clusters.coordination import ZooKeeperView
-from clusters.local import open_cluster
-from clusters.real import RealCluster
-from clusters.versions import release
-from harness.waiting import await_condition
-from nemesis.replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
+from highwater.clusters.admin.metadata import ZooKeeperView
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.model_replay.schedule_replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
 
 pytestmark = pytest.mark.kafka
 

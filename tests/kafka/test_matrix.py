@@ -11,9 +11,9 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from harness.matrix.cells import Cell, MatrixFolder
-from harness.store import Run
-from harness.waiting import await_condition
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.matrix_cells import Cell, MatrixFolder
+from highwater.harness.runs.store import Run
 from tests.kafka.test_command import await_gone, finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]

@@ -3,12 +3,12 @@
 import pytest
 from confluent_kafka import Producer
 
-from clusters.cluster import Cluster, Probe, UnreachableError
-from clusters.sessions import await_sessions
-from harness.errors import WaitTimeoutError
-from harness.waiting import await_condition
-from nemesis.injecting import Nemesis
-from nemesis.window import await_settled, await_window
+from highwater.clusters.admin.sessions import await_sessions
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.hw_lag_window import await_settled, await_window
+from highwater.nemesis.injector import Nemesis
 
 pytestmark = pytest.mark.kafka
 

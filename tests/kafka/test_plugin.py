@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.store import Run
+from highwater.harness.runs.store import Run
 from tests.kafka.test_command import await_family, await_gone, await_phase
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -52,7 +52,7 @@ def installed(tmp_path: Path) -> Path:
     (wheel,) = tmp_path.glob("highwater-*.whl")
     subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    assert (packages / "harness").is_dir()
+    assert (packages / "highwater").is_dir()
     (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
     return python
 
@@ -95,7 +95,7 @@ def test_a_package_adds_a_fault_and_a_checker(installed: Path, tmp_path: Path) -
     where = ["--python", str(installed), "install", "--no-deps", str(extension)]
     subprocess.run([*pip, *where], check=True)
     words = "run --kafka 4.3.1 --partitions 3 --nemesis stumble --for 8s --store store"
-    command = [str(installed), "-m", "harness", *words.split()]
+    command = [str(installed), "-m", "highwater", *words.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     judged = Run(tmp_path / "store" / "latest").verdict()
@@ -105,7 +105,7 @@ def test_a_package_adds_a_fault_and_a_checker(installed: Path, tmp_path: Path) -
     assert said[0].startswith("producer-")
     assert " s for the acknowledgement of " in said[0]
     # Who does not have the package can report its runs all the same.
-    command = [sys.executable, "-m", "harness", "report", str(tmp_path / "store" / "latest")]
+    command = [sys.executable, "-m", "highwater", "report", str(tmp_path / "store" / "latest")]
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (again.returncode, again.stderr) == (0, "")
 

@@ -11,12 +11,12 @@ from typing import Final
 
 import pytest
 
-from checkers.session import spark
-from harness.api import Judged, judge_all
-from harness.fleet import Fleet
-from harness.footsteps import Footsteps
-from harness.repeating.replay import read_plan
-from harness.store import Store
+from highwater.api import Judged, judge_all
+from highwater.checkers.spark.session import spark
+from highwater.harness.runs.store import Store
+from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.executed_steps import Footsteps
+from highwater.shrinking.replay import read_plan
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 PLANS: Final = {path.stem: path for path in Path(__file__).parent.glob("regressions/*.json")}

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from checkers.model.schedule import Schedule
-from checkers.session import spark
-from harness.api import Judged, judge_all
-from harness.fleet import Fleet
-from harness.replay import replay
-from harness.store import Store
-from nemesis import player
+from highwater.api import Judged, judge_all
+from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.checkers.spark.session import spark
+from highwater.harness.runs.store import Store
+from highwater.nemesis.model_replay import step_player
+from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.model_replay import replay
 from tests.schedules import LOSS, ZOMBIE, two_moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -55,7 +55,7 @@ def test_a_deposed_leader_acknowledges_what_is_lost(kafka: str, tmp_path: Path) 
 def test_what_does_not_come_true_is_named_and_never_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player, "STEP_LIMIT_S", 3.0)
+    monkeypatch.setattr(step_player, "STEP_LIMIT_S", 3.0)
     [one] = judged("0.11.0.3", tmp_path, two_moves())
     [problem] = one.run.status().problems
     assert problem.startswith("step 4 of 8: C hears of B, and cannot fetch: waited 3 s")

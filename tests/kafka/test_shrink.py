@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.footsteps import Footsteps
-from harness.plan import Plan, Topic, Workload
-from harness.repeating.goal import Goal
-from harness.repeating.replay import as_taken
-from harness.repeating.shrink import Effort, shrink
-from harness.repeating.trials import Attempt, Rule, read_attempts
-from harness.steps import Step, end_of
-from harness.store import Store
+from highwater.harness.runs.fault_steps import Step, end_of
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.store import Store
+from highwater.runtime.executed_steps import Footsteps
+from highwater.shrinking.replay import as_taken
+from highwater.shrinking.shrinker import Effort, shrink
+from highwater.shrinking.target import Goal
+from highwater.shrinking.trials import Attempt, Rule, read_attempts
 
 pytestmark = [
     pytest.mark.kafka,

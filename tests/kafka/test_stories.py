@@ -7,15 +7,15 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from checkers.session import spark
-from clusters.versions import SAMPLE, release
-from harness.api import Judged, judge_all, load
-from harness.expected import as_predicted
-from harness.fleet import Fleet
-from harness.plan import Acks, Plan
-from harness.store import Store
-from nemesis.stories import STORIES, find_story
-from reports.model import sentence
+from highwater.api import Judged, judge_all, load
+from highwater.checkers.spark.session import spark
+from highwater.clusters.releases.catalogue import SAMPLE, release
+from highwater.harness.runs.plan import Acks, Plan
+from highwater.harness.runs.store import Store
+from highwater.nemesis.stories.registry import STORIES, find_story
+from highwater.reports.model_text import sentence
+from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.prediction_check import as_predicted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -10,21 +10,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.session import spark
-from clusters.local import open_cluster
-from clusters.real import RealCluster
-from clusters.versions import release
-from harness.api import judge_all
-from harness.clients import settings as clients
-from harness.clients.reader import Reader
-from harness.clients.tapes import Places
-from harness.history import read_stream
-from harness.plan import Plan, Topic
-from harness.plan import Workload as Settings
-from harness.recorder import Clock, Recorder
-from harness.runner import execute
-from harness.store import Run, Store
-from harness.workload import Workload
+from highwater.api import judge_all
+from highwater.checkers.spark.session import spark
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.operation_buffers import Places
+from highwater.harness.clients.tracked_consumer import Reader
+from highwater.harness.runs.history import read_stream
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.plan import Workload as Settings
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run, Store
+from highwater.runtime.runner import execute
+from highwater.runtime.workload import Workload
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 3

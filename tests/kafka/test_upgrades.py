@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.session import spark
-from harness.api import judge_all, load
-from harness.expected import as_predicted
-from harness.plan import Plan, Topic
-from harness.runner import execute
-from harness.store import Store
-from nemesis.levels import levels
-from nemesis.stories import find_story
+from highwater.api import judge_all, load
+from highwater.checkers.spark.session import spark
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.store import Store
+from highwater.nemesis.schedules.upgrade_path import levels
+from highwater.nemesis.stories.registry import find_story
+from highwater.runtime.prediction_check import as_predicted
+from highwater.runtime.runner import execute
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 

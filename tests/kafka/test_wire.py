@@ -15,12 +15,12 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from clusters.cluster import Cluster, Network, Probe, UnreachableError
-from clusters.drivers import DRIVERS
-from clusters.versions import release
-from harness.waiting import await_condition
-from nemesis.injecting import Nemesis
-from nemesis.window import await_settled, await_window, hold_window
+from highwater.clusters.core.interfaces import Cluster, Network, Probe, UnreachableError
+from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.hw_lag_window import await_settled, await_window, hold_window
+from highwater.nemesis.injector import Nemesis
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -258,8 +258,8 @@ def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> No
         """
         import signal, sys, time
         from pathlib import Path
-        from clusters.local import open_cluster
-        from clusters.versions import release
+        from clusters.local.driver import open_cluster
+        from clusters.releases.catalogue import release
         from clusters.relay.rules import Rule, between
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         cluster = open_cluster(

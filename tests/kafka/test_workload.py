@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters.local import open_cluster
-from clusters.real import RealCluster
-from clusters.versions import release
-from harness.history import read_stream
-from harness.plan import Acks, Plan, Topic
-from harness.plan import Workload as Settings
-from harness.recorder import Clock, Recorder
-from harness.store import Run
-from harness.workload import Workload
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.runs.history import read_stream
+from highwater.harness.runs.plan import Acks, Plan, Topic
+from highwater.harness.runs.plan import Workload as Settings
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
+from highwater.runtime.workload import Workload
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 3

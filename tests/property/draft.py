@@ -5,7 +5,7 @@ from copy import copy
 from random import Random
 from typing import NamedTuple
 
-from harness.history import FAIL, OK, READ, READ_UNCOMMITTED, SEND
+from highwater.harness.runs.history import FAIL, OK, READ, READ_UNCOMMITTED, SEND
 from tests.property.generate import LAST, TOPIC, Op, Row, World
 
 Step = tuple[str, int, str, int | None, int | None, str | None]

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from harness.history import (
+from highwater.harness.runs.history import (
     ASSIGN,
     END,
     FAIL,

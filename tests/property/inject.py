@@ -7,7 +7,7 @@ there is no such place.
 from itertools import pairwise
 from typing import Final
 
-from harness.history import (
+from highwater.harness.runs.history import (
     ASSIGN,
     END,
     FAIL,

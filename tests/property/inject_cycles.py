@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from harness.history import READ, SEND
+from highwater.harness.runs.history import READ, SEND
 from tests.property.draft import Anomaly, At, Draft, Injection
 from tests.property.generate import Op, Row
 

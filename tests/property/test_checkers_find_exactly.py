@@ -14,8 +14,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from checkers.judge import judge
-from harness.store import Run
+from highwater.checkers.judge import judge
+from highwater.harness.runs.store import Run
 from tests.builder import RunBuilder
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.anomaly import SCHEMA
-from checkers.clients import cycles
-from checkers.clients.causes import caused, stretches
-from checkers.clients.find import find
-from checkers.clients.view import View
-from checkers.engine import HERE_ROWS, Engine
-from checkers.found import gather
+from highwater.checkers.anomalies.find import find
+from highwater.checkers.anomalies.root_causes import caused, stretches
+from highwater.checkers.anomaly_files import gather
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.cycles import cycles
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import HERE_ROWS, Engine
 from tests.property.draft import Anomaly, put
 from tests.property.generate import Op, history, table
 from tests.property.inject import INJECTIONS

@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.replicas.finding import PartitionState
-from checkers.replicas.inspection import inspect
+from highwater.checkers.inspection.inspect import inspect
+from highwater.checkers.inspection.report_types import PartitionState
 from tests.logdirs import Broker, Record, batch, brokers
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]

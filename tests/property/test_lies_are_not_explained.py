@@ -5,9 +5,9 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.judge import judge
-from checkers.model.reconcile.answer import as_random
-from checkers.model.reconciliation import Reconciliation
+from highwater.checkers.judge import judge
+from highwater.checkers.model.explain.reconcile import as_random
+from highwater.checkers.model.report_types import Reconciliation
 from tests.histories.failover import NEW, OLD, failover
 from tests.lies import LIES, hide_election
 

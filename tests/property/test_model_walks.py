@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.model.compiled import State
-from checkers.model.invariants import INVARIANTS, broken
-from checkers.model.machine import Machine
-from checkers.model.reference import Setting
-from checkers.model.rules import RELEASES
-from checkers.model.scope import Scope
-from checkers.model.symmetry import canonical, rename, signature
+from highwater.checkers.model.protocol.compiled import State
+from highwater.checkers.model.protocol.invariants import INVARIANTS, broken
+from highwater.checkers.model.protocol.rules_by_release import RELEASES
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.symmetry import canonical, rename, signature
 
 WALKS = settings(max_examples=40, deadline=None)
 choices = st.lists(st.integers(0, 10**6), min_size=5, max_size=50)

@@ -18,9 +18,9 @@ import cramjam
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.replicas.inspection import inspect
-from checkers.segments import columns, reader
-from checkers.segments.files import Segment
+from highwater.checkers.inspection.inspect import inspect
+from highwater.checkers.kafka_files import column_decoding, reader
+from highwater.checkers.kafka_files.segment_files import Segment
 from tests.logdirs import batch, brokers, marker, reseal
 
 COUNT: Final = int(os.environ.get("HIGHWATER_FUZZ", "2000"))
@@ -289,13 +289,13 @@ def test_batches_that_swell_together_are_read_one_by_one(monkeypatch: pytest.Mon
     data = b"".join(batch(at, [(None, bytes(50_000))], codec=1) for at in range(20))
     whole = read(data)
     assert len(whole) == 20
-    monkeypatch.setattr("checkers.segments.batches.ARENA_BYTES_MAX", 120_000)
+    monkeypatch.setattr("highwater.checkers.kafka_files.record_batch_v2.ARENA_BYTES_MAX", 120_000)
     assert read(data) == whole
     old = b"".join(batch(at, [(None, bytes(50_000))], codec=1, magic=1) for at in range(20))
     whole = read(old)
-    monkeypatch.setattr("checkers.segments.messages.ARENA_BYTES_MAX", 120_000)
+    monkeypatch.setattr("highwater.checkers.kafka_files.message_set_v0_v1.ARENA_BYTES_MAX", 120_000)
     assert read(old) == whole
-    assert columns.ARENA_BYTES_MAX > 120_000
+    assert column_decoding.ARENA_BYTES_MAX > 120_000
 
 
 FAILED: Final[tuple[tuple[str, str], ...]] = ()

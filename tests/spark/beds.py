@@ -22,9 +22,9 @@ import psutil
 import pyspark
 import pytest
 
-from checkers.java import find_java
-from harness.spark import SparkOptions
-from harness.waiting import await_condition
+from highwater.checkers.spark.java import find_java
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.base.waiting import await_condition
 
 ROOT: Final = Path(__file__).parents[2]
 HOME: Final = Path(pyspark.__file__).parent
@@ -37,7 +37,7 @@ _PAGE: Final = ("--webui-port", "0")
 
 _LIMIT_S: Final = 90.0
 _END_LIMIT_S: Final = 10.0
-_PACKAGES: Final = ("checkers", "clusters", "harness", "nemesis", "reports")
+_PACKAGES: Final = ("checkers", "clusters", "harness", "highwater", "nemesis", "reports")
 _OURS: Final = ("PYTHONPATH", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "XDG_CACHE_HOME")
 _ALONE: Final = """
 set -e

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.spark import SparkOptions
+from highwater.harness.base.spark_options import SparkOptions
 from tests.spark.beds import Cluster, connect, require_namespaces, standalone
 from tests.spark.s3 import S3Store, s3
 

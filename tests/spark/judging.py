@@ -12,15 +12,16 @@ import msgspec
 import pyarrow.parquet as pq
 import typer
 
-from checkers import engine, fates
-from checkers.clients.view import View
-from checkers.judge import judge
-from checkers.session import spark as session_of
-from checkers.staging import Case
-from harness.arguments import on_spark
-from harness.errors import HighwaterError
-from harness.spark import SparkOptions
-from harness.store import Run
+from highwater.checkers.anomalies import record_outcomes
+from highwater.checkers.history.view import View
+from highwater.checkers.judge import judge
+from highwater.checkers.run_files import Case
+from highwater.checkers.spark import engine
+from highwater.checkers.spark.session import spark as session_of
+from highwater.cli.options.common import on_spark
+from highwater.harness.base.errors import HighwaterError
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs.store import Run
 
 
 @on_spark
@@ -52,14 +53,14 @@ def judging(
 
 def mark(path: Path) -> None:
     """Have a file made when the books are."""
-    books = fates.books
+    books = record_outcomes.books
 
-    def marked(view: View, cases: Sequence[Case]) -> list[fates.Book]:
+    def marked(view: View, cases: Sequence[Case]) -> list[record_outcomes.Book]:
         found = books(view, cases)
         path.touch()
         return found
 
-    fates.books = marked
+    record_outcomes.books = marked
 
 
 app = typer.Typer(add_completion=False)

@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 from pyarrow import fs
 
-from clusters.distribution import fetch, read_lock
-from harness.waiting import await_condition
+from highwater.clusters.releases.jars import fetch, read_lock
+from highwater.harness.base.waiting import await_condition
 from tests.spark.beds import LOOPBACK, daemon
 
 _BUCKET: Final = "highwater"

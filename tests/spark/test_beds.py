@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from harness.spark import SparkOptions
-from harness.waiting import await_condition
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.base.waiting import await_condition
 from tests.spark.beds import LOOPBACK, ROOT, Cluster, words
 from tests.spark.s3 import S3Store
 
@@ -26,8 +26,8 @@ TOTAL = sum(number * 7919 % 1000 for number in range(ROWS))
 
 OWN = """
 from pyspark.sql import SparkSession
-from checkers.session import spark
-from harness.spark import SparkOptions
+from checkers.spark.session import spark
+from harness.base.spark_options import SparkOptions
 mine = SparkSession.builder.master("local[1]").config("spark.driver.memory", "512m").getOrCreate()
 settings = mine.conf.getAll
 found = spark(SparkOptions(session=mine))
@@ -172,7 +172,7 @@ def test_a_session_of_ones_own_is_used_as_it_is() -> None:
 
 def test_master_and_server_exclude_each_other() -> None:
     both = ["--spark-master", "local[1]", "--spark-remote", "sc://127.0.0.1"]
-    command = [sys.executable, "-m", "harness", "check", "run", *both]
+    command = [sys.executable, "-m", "highwater", "check", "run", *both]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--spark-master and --spark-remote exclude each other" in done.stderr

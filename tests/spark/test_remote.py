@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.spark import SparkOptions
+from highwater.harness.base.spark_options import SparkOptions
 from tests.histories import stories
 from tests.spark.beds import ROOT, words
 from tests.spark.s3 import S3Store
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def check(run: str, options: SparkOptions) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", "-m", "harness", "check", run, "--json"]
+    command = [sys.executable, "-W", "ignore", "-m", "highwater", "check", run, "--json"]
     return subprocess.run(
         [*command, *words(options)], cwd=ROOT, check=False, capture_output=True, text=True
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.spark import SparkOptions
-from harness.store import Run
-from harness.waiting import await_condition
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.store import Run
 from tests.histories.stories import fork, loss
 from tests.spark.beds import ROOT, Cluster, words
 from tests.unit.test_conservation import whole

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from checkers.session import spark as session_of
-from harness.arguments import on_spark
-from harness.errors import HighwaterError
-from harness.spark import SparkOptions
+from highwater.checkers.spark.session import spark as session_of
+from highwater.cli.options.common import on_spark
+from highwater.harness.base.errors import HighwaterError
+from highwater.harness.base.spark_options import SparkOptions
 
 _TASKS = 16
 _RESULT = "total long, package string, temporary string"
@@ -31,8 +31,8 @@ def hashed(
     import os  # noqa: PLC0415 - this function is sent by value, being of the module __main__
     import tempfile  # noqa: PLC0415 - likewise
 
-    import checkers  # noqa: PLC0415 - likewise
-    from checkers.clients.columns import distinct  # noqa: PLC0415 - likewise
+    import highwater.checkers  # noqa: PLC0415 - likewise
+    from highwater.checkers.history.columns import distinct  # noqa: PLC0415 - likewise
 
     if marks:
         tempfile.mkstemp(prefix=os.environ["SPARK_LOCAL_IP"], dir=marks)
@@ -41,7 +41,7 @@ def hashed(
         seen = sorted(os.listdir(os.path.dirname(folder)))  # noqa: PTH120, PTH208
     for batch in batches:
         total = int((distinct(batch["id"].to_numpy()) * 7919 % 1000).sum())
-        where = str(checkers.__file__)
+        where = str(highwater.checkers.__file__)
         yield pa.RecordBatch.from_pylist(
             [{"total": total, "package": where, "temporary": " ".join(seen)}]
         )

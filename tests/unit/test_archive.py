@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.jvm import java
-from harness import archive
-from harness.archive import NOT_SHARED, Flags, Program
-from harness.errors import HarnessError
+from highwater.clusters.nodes.jvm import java
+from highwater.harness.base import jvm_class_archive
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.jvm_class_archive import NOT_SHARED, Flags, Program
 
 
 class Rehearsal:
@@ -57,8 +57,8 @@ def top(folder: Path) -> Path:
 
 
 def test_it_is_made_once_and_then_used(entry: Program, folder: Path, rehearsal: Rehearsal) -> None:
-    first = archive.flags(entry, rehearsal)
-    assert archive.flags(entry, rehearsal) == first
+    first = jvm_class_archive.flags(entry, rehearsal)
+    assert jvm_class_archive.flags(entry, rehearsal) == first
     assert rehearsal.times == 1
     [shared] = [flag for flag in first if flag.startswith("-XX:SharedArchiveFile=")]
     assert shared.endswith(f":{top(folder)}")
@@ -68,18 +68,18 @@ def test_it_is_made_once_and_then_used(entry: Program, folder: Path, rehearsal: 
 def test_one_that_was_cut_short_is_made_again(
     entry: Program, folder: Path, rehearsal: Rehearsal
 ) -> None:
-    archive.flags(entry, rehearsal)
+    jvm_class_archive.flags(entry, rehearsal)
     top(folder).write_bytes(b"arch")
-    archive.flags(entry, rehearsal)
+    jvm_class_archive.flags(entry, rehearsal)
     assert rehearsal.times == 2
     assert top(folder).read_bytes() == b"archive"
 
 
 def test_a_missing_base_is_made_again(entry: Program, folder: Path, rehearsal: Rehearsal) -> None:
-    archive.flags(entry, rehearsal)
+    jvm_class_archive.flags(entry, rehearsal)
     [base] = folder.glob("java-*.jsa")
     base.unlink()
-    assert archive.flags(entry, rehearsal) != NOT_SHARED
+    assert jvm_class_archive.flags(entry, rehearsal) != NOT_SHARED
     assert base.exists()
 
 
@@ -87,19 +87,19 @@ def test_a_failed_rehearsal_is_no_failure(
     entry: Program, rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rehearsal.fails = True
-    assert archive.flags(entry, rehearsal) == NOT_SHARED
-    assert archive.flags(entry, rehearsal) == NOT_SHARED
+    assert jvm_class_archive.flags(entry, rehearsal) == NOT_SHARED
+    assert jvm_class_archive.flags(entry, rehearsal) == NOT_SHARED
     assert rehearsal.times == 1
-    monkeypatch.setattr(archive, "_FAILURE_STANDS_S", -1)
+    monkeypatch.setattr(jvm_class_archive, "_FAILURE_STANDS_S", -1)
     rehearsal.fails = False
-    assert archive.flags(entry, rehearsal) != NOT_SHARED
+    assert jvm_class_archive.flags(entry, rehearsal) != NOT_SHARED
 
 
 def test_a_cache_that_cannot_be_written_is_no_failure(
     entry: Program, tmp_path: Path, rehearsal: Rehearsal
 ) -> None:
     (tmp_path / "highwater").write_text("a file in the way of a folder")
-    assert archive.flags(entry, rehearsal) == NOT_SHARED
+    assert jvm_class_archive.flags(entry, rehearsal) == NOT_SHARED
     assert rehearsal.times == 0
 
 
@@ -107,9 +107,9 @@ def test_of_the_archives_of_other_jars_the_latest_stay(
     entry: Program, folder: Path, rehearsal: Rehearsal
 ) -> None:
     for number in range(5):
-        archive.flags(replace(entry, jars=bytes([number])), rehearsal)
+        jvm_class_archive.flags(replace(entry, jars=bytes([number])), rehearsal)
         [new] = [one for one in folder.glob("kafka-*.jsa") if one.stat().st_mtime > number + 1]
         os.utime(new, (number + 1, number + 1))
     assert {one.stat().st_mtime for one in folder.glob("kafka-*.jsa")} == {3.0, 4.0, 5.0}
-    archive.flags(replace(entry, name="kafka-0.10.2"), rehearsal)
+    jvm_class_archive.flags(replace(entry, name="kafka-0.10.2"), rehearsal)
     assert len([*folder.glob("kafka-*.jsa")]) == 4

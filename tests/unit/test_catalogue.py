@@ -4,10 +4,10 @@ import subprocess
 import sys
 from collections import Counter
 
-from checkers.catalogue import CHECKERS, our_kinds
-from checkers.foreign import FOREIGN
-from checkers.kinds import Kind
-from harness.plan import Plan
+from highwater.checkers.catalogue import CHECKERS, our_kinds
+from highwater.checkers.core.anomaly_kinds import Kind
+from highwater.checkers.core.jepsen_kinds import FOREIGN
+from highwater.harness.runs.plan import Plan
 
 
 def every_kind() -> list[Kind]:
@@ -35,7 +35,8 @@ def test_the_order_is_that_of_reports() -> None:
 
 def test_reports_start_without_any_checker() -> None:
     told = (
-        "import sys, reports.run; print(sorted({'pyspark', 'checkers.catalogue'} & {*sys.modules}))"
+        "import sys, highwater.reports.pages.run;"
+        "print(sorted({'pyspark', 'highwater.checkers.catalogue'} & {*sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

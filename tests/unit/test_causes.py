@@ -4,8 +4,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from checkers.anomaly import SCHEMA
-from checkers.clients.causes import Causes
+from highwater.checkers.anomalies.root_causes import Causes
+from highwater.checkers.core.anomaly import SCHEMA
 
 Anomaly = dict[str, Any]
 

@@ -10,17 +10,22 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from checkers import judge as judging
-from checkers.anomaly import anomalies
-from checkers.catalogue import CHECKERS
-from checkers.checker import Checker
-from checkers.judge import judge
-from checkers.records import records
-from checkers.segments.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START, RECOVERY_POINT
-from checkers.tables import Tables
-from harness.plan import External, Topic
-from harness.store import Run
-from harness.verdict import Verdict
+from highwater.checkers import judge as judging
+from highwater.checkers.anomalies.records import records
+from highwater.checkers.catalogue import CHECKERS
+from highwater.checkers.core.anomaly import anomalies
+from highwater.checkers.core.checker import Checker
+from highwater.checkers.judge import judge
+from highwater.checkers.kafka_files.checkpoints import (
+    HIGH_WATERMARK,
+    LEADER_EPOCH,
+    LOG_START,
+    RECOVERY_POINT,
+)
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.plan import External, Topic
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Verdict
 from tests.builder import RunBuilder
 from tests.histories.stories import fork, loss
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers import engine
-from checkers.judge import judge
-from harness.store import Run
-from harness.verdict import Verdict
+from highwater.checkers.judge import judge
+from highwater.checkers.spark import engine
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Verdict
 from tests.histories.golden import GOLDEN, Golden
 
 pytestmark = pytest.mark.spark

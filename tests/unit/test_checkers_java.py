@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers import java
-from checkers.java import find_java
-from harness.errors import HarnessError
+from highwater.checkers.spark import java
+from highwater.checkers.spark.java import find_java
+from highwater.harness.base.errors import HarnessError
 
 MODULES = 'MODULES="java.base jdk.incubator.vector"'
 

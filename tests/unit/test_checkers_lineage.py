@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from checkers.disks import End
-from checkers.fates import Book
-from checkers.lineage.evidence import Evidence
-from checkers.lineage.sentences import sentence
-from checkers.lineage.story import witnesses
-from checkers.lineage.subject import Subject
-from harness.verdict import Witness
+from highwater.checkers.anomalies.record_outcomes import Book
+from highwater.checkers.inspection.replica_extents import End
+from highwater.checkers.lineage.evidence import Evidence
+from highwater.checkers.lineage.sentences import sentence
+from highwater.checkers.lineage.story import witnesses
+from highwater.checkers.lineage.subject import Subject
+from highwater.harness.runs.verdict import Witness
 from tests.builder import RunBuilder
 from tests.histories.stories import CUT, rehearse_fork, rehearse_loss
 

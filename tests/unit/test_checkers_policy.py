@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from checkers.policy import decide, promised
-from harness.plan import Plan, Topic, Workload
+from highwater.checkers.core.policy import decide, promised
+from highwater.harness.runs.plan import Plan, Topic, Workload
 
 KINDS = ("lost-write", "unseen", "divergence", "duplicate", "corrupt")
 

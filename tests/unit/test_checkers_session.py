@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from harness.waiting import await_condition
+from highwater.harness.base.waiting import await_condition
 
 pytestmark = pytest.mark.spark
 
@@ -18,8 +18,8 @@ PROGRAM = """
 import signal, sys
 import psutil
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-from checkers.session import spark
-from harness.spark import SparkOptions
+from checkers.spark.session import spark
+from harness.base.spark_options import SparkOptions
 session = spark(SparkOptions(driver_memory="512m"))
 session.sparkContext.parallelize([3], 1).foreach(session.sparkContext.accumulator(0).add)
 java = [child.pid for child in psutil.Process().children(recursive=True) if child.name() == "java"]
@@ -89,7 +89,7 @@ def test_the_jvm_starts_from_an_archive_of_its_classes(spark: SparkSession) -> N
 @pytest.mark.slow
 def test_a_rehearsal_ends_with_who_asked_for_it() -> None:
     rehearsal = subprocess.Popen(
-        [sys.executable, "-m", "checkers.rehearsal"],
+        [sys.executable, "-m", "highwater.checkers.spark.archive_training"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.segments.checkpoints import CheckpointError, read_epochs, read_offsets
+from highwater.checkers.kafka_files.checkpoints import CheckpointError, read_epochs, read_offsets
 
 
 @pytest.fixture

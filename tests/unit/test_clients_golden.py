@@ -5,10 +5,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.clients.find import KINDS, find
-from checkers.clients.view import View
-from checkers.engine import HERE_ROWS, Engine
-from harness.history import OPERATIONS
+from highwater.checkers.anomalies.find import KINDS, find
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import HERE_ROWS, Engine
+from highwater.harness.runs.history import OPERATIONS
 from tests.histories.clients import Case, by_run, rows
 from tests.histories.clients_cases import CASES
 

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.clients.facts import PROOF, PROVEN, SEEN, SENT, SENT_FAIL, SENT_OK
-from checkers.clients.rows import numbered
-from checkers.clients.view import View, in_order
-from checkers.engine import HERE_ROWS, Engine
-from harness.history import ADDED, OPERATIONS
+from highwater.checkers.history.row_flags import PROOF, PROVEN, SEEN, SENT, SENT_FAIL, SENT_OK
+from highwater.checkers.history.rows import numbered
+from highwater.checkers.history.view import View, in_order
+from highwater.checkers.spark.engine import HERE_ROWS, Engine
+from highwater.harness.runs.history import ADDED, OPERATIONS
 from tests.histories.clients import rows
 from tests.histories.clients_cases import CASES
 

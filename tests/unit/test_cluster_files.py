@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from clusters import addresses, config, freeze
-from clusters.addresses import Address, AddressGroup, require_free
-from clusters.last_words import last_words
-from clusters.layout import disk_errors
-from clusters.versions import release
-from harness.errors import HarnessError
+from highwater.clusters.brokers import freeze
+from highwater.clusters.core import addresses
+from highwater.clusters.core.addresses import Address, AddressGroup, require_free
+from highwater.clusters.nodes import config_files
+from highwater.clusters.nodes.failure_output import last_words
+from highwater.clusters.nodes.layout import disk_errors
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HarnessError
 
 HERE = Address(host="127.0.0.1", port=9092)
 THERE = Address(host="127.0.0.1", port=2181)
@@ -20,7 +22,7 @@ THERE = Address(host="127.0.0.1", port=2181)
 def settings(
     name: str, inside: Address = HERE, advertised: Address | None = None, **overrides: str
 ) -> dict[str, str]:
-    return config.broker(
+    return config_files.broker(
         release(name),
         7,
         public=HERE,
@@ -63,7 +65,7 @@ def test_on_the_wire_peers_are_told_of_another_address_than_clients() -> None:
 @pytest.mark.parametrize(("name", "tells"), [("3.7.2", False), ("3.9.2", True), ("4.3.1", True)])
 def test_a_controller_on_the_wire_tells_its_address_where_it_may(name: str, tells: bool) -> None:
     wire = Address(host="127.0.0.1", port=40_000)
-    found = config.controller(
+    found = config_files.controller(
         release(name), THERE, advertised=wire, log_directory=Path("/data"), overrides={}
     )
     assert found["listeners"] == "CONTROLLER://127.0.0.1:2181"

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import app
-from harness.errors import StoreError, UsageError
-from harness.showing import home
-from harness.store import Run
-from reports import comparison
-from reports.comparison import Side
+from highwater.cli.app import app
+from highwater.cli.show import home
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.runs.store import Run
+from highwater.reports.pages import comparison
+from highwater.reports.pages.comparison import Side
 from tests.browser.samples import write_all
 
 

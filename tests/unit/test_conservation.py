@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers import kafka_log
-from checkers.clients import tally
-from checkers.jepsen import judge as jepsen
-from checkers.jepsen.reader import History
-from checkers.judge import judge
-from checkers.segments.files import Segment
-from harness import manifest
-from harness.history import OPERATIONS_TABLE
-from harness.store import Run
+from highwater.checkers.history import record_summaries
+from highwater.checkers.jepsen import judge as jepsen
+from highwater.checkers.jepsen.history_file import History
+from highwater.checkers.judge import judge
+from highwater.checkers.kafka_files.segment_files import Segment
+from highwater.checkers.spark import kafka_log
+from highwater.harness.runs import manifest
+from highwater.harness.runs.history import OPERATIONS_TABLE
+from highwater.harness.runs.store import Run
 from tests import sweep
 from tests.builder import RunBuilder
 
@@ -45,13 +45,13 @@ def whole(path: Path) -> Run:
 
 def loses(monkeypatch: pytest.MonkeyPatch, left: Callable[[int], int]) -> None:
     """Have rows of records go between the two times that a history is read."""
-    whole_tally = tally.tally
+    whole_tally = record_summaries.tally
 
     def short(rows: pa.Table, *, asked: int) -> pa.Table:
         some = rows.slice(0, left(len(rows)))
-        return whole_tally(some, asked=asked) if len(some) else tally.TALLY.empty_table()
+        return whole_tally(some, asked=asked) if len(some) else record_summaries.TALLY.empty_table()
 
-    monkeypatch.setattr(tally, "tally", short)
+    monkeypatch.setattr(record_summaries, "tally", short)
 
 
 def test_a_run_whose_rows_are_all_judged_is_valid(tmp_path: Path, spark: SparkSession) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import console
-from harness.console import LATER_S, LOOK_S, PAUSE_LATER_S, PAUSE_S, Ticker
+from highwater import console
+from highwater.console import LATER_S, LOOK_S, PAUSE_LATER_S, PAUSE_S, Ticker
 from tests.logdirs import brokers, plain
 
 
@@ -132,7 +132,7 @@ def test_a_command_on_a_terminal_shows_that_it_goes_on(tmp_path: Path) -> None:
     for broker in brokers(tmp_path, 2):
         broker.log("events-0", plain("ab"))
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "harness", "inspect", str(tmp_path), "--json"]
+    command = [sys.executable, "-m", "highwater", "inspect", str(tmp_path), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True) as child:
         os.close(theirs)
         shown = b""

@@ -3,11 +3,17 @@
 import pyarrow as pa
 import pytest
 
-from checkers.clients.contents import CONTENTS, contents
-from checkers.clients.findings import FINDING
-from checkers.clients.shared_offsets import PLACES, crowded, known_places, places, shared_offsets
-from checkers.clients.strides import KNOWN, READS, SENDS, STRIDE
-from checkers.clients.view import View
+from highwater.checkers.anomalies.record_checks import CONTENTS, contents
+from highwater.checkers.anomalies.shared_offsets import (
+    PLACES,
+    crowded,
+    known_places,
+    places,
+    shared_offsets,
+)
+from highwater.checkers.history.findings import FINDING
+from highwater.checkers.history.offset_runs import KNOWN, READS, SENDS, STRIDE
+from highwater.checkers.history.view import View
 from tests.histories.clients import by_run, rows
 from tests.plain_records import Plain
 from tests.small_views import anomalies, numbered, random_rows, references, shuffled, view_of

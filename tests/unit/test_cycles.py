@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from checkers.clients import cycles as finder
-from checkers.clients.digraph import NEVER, Bools, Dependencies, Operations, cycles
-from checkers.clients.view import View
-from checkers.engine import HERE_ROWS, Engine
-from harness.history import OPERATIONS
+from highwater.checkers.cycles import cycles as finder
+from highwater.checkers.cycles.search import NEVER, Bools, Dependencies, Operations, cycles
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import HERE_ROWS, Engine
+from highwater.harness.runs.history import OPERATIONS
 
 Drawn = list[tuple[int, int, str]]
 Span = tuple[int, int | None]

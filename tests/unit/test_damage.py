@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from checkers.taken import phrase, taken
-from nemesis.damage import (
+from highwater.harness.runs.fault_effects import phrase, taken
+from highwater.nemesis.faults.disk_damage import (
     Cut,
     batches,
     flip_bit,

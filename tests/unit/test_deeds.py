@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from harness.deeds import Deeds, Happening, title
-from harness.errors import UsageError
-from harness.plan import Plan
-from harness.steps import Step
-from harness.testing.cases import Case
-from harness.testing.laboratory import Laboratory
-from harness.testing.plans import make
-from nemesis.schedule import LEAST_S
-from reports.facts import facts
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.fault_counts import Deeds, Happening, title
+from highwater.harness.runs.fault_steps import Step
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.schedules.generator import LEAST_S
+from highwater.reports.sections.settings import facts
+from highwater.testing.parametrize import Case
+from highwater.testing.plan_from_kwargs import make
+from highwater.testing.session import Laboratory
 
 NS = 1_000_000_000
 RANDOM = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=30)
@@ -113,7 +113,7 @@ def test_a_command_that_could_never_strike_is_refused_before_anything_starts(
     words: list[str], says: str, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
-    command = [sys.executable, "-m", "harness", *words, "--store", str(store)]
+    command = [sys.executable, "-m", "highwater", *words, "--store", str(store)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == UsageError.exit_code
     assert says in done.stderr

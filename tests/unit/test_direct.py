@@ -11,12 +11,12 @@ import pytest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record.memory_records import MemoryRecords
 
-from harness.direct import DirectSender
-from harness.plan import Acks, Plan, Workload
-from harness.waiting import await_condition
+from highwater.clusters.admin.direct_sender import DirectSender
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.plan import Acks, Plan, Workload
 
 if TYPE_CHECKING:
-    from harness.recorder import Recorder
+    from highwater.harness.runs.recorder import Recorder
 
 NOT_LEADER, TOO_FEW = 6, 19
 

@@ -11,11 +11,11 @@ import pytest
 import requests
 from jgo.maven import PythonResolver
 
-from clusters import distribution
-from clusters.distribution import classpath
-from clusters.versions import Release, release
-from harness import places
-from harness.errors import HarnessError
+from highwater.clusters.releases import jars as distribution
+from highwater.clusters.releases.catalogue import Release, release
+from highwater.clusters.releases.jars import classpath
+from highwater.harness.base import user_dirs
+from highwater.harness.base.errors import HarnessError
 
 CONTENT = {"a-1.jar": b"first", "b-2.jar": b"second"}
 
@@ -92,7 +92,7 @@ def test_a_wrong_delivery_never_reaches_the_cache(entry: Release, registry: Regi
     registry.delivers["a-1.jar"] = b"something else"
     with pytest.raises(HarnessError, match=r"a-1\.jar is not the jar that was locked"):
         classpath(entry)
-    folder = places.cache_directory() / "jars"
+    folder = user_dirs.cache_directory() / "jars"
     assert not (folder / "a-1.jar").exists()
     assert not list(folder.glob(".download-*"))
 

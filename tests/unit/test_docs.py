@@ -27,7 +27,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_what_workers_need_is_what_kernels_import() -> None:
     """A worker imports every kernel; whatever these import has to be installed there."""
-    program = "import checkers.judge, sys; print(*{name.split('.')[0] for name in sys.modules})"
+    program = (
+        "import highwater.checkers.judge, sys; print(*{name.split('.')[0] for name in sys.modules})"
+    )
     command = [sys.executable, "-W", "ignore", "-c", program]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     of = packages_distributions()

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.doctor import Finding
+from highwater.cli.doctor import Finding
 
 
 def examined(cache: Path, *words: str) -> str:
     """What the command prints where nothing was downloaded yet."""
-    command = [sys.executable, "-m", "harness", "doctor", *words]
+    command = [sys.executable, "-m", "highwater", "doctor", *words]
     env = os.environ | {"XDG_CACHE_HOME": str(cache), "COLUMNS": "300"}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env).stdout
 

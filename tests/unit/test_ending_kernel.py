@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from checkers.jepsen import ending
-from checkers.jepsen.ending import short
+from highwater.checkers.jepsen import final_coverage
+from highwater.checkers.jepsen.final_coverage import short
 from tests.small_views import Row, numbered, view_of
 
 Ends = list[tuple[str, int, int]]
@@ -57,5 +57,5 @@ def test_ends_that_nobody_reached(seed: int) -> None:
 
 def test_the_foremost_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = next(rows for rows in map(history, range(200)) if len(plain(rows)) > 1)
-    monkeypatch.setattr(ending, "SHOWN", 1)
+    monkeypatch.setattr(final_coverage, "SHOWN", 1)
     assert short(view_of(rows)) == plain(rows)[:1]

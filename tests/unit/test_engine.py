@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.engine import HERE_ROWS, Engine, Rows
+from highwater.checkers.spark.engine import HERE_ROWS, Engine, Rows
 
 pytestmark = pytest.mark.spark
 

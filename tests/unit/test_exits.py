@@ -14,16 +14,16 @@ import psutil
 import pytest
 import typer.main
 
-from harness.cli import app
-from harness.exits import CLOSED, FAILED, INTERRUPTED
-from harness.store import Run
-from harness.waiting import await_condition
+from highwater.cli.app import app
+from highwater.harness.base.exit_codes import CLOSED, FAILED, INTERRUPTED
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.store import Run
 from tests.browser.samples import SAMPLES
 from tests.forked import Output
 
 pytestmark = pytest.mark.slow
 
-HIGHWATER: Final = (sys.executable, "-m", "harness")
+HIGHWATER: Final = (sys.executable, "-m", "highwater")
 COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("demo",): ("--kafka", "9.9", "--store", "{new}"),
     ("run",): ("--kafka", "9.9", "--story", "loss", "--store", "{new}"),

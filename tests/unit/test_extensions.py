@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from checkers import catalogue
-from checkers.kinds import Severity
-from checkers.policy import decide, promised
-from harness import extensions
-from harness.errors import HarnessError
-from harness.plan import Plan
-from nemesis.fault import faults
+from highwater.checkers import catalogue
+from highwater.checkers.core.anomaly_kinds import Severity
+from highwater.checkers.core.policy import decide, promised
+from highwater.harness.base import extensions
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.faults.registry import faults
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +39,14 @@ def test_a_fault_of_another_package_stands_behind_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = [*faults()]
-    monkeypatch.setattr("nemesis.fault._registry", {**faults()})
+    monkeypatch.setattr("highwater.nemesis.faults.registry._registry", {**faults()})
     body = "@fault('yawn')\ndef yawn(cluster, broker):\n    yield ''\n"
-    package(tmp_path, "yawning", f"from nemesis.fault import fault\n{body}", monkeypatch)
+    package(
+        tmp_path,
+        "yawning",
+        f"from highwater.nemesis.faults.registry import fault\n{body}",
+        monkeypatch,
+    )
     assert [*faults()] == [*ours, "yawn"]
 
 
@@ -54,9 +59,9 @@ def test_a_package_that_cannot_be_loaded_is_named(
 
 
 CHECKER = """
-from checkers.checker import checker
-from checkers.kinds import Kind, Severity
-from checkers.promises import always
+from checkers.core.checker import checker
+from checkers.core.anomaly_kinds import Kind, Severity
+from checkers.core.promises import always
 
 @checker(Kind({name!r}, guarantee="So it is.", one="came late", many="came late",
               severity=Severity.MINOR, promise="service", breaks=always, says=str))

@@ -11,23 +11,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.staging import Case, stage
-from clusters.addresses import Address, _free_ports
-from clusters.external import commands
-from clusters.external.cluster import heal_left
-from clusters.external.healing import unhealed
-from clusters.external.identity import _check_release, identify
-from clusters.external.inventory import Command, Inventory
-from clusters.external.journal import Entry, Journal, folder_of, left_by, read
-from clusters.external.security import dialer
-from clusters.external.view import Met
-from clusters.versions import CATALOGUE
-from harness.errors import HarnessError, UsageError
-from harness.feasible import check_plan
-from harness.outside import release_of
-from harness.plan import External, Plan, Topic, Workload
-from harness.store import Store
-from nemesis.fault import faults
+from highwater.checkers.run_files import Case, stage
+from highwater.cli.external import release_of
+from highwater.clusters.core.addresses import Address, _free_ports
+from highwater.clusters.external import commands
+from highwater.clusters.external.cluster import heal_left
+from highwater.clusters.external.healing import unhealed
+from highwater.clusters.external.identity import _check_release, identify
+from highwater.clusters.external.inventory import Command, Inventory
+from highwater.clusters.external.journal import Entry, Journal, folder_of, left_by, read
+from highwater.clusters.external.metadata import Met
+from highwater.clusters.external.security import dialer
+from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.runs.plan import External, Plan, Topic, Workload
+from highwater.harness.runs.store import Store
+from highwater.nemesis.faults.registry import faults
+from highwater.runtime.preflight import check_plan
 
 GOOD = """
 bootstrap = "127.0.0.1:1"
@@ -272,7 +272,7 @@ def test_a_journal_is_on_disk_before_anything_is_hurt_and_gone_when_all_is_whole
 def test_a_second_run_on_a_cluster_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
     folder = folder_of("abc")
     script = (
-        "import sys, pathlib\nfrom clusters.external.journal import *\n"
+        "import sys, pathlib\nfrom highwater.clusters.external.journal import *\n"
         "j = Journal.locked(pathlib.Path(sys.argv[1]),"
         " Entry(cluster_id='abc', inventory='', addresses={}))\n"
         "print('held', flush=True)\nsys.stdin.read()\n"

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from checkers import fates
-from checkers.fates import Book
+from highwater.checkers.anomalies import record_outcomes
+from highwater.checkers.anomalies.record_outcomes import Book
 from tests.plain_records import Plain
 from tests.small_views import TOPIC, anomalies, numbered, random_rows, references, shuffled, view_of
 
@@ -37,7 +37,9 @@ def history(*words: str) -> list[Row]:
 
 def told(rows: list[Row], partitions: int = 2) -> list[tuple[Any, ...]]:
     view, cases = view_of(rows), [case(partitions)]
-    found = anomalies(view, [fates.decided(view, cases, fates.books(view, cases))])
+    found = anomalies(
+        view, [record_outcomes.decided(view, cases, record_outcomes.books(view, cases))]
+    )
     names = ("kind", "partition", "value", "offset", "acks")
     return sorted(
         (
@@ -96,7 +98,7 @@ def test_what_became_of_records(lines: tuple[str, ...], expected: list[tuple[Any
 def test_partitions_that_the_topic_does_not_have_are_in_no_books() -> None:
     rows = history("p run 7:a@1", "p run 7:b@2", "c final 7:b@2")
     assert told(rows) == []
-    assert fates.books(view_of(rows), [case(2)]) == []
+    assert record_outcomes.books(view_of(rows), [case(2)]) == []
 
 
 def test_books_and_ledger() -> None:
@@ -104,7 +106,7 @@ def test_books_and_ledger() -> None:
         *("p run 0:a@1", "p run 0:b@2", "p run 0:c@3 fail", "p run 0:d@4 info", "c final 0:b@2"),
         *("p run ?:e@?", "c final 1:e@0"),
     )
-    books = fates.books(view_of(rows), [case(2)])
+    books = record_outcomes.books(view_of(rows), [case(2)])
     of_zero = next(each for each in books if each.partition == 0)
     counted: Row = {
         "sent": 4,
@@ -115,7 +117,7 @@ def test_books_and_ledger() -> None:
         "missing": 1,
     }
     assert of_zero == Book(run="r0", topic=TOPIC, partition=0, last=2, **counted)
-    ledger = fates.ledger(books, {("r0", "lost-write"): 1, ("other", "unseen"): 5})
+    ledger = record_outcomes.ledger(books, {("r0", "lost-write"): 1, ("other", "unseen"): 5})
     counts = {"sent": 5, "acknowledged": 3, "failed": 1, "unknown": 1}
     assert ledger == {"r0": {**counts, "read": 2, "lost": 1, "unseen": 0}}
 
@@ -126,9 +128,9 @@ def test_as_plain_loops_decide(seed: int) -> None:
     cases = [case(1 + seed % 2)]
     for rows in (operations, shuffled(pa.array(operations), seed).to_pylist()):
         view = view_of(rows)
-        books = fates.books(view, cases)
-        table = fates._limits(view.names, cases, books).to_pylist()
+        books = record_outcomes.books(view, cases)
+        table = record_outcomes._limits(view.names, cases, books).to_pylist()
         limits = {row["slot"]: (row["reach"], row["complete"]) for row in table}
-        found = references(fates.decided(view, cases, books).table())
+        found = references(record_outcomes.decided(view, cases, books).table())
         asked = any(each.missing or each.again for each in books)
         assert found == (Plain(operations).fates(limits) if asked else [])

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from clusters.cluster import Cluster
-from harness.errors import HarnessError, UsageError
-from nemesis import fault as fault_module
-from nemesis.fault import Aim, Scope, aimed, fault, faults, find_fault
-from nemesis.injecting import Nemesis
+from highwater.clusters.core.interfaces import Cluster
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.nemesis.faults import registry as fault_module
+from highwater.nemesis.faults.registry import Aim, Scope, aimed, fault, faults, find_fault
+from highwater.nemesis.injector import Nemesis
 
 CLUSTER = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None, 3: None}))
 

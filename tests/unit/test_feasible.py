@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from harness.errors import UsageError
-from harness.feasible import check_plan
-from harness.plan import Plan, Topic, Workload
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.runtime.preflight import check_plan
 
 ALONE = Workload(producers=0)
 GOOD = Plan(kafka="4.3.1", nemesis=("kill", "pause"), duration_s=60)

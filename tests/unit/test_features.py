@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters import config, features
-from clusters.addresses import Address
-from clusters.level import Level
-from clusters.versions import metadata_release, release
-from harness.errors import UsageError
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.nodes import config_files, kraft_features
+from highwater.clusters.releases.catalogue import metadata_release, release
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.errors import UsageError
 
 CHECKPOINT = Path(__file__).parent / "data" / "bootstrap-4.3.1.checkpoint"
 """Written by ``StorageTool format`` of 4.3.1; nothing in it is one cluster's own."""
@@ -19,8 +19,8 @@ NOWHERE = Address(host="127.0.0.1", port=1)
 def test_the_features_of_a_release_are_read_from_what_its_tool_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(features, "checkpoint", lambda _: CHECKPOINT.read_bytes())
-    assert features.features(release("4.3.1")) == {
+    monkeypatch.setattr(kraft_features, "checkpoint", lambda _: CHECKPOINT.read_bytes())
+    assert kraft_features.features(release("4.3.1")) == {
         "metadata.version": 30,
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
@@ -43,11 +43,11 @@ def test_a_metadata_version_is_that_of_the_newest_release_that_has_it() -> None:
 def test_a_release_has_its_own_features_unless_it_is_held_back(
     kafka: str, protocol: str, whose: str
 ) -> None:
-    assert features.source(Level.of(release(kafka), protocol=protocol)).name == whose
+    assert kraft_features.source(Level.of(release(kafka), protocol=protocol)).name == whose
 
 
 def test_no_node_is_told_the_metadata_version(tmp_path: Path) -> None:
-    told = config.controller(
+    told = config_files.controller(
         release("4.3.1"),
         NOWHERE,
         advertised=NOWHERE,

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clusters.cluster import UnreachableError
-from harness import fleet as module
-from harness.diary import Diary
-from harness.errors import HarnessError
-from harness.fleet import WARM_CONFIG, Fleet
-from harness.plan import Plan, Topic, Workload
-from harness.store import Run, Store
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.store import Run, Store
+from highwater.runtime import cluster_pool as module
+from highwater.runtime.cluster_pool import WARM_CONFIG, Fleet
+from highwater.runtime.run_status import Diary
 
 PLAN = Plan(kafka="4.3.1", nemesis=("kill",), duration_s=30, broker_config={"a": "1"})
 
@@ -158,7 +158,7 @@ def test_a_cluster_that_a_run_left_unhealthy_is_replaced(
                 cluster.answers = False
 
     conducts(monkeypatch, harm)
-    monkeypatch.setattr("harness.fleet._WHOLE_S", 0.1)
+    monkeypatch.setattr("highwater.runtime.cluster_pool._WHOLE_S", 0.1)
     with Fleet(tmp_path / "clusters") as fleet:
         Runs(fleet, tmp_path)()
         assert not booted[0].directory.exists()

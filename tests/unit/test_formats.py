@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.errors import StoreError, UsageError
-from harness.store import Run
-from reports.formats import Told, find_format, junit, markdown
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.runs.store import Run
+from highwater.reports.formats import Told, find_format, junit, markdown
 from tests.browser.samples import write_all
 
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.replicas.finding import Inspection, PartitionState
-from checkers.replicas.inspection import inspect
-from harness.errors import UsageError
-from reports.inspect import write
+from highwater.checkers.inspection.inspect import inspect
+from highwater.checkers.inspection.report_types import Inspection, PartitionState
+from highwater.harness.base.errors import UsageError
+from highwater.reports.pages.inspection import write
 from tests.logdirs import Broker, batch, brokers, marker, plain
 from tests.unit.test_reports_pages import parsed
 

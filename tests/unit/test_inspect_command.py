@@ -11,11 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from checkers.replicas.listing import CLEANED
-from checkers.segments.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START, RECOVERY_POINT
-from checkers.segments.files import FILE_BYTES_MAX
-from harness.cli import app
-from harness.errors import UsageError
+from highwater.checkers.inspection.replica_files import CLEANED
+from highwater.checkers.kafka_files.checkpoints import (
+    HIGH_WATERMARK,
+    LEADER_EPOCH,
+    LOG_START,
+    RECOVERY_POINT,
+)
+from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX
+from highwater.cli.app import app
+from highwater.harness.base.errors import UsageError
 from tests.logdirs import batch, brokers, plain
 
 pytestmark = pytest.mark.spark
@@ -195,14 +200,12 @@ def test_no_permission_is_told(tmp_path: Path) -> None:
     code = f"""
 import os
 from pathlib import Path
-from checkers.replicas.places import log_dirs
-from checkers.replicas.listing import CLEANED
-from checkers.segments.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START, RECOVERY_POINT
-from checkers.segments.files import Segment
-from checkers.segments.reader import read_segment
-from harness.errors import UsageError
-os.setuid({NOBODY})
-try:
+from highwater.checkers.inspection.log_dirs import log_dirs
+from highwater.checkers.inspection.replica_files import CLEANED
+from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START,
+RECOVERY_POINT from highwater.checkers.kafka_files.segment_files import Segment from
+highwater.checkers.kafka_files.reader import read_segment from highwater.harness.base.errors import
+UsageError os.setuid({NOBODY}) try:
     log_dirs([Path({str(one.path)!r})])
 except UsageError as error:
     print(error.message)

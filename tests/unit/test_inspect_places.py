@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers.replicas.listing import replicas
-from checkers.replicas.places import log_dirs
-from harness.errors import UsageError
+from highwater.checkers.inspection.log_dirs import log_dirs
+from highwater.checkers.inspection.replica_files import replicas
+from highwater.harness.base.errors import UsageError
 from tests.logdirs import Broker, brokers, plain
 
 

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner, Result
 
-from harness.cli import app
-from harness.errors import UsageError
+from highwater.cli.app import app
+from highwater.harness.base.errors import UsageError
 
 LOST = """\
 {:index 0, :time 0, :process 0, :type :invoke, :f :send, :value [[:send 3 20]]}

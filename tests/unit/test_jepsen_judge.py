@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import pytest
 
-from checkers.clients import cycles
-from checkers.clients.find import find
-from checkers.clients.view import View, in_order
-from checkers.engine import Engine
-from checkers.jepsen.entries import entry
-from checkers.jepsen.judge import MEANS
-from checkers.jepsen.reader import History
-from checkers.session import spark
+from highwater.checkers.anomalies.find import find
+from highwater.checkers.cycles import cycles
+from highwater.checkers.history.view import View, in_order
+from highwater.checkers.jepsen.history_file import History
+from highwater.checkers.jepsen.jepsen_fields import entry
+from highwater.checkers.jepsen.judge import MEANS
+from highwater.checkers.spark.engine import Engine
+from highwater.checkers.spark.session import spark
 
 CASES: Final = Path(__file__).with_name("fixtures") / "jepsen" / "cases.edn"
 SHOWN: Final = ("key", "value", "offset", "offsets", "values", "delta", "skipped", "why")

@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.jepsen.reader import History, Operation, Read
-from harness.errors import UsageError
+from highwater.checkers.jepsen.history_file import History, Operation, Read
+from highwater.harness.base.errors import UsageError
 
 COLUMNS = ("process", "kind", "outcome", "topic", "partition", "offset", "value")
 SEND = "{:type :invoke, :f :send, :value [[:send 3 7]], :time 5, :process 0, :index 0}"

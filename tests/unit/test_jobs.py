@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.jepsen import judge as jepsen
-from checkers.jepsen.reader import History
-from checkers.judge import judge
+from highwater.checkers.jepsen import judge as jepsen
+from highwater.checkers.jepsen.history_file import History
+from highwater.checkers.judge import judge
 from tests.histories.stories import fork, loss
 from tests.unit.test_conservation import EDN, whole
 

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from checkers import engine, kafka_log
-from checkers.kafka_log import SPARK_SCHEMA, plan, read_log, replicas_of
-from checkers.segments.files import Segment, segments
-from checkers.segments.reader import SCHEMA, read_segment
-from harness.errors import UsageError
+from highwater.checkers.kafka_files.reader import SCHEMA, read_segment
+from highwater.checkers.kafka_files.segment_files import Segment, segments
+from highwater.checkers.spark import engine, kafka_log
+from highwater.checkers.spark.kafka_log import SPARK_SCHEMA, plan, read_log, replicas_of
+from highwater.harness.base.errors import UsageError
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

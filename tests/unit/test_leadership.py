@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from clusters import coordination, leadership
-from clusters.addresses import Address
-from clusters.cluster import PartitionState
-from clusters.coordination import ZooKeeperView, session_password
-from harness.errors import HarnessError, WaitTimeoutError
+from highwater.clusters.admin import leadership, metadata
+from highwater.clusters.admin.metadata import ZooKeeperView, session_password
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import PartitionState
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 
 BROKERS = {1: Address(host="127.0.0.1", port=1), 2: Address(host="127.0.0.1", port=2)}
 
@@ -152,7 +152,7 @@ def test_on_kraft_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_session_password_is_what_java_draws() -> None:
     """``new Random(42)`` draws -1170105035 and 234785527 first, as its documentation promises."""
-    password = session_password(coordination._SESSION_SECRET ^ 42)
+    password = session_password(metadata._SESSION_SECRET ^ 42)
     drawn = [int.from_bytes(password[i : i + 4], "little", signed=True) for i in (0, 4)]
     assert drawn == [-1170105035, 234785527]
     assert len(password) == 16

@@ -2,10 +2,10 @@
 
 import pytest
 
-from clusters.level import Level, climb
-from clusters.release import Truncation
-from clusters.versions import CATALOGUE, release
-from harness.errors import UsageError
+from highwater.clusters.releases.catalogue import CATALOGUE, release
+from highwater.clusters.releases.release import Truncation
+from highwater.clusters.releases.software_level import Level, climb
+from highwater.harness.base.errors import UsageError
 
 HW, EPOCH, EXACT, FETCH = Truncation
 

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 import typer.main
 
-from checkers.model.scope import BOUNDS, Scope
-from harness import limits
-from harness.cli import app
-from harness.errors import UsageError
-from harness.feasible import check_plan
-from harness.limits import Limit
-from harness.plan import Plan, Topic, Workload
-from nemesis.schedule import LEAST_S
+from highwater.checkers.model.protocol.scope import BOUNDS, Scope
+from highwater.cli.app import app
+from highwater.harness.base import limits
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.limits import Limit
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.nemesis.schedules.generator import LEAST_S
+from highwater.runtime.preflight import check_plan
 
 LIMITS: dict[str, tuple[Limit, str]] = {
     "brokers": (limits.BROKERS, limits.BROKERS.says),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.loglines import CONTROLLER, LINES_MAX, endings, log_lines
+from highwater.runtime.broker_log_parser import CONTROLLER, LINES_MAX, endings, log_lines
 
 STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
 

@@ -7,16 +7,16 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from clusters.versions import CATALOGUE, release
-from harness.errors import StoreError, UsageError
-from harness.exits import BROKEN, FAILED, OK, UNKNOWN
-from harness.fleet import Key
-from harness.matrix.cells import SCHEMA, Axes, Matrix, MatrixFolder, Row
-from harness.matrix.command import exit_code
-from harness.matrix.plan import grouped, lay_out, plan_of
-from harness.matrix.run import unfinished, write_matrix_page
-from harness.store import Status
-from reports.matrix import headline, sums
+from highwater.campaigns.matrix_plan import grouped, lay_out, plan_of
+from highwater.campaigns.matrix_run import unfinished, write_matrix_page
+from highwater.cli.matrix import exit_code
+from highwater.clusters.releases.catalogue import CATALOGUE, release
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
+from highwater.harness.runs.matrix_cells import SCHEMA, Axes, Matrix, MatrixFolder, Row
+from highwater.harness.runs.store import Status
+from highwater.reports.pages.matrix import headline, sums
+from highwater.runtime.cluster_pool import Key
 from tests.matrices import AXES, judged, planned, row
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -6,15 +6,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.model.reconcile.answer import as_random, as_scripted
-from checkers.model.reconciliation import FORMAT, Outcome, Reconciliation
-from checkers.model.rules import rules_of
-from checkers.model.script import Setting, play
-from harness.errors import StoreError
-from harness.expected import reconcile
-from harness.store import Run
-from nemesis.stories import STORIES
-from reports.model import rule_word, sentence
+from highwater.checkers.model.explain.reconcile import as_random, as_scripted
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.report_types import FORMAT, Outcome, Reconciliation
+from highwater.checkers.model.schedules.script import Setting, play
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.store import Run
+from highwater.nemesis.stories.registry import STORIES
+from highwater.reports.model_text import rule_word, sentence
+from highwater.runtime.prediction_check import reconcile
 from tests.builder import RunBuilder
 from tests.judged import anomalies, verdict
 

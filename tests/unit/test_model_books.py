@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.model.reconcile.books import contradictions
-from checkers.model.reconcile.cuts import wrong_cuts
-from checkers.model.reconcile.reading import observe
-from checkers.model.rules import rules_of
-from harness.history import STEPS, STEPS_TABLE
-from harness.plan import Workload
+from highwater.checkers.model.explain.consistency import contradictions
+from highwater.checkers.model.explain.read_trace import observe
+from highwater.checkers.model.explain.truncations import wrong_cuts
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.harness.runs.history import STEPS, STEPS_TABLE
+from highwater.harness.runs.plan import Workload
 from tests.builder import MS, RunBuilder
 
 TRANSACTIONS = Workload(idempotence=True, transactions=True)

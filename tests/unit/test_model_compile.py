@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from checkers.model.compile import compile_for
-from checkers.model.counterexample import Counterexample, counterexample
-from checkers.model.reference import Setting
-from checkers.model.rules import rules_of
-from checkers.model.schedule import OLD_FORMAT, Schedule, Step
-from checkers.model.scope import Scope
-from checkers.model.script import foretell
-from checkers.model.walk import play
-from harness.errors import UsageError
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.schedules.compile import compile_for
+from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
+from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, Step
+from highwater.checkers.model.schedules.script import foretell
+from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.random_walks import play
+from highwater.harness.base.errors import UsageError
 from tests.browser.lineage import lost
 from tests.plays import row_of
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.model.reconcile.answer import as_random
-from checkers.model.reconciliation import Finding
-from harness.history import LOG_LINES
-from harness.plan import Topic, Workload
+from highwater.checkers.model.explain.reconcile import as_random
+from highwater.checkers.model.report_types import Finding
+from highwater.harness.runs.history import LOG_LINES
+from highwater.harness.runs.plan import Topic, Workload
 from tests import logdirs
 from tests.builder import RunBuilder
 from tests.histories.failover import failover

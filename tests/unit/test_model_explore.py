@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from checkers.model.compiled import State
-from checkers.model.counterexample import FORMAT, Counterexample
-from checkers.model.explore import Limits, explore
-from checkers.model.fingerprints import new_table
-from checkers.model.kernels import Problem, kernels
-from checkers.model.machine import Machine
-from checkers.model.paths import successors
-from checkers.model.reference import PROMISES, Setting, invariants
-from checkers.model.result import Result, search, stroll
-from checkers.model.scope import Scope
-from harness.cli import app
-from harness.errors import StoreError, UsageError
-from harness.modelling.command import exit_code
-from harness.modelling.words import holdings, steps
+from highwater.checkers.model.protocol.compiled import State
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.schedules.counterexample import FORMAT, Counterexample
+from highwater.checkers.model.search.breadth_first import Limits, explore
+from highwater.checkers.model.search.fingerprints import new_table
+from highwater.checkers.model.search.kafka_model import PROMISES, Setting, invariants
+from highwater.checkers.model.search.kernels import Problem, kernels
+from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.paths import successors
+from highwater.checkers.model.search.result import Result, search, stroll
+from highwater.cli.app import app
+from highwater.cli.model import exit_code
+from highwater.cli.options.model import holdings, steps
+from highwater.harness.base.errors import StoreError, UsageError
 
 pytestmark = pytest.mark.slow  # machine code of the rules takes most of a minute, the first time
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkers.model.invariants import INVARIANTS, at_rest
-from checkers.model.layout import HW, KNOWN, LEO, MAX_RECORDS, put, set_isr
+from highwater.checkers.model.protocol.invariants import INVARIANTS, at_rest
+from highwater.checkers.model.protocol.state_layout import HW, KNOWN, LEO, MAX_RECORDS, put, set_isr
 from tests.plays import Play
 
 TWO = {"brokers": 2}

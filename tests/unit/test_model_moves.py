@@ -5,12 +5,12 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from checkers.model.layout import KNOWN, MAX_BROKERS, WIDTH, get
-from checkers.model.moves import OF_TWO, ROUNDS, Move, moves
-from checkers.model.rules import RELEASES, SWITCHES, rules_of
-from checkers.model.scope import By, Scope, constants, initial
-from checkers.model.view import decode
-from harness.errors import UsageError
+from highwater.checkers.model.protocol.moves import OF_TWO, ROUNDS, Move, moves
+from highwater.checkers.model.protocol.readable_state import decode
+from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
+from highwater.checkers.model.protocol.scope import By, Scope, constants, initial
+from highwater.checkers.model.protocol.state_layout import KNOWN, MAX_BROKERS, WIDTH, get
+from highwater.harness.base.errors import UsageError
 from tests.plays import Play
 
 

@@ -8,16 +8,16 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from checkers.model.reconciliation import Reconciliation
-from checkers.model.schedule import Schedule, Step
-from harness.api import Judged
-from harness.cli import app
-from harness.errors import StoreError, UsageError
-from harness.exits import BROKEN, OK, UNKNOWN
-from harness.modelling import replay
-from harness.modelling.replay import Source, exit_code, tally
-from reports import model
-from reports.run import write
+from highwater.api import Judged
+from highwater.campaigns import model_schedules
+from highwater.campaigns.model_schedules import Source, exit_code, tally
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.checkers.model.schedules.schedule import Schedule, Step
+from highwater.cli.app import app
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.reports import model_text
+from highwater.reports.pages.run import write
 from tests.browser import foretold
 from tests.browser.lineage import lost
 from tests.browser.samples import SAMPLES
@@ -36,7 +36,9 @@ def judged(folder: Path, said: Sequence[Reconciliation]) -> list[Judged]:
         sample.model = one
         run = sample.write(folder)
         report = write(run)
-        found.append(Judged(run=run, verdict=run.verdict(), report=report, model=model.read(run)))
+        found.append(
+            Judged(run=run, verdict=run.verdict(), report=report, model=model_text.read(run))
+        )
     return found
 
 
@@ -103,7 +105,7 @@ def test_the_command_tells_each_run_and_draws_the_page(
         asked.append(kafkas)
         return found
 
-    monkeypatch.setattr(replay, "perform", perform)
+    monkeypatch.setattr(model_schedules, "perform", perform)
     page = tmp_path / "page.html"
     words = ["model", "replay", str(file), "--report", str(page)]
     done = CliRunner().invoke(app, words)

@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from checkers.model.rules import RELEASES, SWITCHES, rules_of
-from clusters.versions import CATALOGUE
-from harness import console
-from harness.cli import app
-from harness.modelling.rules import ORDER, alike, differing, ranges, says, source
+from highwater import console
+from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
+from highwater.cli.app import app
+from highwater.cli.model_rules import ORDER, alike, differing, ranges, says, source
+from highwater.clusters.releases.catalogue import CATALOGUE
 
 
 def run(*words: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.model.schedule import FORMAT, Expect, Schedule, Step
-from harness.errors import StoreError, UsageError
+from highwater.checkers.model.schedules.schedule import FORMAT, Expect, Schedule, Step
+from highwater.harness.base.errors import StoreError, UsageError
 from tests.schedules import LOSS, two_moves
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from checkers.model.rules import RELEASES, rules_of
-from checkers.model.script import ScriptError, Setting, play
-from clusters.versions import release
-from nemesis.stories import STORIES, Story
+from highwater.checkers.model.protocol.rules_by_release import RELEASES, rules_of
+from highwater.checkers.model.schedules.script import ScriptError, Setting, play
+from highwater.clusters.releases.catalogue import release
+from highwater.nemesis.stories.registry import STORIES, Story
 
 OLD = Setting(rules=rules_of("0.10.2.2"))
 NEW = Setting(rules=rules_of("4.3.1"))

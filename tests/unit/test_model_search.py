@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkers.model import kernels as compiled
-from checkers.model.explore import BLOCK, Glance, Limits, explore
-from checkers.model.fingerprints import ancestors, collisions, new_table
-from checkers.model.kernels import kernels
-from checkers.model.paths import follow, successors
-from checkers.model.walk import play, shrink, walk
-from harness.errors import HarnessError
+from highwater.checkers.model.search import kernels as compiled
+from highwater.checkers.model.search.breadth_first import BLOCK, Glance, Limits, explore
+from highwater.checkers.model.search.fingerprints import ancestors, collisions, new_table
+from highwater.checkers.model.search.kernels import kernels
+from highwater.checkers.model.search.paths import follow, successors
+from highwater.checkers.model.search.random_walks import play, shrink, walk
+from highwater.harness.base.errors import HarnessError
 from tests.unit.toys import counters, jugs, multisets
 
 pytestmark = pytest.mark.slow  # each machine is compiled, the first time

@@ -2,9 +2,9 @@
 
 import pytest
 
-from checkers.model.moves import Move
-from checkers.model.sentences import says
-from checkers.model.view import Answer, Entry
+from highwater.checkers.model.protocol.moves import Move
+from highwater.checkers.model.protocol.readable_state import Answer, Entry
+from highwater.checkers.model.protocol.step_sentences import says
 from tests.plays import Play, row_of
 
 SENTENCES = [

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkers.model.rules import RELEASES, SWITCHES, rules_of
-from clusters.versions import CATALOGUE, Release, Truncation
+from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
+from highwater.clusters.releases.catalogue import CATALOGUE, Release, Truncation
 from tests.plays import BROKERS, Play
 
 

@@ -13,16 +13,9 @@ import typer.core
 import typer.main
 from typer.testing import CliRunner
 
-from clusters.versions import CATALOGUE
-from harness.cli import app
-from harness.errors import HighwaterError, StoreError, UsageError
-from harness.feasible import check_plan
-from harness.matrix.cells import MatrixFolder
-from harness.matrix.plan import plan_of
-from harness.nightly.cells import Cell, Mark, Night, canaries, fields
-from harness.nightly.command import app as nightly_app
-from harness.nightly.jobs import LONGEST, github_matrix, read, write
-from harness.nightly.plan import (
+from highwater.campaigns.matrix_plan import plan_of
+from highwater.campaigns.nightly_jobs import LONGEST, github_matrix, read, write
+from highwater.campaigns.nightly_plan import (
     Clock,
     can_be_had,
     find_drivers,
@@ -32,6 +25,13 @@ from harness.nightly.plan import (
     seed,
     settings,
 )
+from highwater.cli.app import app
+from highwater.cli.nightly import app as nightly_app
+from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
+from highwater.harness.runs.matrix_cells import MatrixFolder
+from highwater.harness.runs.nightly_cells import Cell, Mark, Night, canaries, fields
+from highwater.runtime.preflight import check_plan
 from tests.nights import night_of
 
 TODAY = date(2026, 11, 21)

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from harness.cli import app
-from harness.nightly.cells import Cell, Mark, Night
-from harness.nightly.jobs import write
-from harness.nightly.outcome import compare
-from harness.nightly.trend import NIGHTS, extend
-from harness.nightly.trend import read as read_trend
+from highwater.campaigns.nightly_jobs import write
+from highwater.cli.app import app
+from highwater.harness.runs.nightly_cells import Cell, Mark, Night
+from highwater.harness.runs.nightly_outcome import compare
+from highwater.harness.runs.nightly_trend import NIGHTS, extend
+from highwater.harness.runs.nightly_trend import read as read_trend
 from tests.nights import Change, is_canary, matrix, night_of
 
 TODAY = date(2026, 11, 21)

@@ -7,16 +7,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from clusters import local, node
-from clusters.addresses import Address, _free_ports
-from clusters.level import Level
-from clusters.local import LocalSite
-from clusters.node import Node
-from clusters.real import RealBroker, RealCluster
-from clusters.site import NodePlan
-from clusters.versions import release
-from harness.errors import HarnessError, WaitTimeoutError
-from harness.waiting import await_condition
+from highwater.clusters.brokers.real_cluster import RealBroker, RealCluster
+from highwater.clusters.core.addresses import Address, _free_ports
+from highwater.clusters.local import driver
+from highwater.clusters.local.driver import LocalSite
+from highwater.clusters.nodes import node
+from highwater.clusters.nodes.node import Node
+from highwater.clusters.nodes.site import NodePlan
+from highwater.clusters.releases.catalogue import release
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
 
 LISTENER = """
 import socket, sys, time
@@ -32,7 +33,7 @@ Maker = Callable[[str], Node]
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     made: list[Node] = []
-    monkeypatch.setattr(local, "classpath", lambda _: [])
+    monkeypatch.setattr(driver, "classpath", lambda _: [])
     site = LocalSite(release("0.10.2.2"), 1, ())
 
     def begin(program: str) -> Node:

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.judge import judge
-from harness.plan import Plan
-from harness.steps import Step
-from harness.store import Run
-from harness.verdict import Verdict
-from reports.assumptions import assumptions
-from reports.evidence import gather
-from reports.run import page
+from highwater.checkers.judge import judge
+from highwater.harness.runs.fault_steps import Step
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Verdict
+from highwater.reports.pages.run import page
+from highwater.reports.run_evidence import gather
+from highwater.reports.sections.assumptions import assumptions
 from tests.builder import RunBuilder
 
 pytestmark = pytest.mark.spark

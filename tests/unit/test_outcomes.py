@@ -1,7 +1,12 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from harness.clients.outcomes import PURGED, REFUSED_LOCALLY, delivered, not_committed
+from highwater.harness.clients.delivery_outcomes import (
+    PURGED,
+    REFUSED_LOCALLY,
+    delivered,
+    not_committed,
+)
 
 # error, outcome when the client may retry, outcome when it may not
 TABLE = [

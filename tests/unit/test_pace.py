@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reports.evidence import gather
-from reports.observed import Evidence, Fault, Pace
-from reports.pace import FEWEST, describe, pace
-from reports.run import page
+from highwater.reports.drawings.throughput import FEWEST, describe, pace
+from highwater.reports.observations import Evidence, Fault, Pace
+from highwater.reports.pages.run import page
+from highwater.reports.run_evidence import gather
 from tests.browser.sample import Sample
 from tests.browser.samples import SAMPLES, big
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import StoreError
-from harness.plan import Plan, Topic, Workload
-from harness.store import Run, Status, Store
-from harness.verdict import Ledger
-from nemesis.fault import faults
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.store import Run, Status, Store
+from highwater.harness.runs.verdict import Ledger
+from highwater.nemesis.faults.registry import faults
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

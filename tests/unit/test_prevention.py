@@ -2,9 +2,9 @@
 
 import pytest
 
-from checkers.model.reconciliation import Because, Finding, Outcome, Reconciliation
-from harness.plan import Plan, Topic, Workload
-from reports.prevention import prevention
+from highwater.checkers.model.report_types import Because, Finding, Outcome, Reconciliation
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.reports.sections.prevention import prevention
 
 
 def said(kafka: str, *rules: str, kind: str = "lost-write") -> Reconciliation:

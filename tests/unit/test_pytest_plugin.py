@@ -13,9 +13,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from checkers.model.reconciliation import Because, Finding, Outcome, Reconciliation
-from harness.errors import HarnessError
-from harness.verdict import Anomaly, Ledger, Verdict
+from highwater.checkers.model.report_types import Because, Finding, Outcome, Reconciliation
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
 
 SENTENCE = "m3 was acknowledged at offset 3, and broker 3 cut it off."
 WORDS = {"loss": "invalid", "divergence": "unknown"}
@@ -81,12 +81,12 @@ def ids(pytester: pytest.Pytester, *words: str) -> list[str]:
 
 def test_the_plugin_is_light_and_brings_neither_spark_nor_a_client() -> None:
     code = (
-        "import sys, harness.pytest_plugin as p; p.KafkaRun, p.PromiseBroken, p.Result;"
+        "import sys, highwater.pytest_plugin as p; p.KafkaRun, p.PromiseBroken, p.Result;"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert {"harness", "clusters", "pytest"} <= loaded
+    assert {"highwater", "pytest"} <= loaded
     heavy = {"pyspark", "pandas", "pyarrow", "kafka", "confluent_kafka", "aiokafka", "docker"}
     assert not loaded & {*heavy, "testcontainers", "kazoo", "msgspec", "rich", "nemesis"}
 
@@ -280,7 +280,7 @@ def test_a_broken_promise_is_a_failure_that_says_everything(project: pytest.Pyte
     done.stdout.fnmatch_lines(
         [
             ">       kafka_run(story=*loss*",
-            "E       harness.testing.results.PromiseBroken: Kafka 0.10.2.2 lost 1 of 4 *",
+            "E       highwater.testing.results.PromiseBroken: Kafka 0.10.2.2 lost 1 of 4 *",
             "E       m3 was acknowledged at offset 3, and broker 3 cut it off.",
             "E       model: as predicted. By the rules of Kafka 0.10.2.2, m3 is lost *",
             "E       report: */store/r/report.html",
@@ -341,7 +341,7 @@ def test_an_unknown_verdict_and_a_harness_problem_are_errors_even_where_failures
     project.makepyfile(
         """
         import pytest
-        from harness.pytest_plugin import PromiseBroken
+        from highwater.pytest_plugin import PromiseBroken
 
         def test_unknown(kafka_run):
             kafka_run(story="divergence")
@@ -381,7 +381,7 @@ def test_a_result_can_be_examined(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest
-        from harness.pytest_plugin import PromiseBroken
+        from highwater.pytest_plugin import PromiseBroken
 
         def test_it(kafka_run):
             result = kafka_run(story="loss", check=False)
@@ -413,8 +413,8 @@ def test_a_plan_for_another_release_is_refused(project: pytest.Pytester) -> None
     project.makepyfile(
         """
         import pytest
-        from harness.errors import UsageError
-        from harness.plan import Plan
+        from harness.base.errors import UsageError
+        from harness.runs.plan import Plan
 
         def test_it(kafka_run):
             with pytest.raises(UsageError, match="this test runs for Kafka 4.3.1 on local"):

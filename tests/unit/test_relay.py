@@ -15,12 +15,12 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from clusters.relay import messages
-from clusters.relay.loop import Route
-from clusters.relay.process import Relay
-from clusters.relay.rules import Rule, between
-from harness.errors import HarnessError
-from harness.waiting import await_condition
+from highwater.clusters.relay import kafka_frames
+from highwater.clusters.relay.client import Relay
+from highwater.clusters.relay.event_loop import Route
+from highwater.clusters.relay.rules import Rule, between
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
 from tests.unit.test_relay_messages import answer, named, request
 
 SOON_S = 5.0
@@ -251,9 +251,11 @@ def test_a_held_answer_goes_with_its_connection() -> None:
 
 def test_what_follows_a_held_write_waits_but_for_pings() -> None:
     path = b"/brokers/topics/events/partitions/0/state"
-    connect, ping = zookeeper(b""), zookeeper(struct.pack(">ii", -2, messages.ZK_PING))
+    connect, ping = zookeeper(b""), zookeeper(struct.pack(">ii", -2, kafka_frames.ZK_PING))
     write = zookeeper(
-        struct.pack(">iii", 4, messages.ZK_SET_DATA, len(path)) + path + struct.pack(">ii", 0, 3)
+        struct.pack(">iii", 4, kafka_frames.ZK_SET_DATA, len(path))
+        + path
+        + struct.pack(">ii", 0, 3)
     )
     read = zookeeper(struct.pack(">iii", 5, 4, 1) + b"/")
     rule = Rule(kind="hold", links=frozenset([(ASKS, ANSWERS)]), what="isr")
@@ -292,8 +294,8 @@ def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
     script = textwrap.dedent(
         """
         import signal, time
-        from clusters.relay.loop import Route
-        from clusters.relay.process import Relay
+        from clusters.relay.event_loop import Route
+        from clusters.relay.client import Relay
         from clusters.relay.rules import Rule
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         relay = Relay([Route(listen=("127.0.0.1", 0), upstream=("127.0.0.1", 1), server=1)])

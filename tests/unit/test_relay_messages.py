@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from clusters.relay import messages
+from highwater.clusters.relay import kafka_frames
 
 TOPIC = "events"
 ID = uuid.UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
@@ -85,7 +85,7 @@ def answer(version: int, told: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def named(version: int) -> str:
-    return TOPIC if version < 13 else messages.topic_id(ID.bytes)
+    return TOPIC if version < 13 else kafka_frames.topic_id(ID.bytes)
 
 
 @settings(max_examples=90, deadline=None)
@@ -94,9 +94,9 @@ def test_a_fetch_of_any_version_tells_who_asks_for_what(
     version: int, asked: list[tuple[int, int, bytes]]
 ) -> None:
     frame = request(version, "broker-2-fetcher-0", 2, asked)
-    head = messages.header(frame)
-    assert (head.api, head.version, head.correlation) == (messages.FETCH, version, 5)
-    found = messages.fetch(frame, head)
+    head = kafka_frames.header(frame)
+    assert (head.api, head.version, head.correlation) == (kafka_frames.FETCH, version, 5)
+    found = kafka_frames.fetch(frame, head)
     epoch = 7 if version >= 9 else -1
     assert found.replica == 2
     assert found.asked == [(named(version), each, offset, epoch) for each, offset, _ in asked]
@@ -108,8 +108,8 @@ def test_an_answer_of_any_version_tells_each_hw_whatever_its_records(
     version: int, told: list[tuple[int, int, bytes]]
 ) -> None:
     frame = answer(version, told)
-    assert messages.correlation(frame) == 5
-    assert messages.fetched(frame, version) == [
+    assert kafka_frames.correlation(frame) == 5
+    assert kafka_frames.fetched(frame, version) == [
         (named(version), partition, 0, hw, len(records)) for partition, hw, records in told
     ]
 
@@ -117,10 +117,10 @@ def test_an_answer_of_any_version_tells_each_hw_whatever_its_records(
 @pytest.mark.parametrize(
     ("client", "replica", "api", "who"),
     [
-        ("broker-3-fetcher-0", 3, messages.FETCH, 3),
-        ("ReplicaFetcherThread-0-1", 3, messages.FETCH, 3),  # up to 0.10.2: 1 is the leader
-        ("rdkafka", -1, messages.FETCH, None),
-        ("2", -1, messages.LEADER_AND_ISR, 2),
+        ("broker-3-fetcher-0", 3, kafka_frames.FETCH, 3),
+        ("ReplicaFetcherThread-0-1", 3, kafka_frames.FETCH, 3),  # up to 0.10.2: 1 is the leader
+        ("rdkafka", -1, kafka_frames.FETCH, None),
+        ("2", -1, kafka_frames.LEADER_AND_ISR, 2),
         ("raft-client-2", -1, 52, 2),
         ("broker-2-txn-marker-sender", -1, 27, 2),
         ("rdkafka", -1, 3, None),
@@ -130,29 +130,29 @@ def test_an_answer_of_any_version_tells_each_hw_whatever_its_records(
 def test_brokers_are_known_by_what_they_say_first(
     client: str, replica: int, api: int, who: int | None
 ) -> None:
-    if api == messages.FETCH:
+    if api == kafka_frames.FETCH:
         frame = request(2, client, replica, [])
     else:
         name = client.encode()
         frame = framed(struct.pack(">hhih", api, 0, 1, len(name)) + name)
-    assert messages.sender(messages.header(frame), frame) == who
+    assert kafka_frames.sender(kafka_frames.header(frame), frame) == who
 
 
 def test_a_request_without_a_client_id_is_known_for_that() -> None:
-    frame = framed(struct.pack(">hhii", messages.CONTROLLED_SHUTDOWN, 0, 1, 77))
-    assert messages.header(frame).client == ""
+    frame = framed(struct.pack(">hhii", kafka_frames.CONTROLLED_SHUTDOWN, 0, 1, 77))
+    assert kafka_frames.header(frame).client == ""
 
 
 def test_a_write_of_an_isr_is_known_among_the_writes_in_zookeeper() -> None:
     path = b"/brokers/topics/a.b-c/partitions/12/state"
     data = b'{"isr":[1]}'
-    body = struct.pack(">iii", 4, messages.ZK_SET_DATA, len(path)) + path
+    body = struct.pack(">iii", 4, kafka_frames.ZK_SET_DATA, len(path)) + path
     frame = framed(body + struct.pack(">i", len(data)) + data + struct.pack(">i", 3))
-    assert messages.zookeeper_kind(frame) == messages.ZK_SET_DATA
-    assert messages.isr_node(frame) == ("a.b-c", 12)
-    assert messages.isr_written(frame) == data
-    other = framed(struct.pack(">iii", 4, messages.ZK_SET_DATA, 11) + b"/controller")
-    assert messages.isr_node(other) is None
+    assert kafka_frames.zookeeper_kind(frame) == kafka_frames.ZK_SET_DATA
+    assert kafka_frames.isr_node(frame) == ("a.b-c", 12)
+    assert kafka_frames.isr_written(frame) == data
+    other = framed(struct.pack(">iii", 4, kafka_frames.ZK_SET_DATA, 11) + b"/controller")
+    assert kafka_frames.isr_node(other) is None
 
 
 def ints(*values: int) -> bytes:
@@ -163,16 +163,16 @@ def text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
 
 
-def told(api: int, version: int, body: bytes) -> tuple[bytes, messages.Header]:
+def told(api: int, version: int, body: bytes) -> tuple[bytes, kafka_frames.Header]:
     frame = framed(struct.pack(">hhi", api, version, 1) + text("3") + body)
-    return frame, messages.header(frame)
+    return frame, kafka_frames.header(frame)
 
 
 def test_what_a_controller_tells_is_read_in_its_oldest_form() -> None:
     state = text("events") + ints(0, 5, 2, 7) + ints(2, 2, 3) + ints(9) + ints(3, 1, 2, 3)
     body = ints(3, 5) + ints(2) + 2 * state + ints(0)
-    frame, head = told(messages.LEADER_AND_ISR, 0, body)
-    assert messages.leaders(frame, head) == 2 * [("events", 0, 2, 7, [2, 3])]
+    frame, head = told(kafka_frames.LEADER_AND_ISR, 0, body)
+    assert kafka_frames.leaders(frame, head) == 2 * [("events", 0, 2, 7, [2, 3])]
 
 
 def test_what_a_controller_tells_is_read_in_its_newest_form() -> None:
@@ -180,8 +180,8 @@ def test_what_a_controller_tells_is_read_in_its_newest_form() -> None:
     state += b"\x00\x00" + b"\x00"  # is new; is recovering; tags
     topic = b"\x07events" + ID.bytes + b"\x03" + 2 * state + b"\x00"
     body = b"\x00" + ints(3) + b"\x00" + ints(5) + bytes(8) + b"\x01" + b"\x02" + topic
-    frame, head = told(messages.LEADER_AND_ISR, 7, body)
-    assert messages.leaders(frame, head) == 2 * [("events", 1, 2, 7, [2, 3])]
+    frame, head = told(kafka_frames.LEADER_AND_ISR, 7, body)
+    assert kafka_frames.leaders(frame, head) == 2 * [("events", 1, 2, 7, [2, 3])]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -190,7 +190,9 @@ def test_what_a_leader_asks_for_is_read_in_every_form(version: int) -> None:
     state = ints(4, 7) + b"\x03" + members + b"\x00" * (version >= 1) + ints(9) + b"\x00"
     topic = (ID.bytes if version >= 2 else b"\x07events") + b"\x02" + state + b"\x00"
     frame, head = told(
-        messages.ALTER_PARTITION, version, b"\x00" + ints(1) + bytes(8) + b"\x02" + topic + b"\x00"
+        kafka_frames.ALTER_PARTITION,
+        version,
+        b"\x00" + ints(1) + bytes(8) + b"\x02" + topic + b"\x00",
     )
-    name = messages.topic_id(ID.bytes) if version >= 2 else "events"
-    assert messages.altered(frame, head) == [(name, 4, -1, 7, [1, 2])]
+    name = kafka_frames.topic_id(ID.bytes) if version >= 2 else "events"
+    assert kafka_frames.altered(frame, head) == [(name, 4, -1, 7, [1, 2])]

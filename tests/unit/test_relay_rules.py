@@ -1,6 +1,6 @@
 import pytest
 
-from clusters.relay.rules import COORDINATION, Rule, between, into, out_of, ring
+from highwater.clusters.relay.rules import COORDINATION, Rule, between, into, out_of, ring
 
 
 def test_links_have_a_direction() -> None:

@@ -10,18 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from checkers import kafka_log
-from checkers.engine import Engine
-from checkers.remote import RemoteRun, fetch, send_back
-from checkers.staging import Case
-from checkers.tables import Tables
-from harness import manifest
-from harness.api import check
-from harness.errors import HarnessError, NotThereError
-from harness.plan import Topic
-from harness.spark import SparkOptions
-from harness.store import Run
-from harness.verdict import Unread
+from highwater.api import check
+from highwater.checkers.remote_runs import RemoteRun, fetch, send_back
+from highwater.checkers.run_files import Case
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.spark import kafka_log
+from highwater.checkers.spark.engine import Engine
+from highwater.harness.base.errors import HarnessError, NotThereError
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs import manifest
+from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Unread
 from tests import judged
 from tests.builder import RunBuilder
 from tests.histories import stories
@@ -62,7 +62,7 @@ def rows(frame: DataFrame) -> list[dict[str, Any]]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """No segment is so short that it is brought here."""
-    monkeypatch.setattr("checkers.remote.SEGMENTS_MAX", 0)
+    monkeypatch.setattr("highwater.checkers.remote_runs.SEGMENTS_MAX", 0)
 
 
 @pytest.mark.parametrize("scheme", ["file:", "file://"])
@@ -93,8 +93,8 @@ def test_large_segments_are_sparse_files_in_the_mirror(spark: SparkSession, tmp_
 def test_a_file_of_several_pieces_is_whole(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.pieces._PIECE", 1000)
-    monkeypatch.setattr("checkers.remote._BROUGHT", 1500)
+    monkeypatch.setattr("highwater.checkers.spark.binary_files._PIECE", 1000)
+    monkeypatch.setattr("highwater.checkers.remote_runs._BROUGHT", 1500)
     run = built(tmp_path / "run")
     text = "".join(map(str, range(2000)))
     (run.path / "logs").mkdir()
@@ -223,7 +223,7 @@ def test_a_folder_without_a_plan_is_no_run(spark: SparkSession, tmp_path: Path) 
 def test_a_file_that_is_too_long_is_told(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.remote.MIRRORED_MAX", 10)
+    monkeypatch.setattr("highwater.checkers.remote_runs.MIRRORED_MAX", 10)
     run = built(tmp_path / "run")
     with pytest.raises(HarnessError, match="bytes, and Spark can read no more than 10 of it"):
         fetch(spark, run.path.as_uri(), tmp_path / "mirror")
@@ -245,7 +245,7 @@ def test_where_nothing_can_be_written_is_told(spark: SparkSession, tmp_path: Pat
 def test_a_run_at_a_uri_is_judged_like_one_at_a_path(
     most: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.remote.SEGMENTS_MAX", most)
+    monkeypatch.setattr("highwater.checkers.remote_runs.SEGMENTS_MAX", most)
     here, there = stories.fork(tmp_path / "here" / ODD), tmp_path / "there" / ODD
     shutil.copytree(here.path, there)
     (expected,) = check([here], spark=SparkOptions(session=spark))
@@ -270,7 +270,7 @@ def test_anomalies_too_many_to_be_brought_here_are_written_to_the_uri(
     here, there = stories.fork(tmp_path / "here" / ODD), tmp_path / "there" / ODD
     shutil.copytree(here.path, there)
     (expected,) = check([here], spark=SparkOptions(session=spark))
-    monkeypatch.setattr("checkers.engine.HERE_ROWS", 0)
+    monkeypatch.setattr("highwater.checkers.spark.engine.HERE_ROWS", 0)
     (found,) = check([f"file://{there}"], spark=SparkOptions(session=spark))
     assert found.verdict == expected.verdict
     again = fetch(spark, f"file://{there}", tmp_path / "mirror")

@@ -6,18 +6,24 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from checkers.model.schedule import Expect, Schedule, Step
-from clusters.cluster import Cluster, PartitionState, Probe, ReplicaState, UnreachableError
-from harness.clients.sender import Answer
-from harness.errors import HarnessError, UsageError
-from harness.feasible import check_plan
-from harness.plan import Plan
-from nemesis import player as player_module
-from nemesis.injecting import Nemesis
-from nemesis.replay import Replay, plan, play, settings
-from nemesis.scene import MissedError, Scene
-from nemesis.scripts import find_script
-from reports.facts import facts
+from highwater.checkers.model.schedules.schedule import Expect, Schedule, Step
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    PartitionState,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.clients.record_sender import Answer
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.injector import Nemesis
+from highwater.nemesis.model_replay import step_player as player_module
+from highwater.nemesis.model_replay.schedule_replay import Replay, plan, play, settings
+from highwater.nemesis.model_replay.script_lookup import find_script
+from highwater.reports.sections.settings import facts
+from highwater.runtime.preflight import check_plan
 from tests.schedules import LOSS, A, B, C, two_moves
 
 PARTITION = ("events", 0)

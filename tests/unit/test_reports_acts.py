@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.model.course import course, recast
-from checkers.model.rules import rules_of
-from checkers.model.script import ScriptError, Setting
-from clusters.versions import release
-from harness.plan import Plan
-from nemesis.stories import STORIES, find_story
-from reports.acts import Act, acts, subject
-from reports.evidence import gather
-from reports.holdings import read_holdings
-from reports.moments import places
-from reports.run import write
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.schedules.script import ScriptError, Setting
+from highwater.checkers.model.schedules.script_trace import course, recast
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.stories.registry import STORIES, find_story
+from highwater.reports.drawings.replica_frames import places
+from highwater.reports.pages.run import write
+from highwater.reports.replica_contents import read_holdings
+from highwater.reports.run_evidence import gather
+from highwater.reports.sections.story_acts import Act, acts, subject
 from tests.browser.sample import TOPIC, Sample
 from tests.browser.samples import SAMPLES
 

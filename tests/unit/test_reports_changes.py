@@ -4,10 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from harness.matrix.cells import Axes, MatrixFolder, Row
-from harness.matrix.run import write_matrix_page
-from reports import trend
-from reports.changes import changes
+from highwater.campaigns.matrix_run import write_matrix_page
+from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, Row
+from highwater.reports.pages import trend
+from highwater.reports.pages.matrix_changes import changes
 from tests.matrices import judged
 from tests.nights import two_weeks
 from tests.unit.test_reports_pages import parsed

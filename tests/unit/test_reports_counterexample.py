@@ -10,11 +10,11 @@ import pytest
 import typer.main
 from msgspec.structs import replace
 
-from checkers.model.counterexample import Counterexample
-from harness.modelling.command import app as model_app
-from reports.counterexample import command, conclusion, headline, write
-from reports.lanes import Harm, bands, harm, whole
-from reports.page import drawing_css
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.cli.model import app as model_app
+from highwater.reports.drawings.counterexample_svg import Harm, bands, harm, whole
+from highwater.reports.html import drawing_css
+from highwater.reports.pages.counterexample import command, conclusion, headline, write
 from tests.browser import foretold
 from tests.browser.lineage import forked, lost
 from tests.browser.samples import SAMPLES

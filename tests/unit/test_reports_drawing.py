@@ -8,11 +8,30 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from harness.wording import count
-from reports.drawing import Scale, Share, bar, join, number, steps, svg, tag, text, ticks
-from reports.observed import UNKNOWN, Cut, Evidence, Fault, Leadership, Scene, Track
-from reports.text import LONGEST, plain, seconds, short
-from reports.timeline import COLUMNS, LEFT, RIGHT, WIDTH, _known, _thinned, timeline
+from highwater.harness.base.wording import count
+from highwater.reports.drawings.svg import (
+    Scale,
+    Share,
+    bar,
+    join,
+    number,
+    steps,
+    svg,
+    tag,
+    text,
+    ticks,
+)
+from highwater.reports.drawings.timeline import (
+    COLUMNS,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    _known,
+    _thinned,
+    timeline,
+)
+from highwater.reports.observations import UNKNOWN, Cut, Evidence, Fault, Leadership, Scene, Track
+from highwater.reports.text import LONGEST, plain, seconds, short
 
 SECOND = 1_000_000_000
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.model.schedule import Schedule
-from harness.store import Run, Status
-from reports.counterexample import write as write_counterexample
-from reports.evidence import gather
-from reports.foreseen import Foreseen, cast, foreseen
-from reports.lanes import harm
-from reports.rehearsal import rehearsal
-from reports.run import write
+from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.harness.runs.store import Run, Status
+from highwater.reports.drawings.counterexample_svg import harm
+from highwater.reports.drawings.model_frames import rehearsal
+from highwater.reports.pages.counterexample import write as write_counterexample
+from highwater.reports.pages.run import write
+from highwater.reports.run_evidence import gather
+from highwater.reports.sections.replay_steps import Foreseen, cast, foreseen
 from tests.browser.lineage import forked, lost
 from tests.browser.sample import Sample
 from tests.browser.samples import SAMPLES

@@ -8,16 +8,16 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from checkers.model.reconciliation import Reconciliation
-from harness import console
-from harness.api import Judged
-from harness.demo import demo_table, exit_code
-from harness.errors import StoreError
-from harness.exits import BROKEN, OK, UNKNOWN
-from harness.matrix.run import row_of
-from reports import model
-from reports.run import write
-from reports.text import logged
+from highwater import console
+from highwater.api import Judged
+from highwater.campaigns.matrix_run import row_of
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.cli.demo import demo_table, exit_code
+from highwater.harness.base.errors import StoreError
+from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.reports import model_text
+from highwater.reports.pages.run import write
+from highwater.reports.text import logged
 from tests.browser import foretold
 from tests.browser.samples import SAMPLES
 from tests.unit.test_reports_pages import parsed
@@ -34,7 +34,7 @@ def judged(folder: Path, said: Reconciliation | None, name: str = "loss") -> Jud
     sample = SAMPLES[name]()
     sample.model = said
     run = sample.write(folder)
-    return Judged(run=run, verdict=run.verdict(), report=write(run), model=model.read(run))
+    return Judged(run=run, verdict=run.verdict(), report=write(run), model=model_text.read(run))
 
 
 def words(page: Path) -> str:
@@ -52,7 +52,7 @@ def test_every_place_has_the_models_word(
     monkeypatch.setattr(console, "out", Console(file=printed, width=200))
     console.show_judged([one])
     console.out.print(demo_table([one]))
-    assert f"model: {word}. {model.sentence(SAID[word])}" in printed.getvalue()
+    assert f"model: {word}. {model_text.sentence(SAID[word])}" in printed.getvalue()
     assert printed.getvalue().count(word) >= 2
     status = SAID[word].status
     assert json.loads(json.dumps(one.summary()))["model"]["status"] == status
@@ -70,7 +70,7 @@ def test_a_broken_answer_is_an_error_but_not_of_the_page(tmp_path: Path) -> None
     one = judged(tmp_path, SAID["unexplained"])
     (one.run.analysis / "model.json").write_text('{"format": 1')
     with pytest.raises(StoreError, match=r"model\.json is broken"):
-        model.read(one.run)
+        model_text.read(one.run)
     assert "model.json is broken" in words(write(one.run))
 
 
@@ -96,20 +96,20 @@ def test_the_demo_ends_well_only_when_all_is_as_predicted_and_explained(
 
 
 def test_predicted_and_observed_logs_stand_side_by_side_and_differences_show() -> None:
-    ours, theirs = model.side_by_side(foretold.not_reproduced("r"))
+    ours, theirs = model_text.side_by_side(foretold.not_reproduced("r"))
     assert (ours.title, theirs.title) == ("The model's logs", "The brokers' logs")
     assert ours.offsets == theirs.offsets == (0, 1, 2, 3)
     for broker in range(3):
         assert [cell.value for cell in ours.rows[broker][1]] == ["m0", "m1", "m2", None]
         assert [cell.value for cell in theirs.rows[broker][1]] == ["m0", "m1", "m2", "m3"]
         assert [cell.odd for cell in theirs.rows[broker][1]] == [False, False, False, True]
-    assert model.side_by_side(foretold.unexplained("r")) == ()
+    assert model_text.side_by_side(foretold.unexplained("r")) == ()
 
 
 def test_of_long_logs_the_end_is_shown() -> None:
     log = tuple(f"m{n}" for n in range(40))
     said = replace(foretold.as_predicted("r"), predicted=foretold.outcome(log, log, log[:-1]))
-    ours, _ = model.side_by_side(said)
+    ours, _ = model_text.side_by_side(said)
     assert ours.offsets == tuple(range(24, 40))
     assert ours.rows[2][1][-1].value is None
 
@@ -145,7 +145,7 @@ def test_a_log_line_is_shown_without_clock_and_folder(line: str, shown: str) -> 
 
 
 def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
-    lines = model.told(foretold.unexplained("r").findings[1:])
+    lines = model_text.told(foretold.unexplained("r").findings[1:])
     assert lines[0] == "unexplained lost-write m7 at events-0, offset 7, 2 times"
     assert lines[1].startswith("  [out-of-thin-air] Broker 2 held m7 at offset 7")
 
@@ -170,4 +170,4 @@ def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
     ],
 )
 def test_the_answer_is_one_sentence(said: Reconciliation, sentence: str) -> None:
-    assert sentence in model.sentence(said)
+    assert sentence in model_text.sentence(said)

@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.verdict import Anomaly
-from reports.beats import bursts, grouped, title
-from reports.evidence import gather
-from reports.holdings import Gap, Held, Row, read_holdings, side_by_side
-from reports.moments import Frame, frames, places
-from reports.strip import describe, frame, key
+from highwater.harness.runs.verdict import Anomaly
+from highwater.reports.drawings.frame_strip import describe, frame, key
+from highwater.reports.drawings.replica_frames import Frame, frames, places
+from highwater.reports.event_groups import bursts, grouped, title
+from highwater.reports.replica_contents import Gap, Held, Row, read_holdings, side_by_side
+from highwater.reports.run_evidence import gather
 from tests.browser.samples import SAMPLES
 from tests.browser.stories import lost_anomaly, witness
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.errors import StoreError
-from harness.matrix.cells import Row
-from harness.store import Run, Store
-from reports import matrix
-from reports.evidence import gather
-from reports.run import STORIES_MAX, write
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.matrix_cells import Row
+from highwater.harness.runs.store import Run, Store
+from highwater.reports.pages import matrix
+from highwater.reports.pages.run import STORIES_MAX, write
+from highwater.reports.run_evidence import gather
 from tests.browser.sample import environment
 from tests.browser.samples import SAMPLES, unfinished, write_all
 from tests.browser.stories import lost_anomaly

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from harness.history import LOG_LINES
-from harness.store import Run
-from reports.assumptions import Assumption, assumptions
-from reports.effects import effects
-from reports.evidence import gather
-from reports.lines import LINES_MAX, around
-from reports.raw import BYTES_MAX, Raw, read_raw
-from reports.run import write
+from highwater.harness.runs.history import LOG_LINES
+from highwater.harness.runs.store import Run
+from highwater.reports.pages.run import write
+from highwater.reports.run_evidence import gather
+from highwater.reports.sections.assumptions import Assumption, assumptions
+from highwater.reports.sections.broker_log_excerpts import LINES_MAX, around
+from highwater.reports.sections.fault_effects import effects
+from highwater.reports.sections.raw_records import BYTES_MAX, Raw, read_raw
 from tests.browser.sample import TOPIC, ns
 from tests.browser.samples import SAMPLES
 from tests.browser.stories import lost_anomaly

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import app
-from harness.errors import StoreError
-from harness.history import TABLES, StreamWriter
-from harness.matrix.cells import Axes, Matrix, MatrixFolder
-from harness.store import Run
-from reports import comparison, shelf
-from reports.formats import Told
-from reports.run import write
+from highwater.cli.app import app
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.history import TABLES, StreamWriter
+from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixFolder
+from highwater.harness.runs.store import Run
+from highwater.reports.formats import Told
+from highwater.reports.pages import comparison, store_index
+from highwater.reports.pages.run import write
 from tests.browser.samples import SAMPLES
 
 Spoil = Callable[[Run], object]
@@ -74,7 +74,7 @@ def test_it_is_compared_with_nothing(refused: tuple[Run, str], tmp_path: Path) -
 
 def test_the_shelf_lists_it_and_says_why(refused: tuple[Run, str], tmp_path: Path) -> None:
     run, says = refused
-    page = shelf.page(tmp_path)
+    page = store_index.page(tmp_path)
     assert run.name in page
     shown = {
         "has no analysis/verdict.json": "not judged yet",

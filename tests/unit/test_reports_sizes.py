@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from harness.verdict import Anomaly
-from reports.run import LISTED_MAX, STORIES_MAX, page, write
+from highwater.harness.runs.verdict import Anomaly
+from highwater.reports.pages.run import LISTED_MAX, STORIES_MAX, page, write
 from tests.browser.sample import Sample
 from tests.browser.samples import big, write_all
 from tests.browser.stories import lost_anomaly
@@ -73,8 +73,9 @@ def test_a_page_is_the_same_whenever_and_wherever_it_is_written(tmp_path: Path) 
     runs = write_all(tmp_path, ["loss", "divergence", "cut-short"])
     script = (
         "import sys, hashlib; from pathlib import Path;"
-        "from harness.store import Run; from reports.run import page;"
-        "from reports import comparison;"
+        "from highwater.harness.runs.store import Run;"
+        "from highwater.reports.pages.run import page;"
+        "from highwater.reports.pages import comparison;"
         "runs = [Run(Path(name)) for name in sys.argv[1:]];"
         "pages = [*map(page, runs), comparison.page(runs[0], runs[1])];"
         "print([hashlib.sha256(one.encode()).hexdigest() for one in pages])"

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
-from harness.plan import Plan, Topic
-from nemesis.schedule import CALM_S, LEAST_S, TROUBLE_S, draw, draw_steps
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.nemesis.schedules.generator import CALM_S, LEAST_S, TROUBLE_S, draw, draw_steps
 
 
 def plan(

@@ -12,12 +12,12 @@ from aiokafka.record._crecords import DefaultRecordBatchBuilder, LegacyRecordBat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.segments import framing, reader
-from checkers.segments.columns import in_order, record_ids
-from checkers.segments.files import Segment, segments
-from checkers.segments.reader import read_partition, read_segment
-from harness.errors import UsageError
-from harness.history import record_id
+from highwater.checkers.kafka_files import framing, reader
+from highwater.checkers.kafka_files.column_decoding import in_order, record_ids
+from highwater.checkers.kafka_files.reader import read_partition, read_segment
+from highwater.checkers.kafka_files.segment_files import Segment, segments
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.history import record_id
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SEGMENT = "00000000000000000000.log"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import StoreError, UsageError
-from harness.serving import HOST, Server
-from reports import shelf
-from reports.run import write
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.reports.pages import store_index
+from highwater.reports.pages.run import write
+from highwater.reports.pages.store_server import HOST, Server
 from tests.browser.samples import write_all
 
 
@@ -61,7 +61,7 @@ def test_the_index_has_every_run_whatever_its_state(server: Server, store: Path)
     assert "running, or cut short while it was" in text
     assert "plan.json is not a plan" in text
     assert "<script>" not in text
-    assert text == shelf.page(store)
+    assert text == store_index.page(store)
 
 
 def test_every_link_of_the_index_leads_to_a_page(server: Server) -> None:
@@ -107,4 +107,4 @@ def test_a_taken_port_and_a_store_that_is_none(server: Server, store: Path) -> N
 
 
 def test_an_empty_store_says_so(tmp_path: Path) -> None:
-    assert "No run yet" in shelf.page(tmp_path)
+    assert "No run yet" in store_index.page(tmp_path)

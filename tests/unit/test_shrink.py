@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import HarnessError, UsageError
-from harness.feasible import check_plan
-from harness.plan import External, Plan, Topic, Workload
-from harness.repeating import words
-from harness.repeating.goal import Goal
-from harness.repeating.paste import brief_json, module_of
-from harness.repeating.replay import plan_again
-from harness.repeating.search import Search
-from harness.repeating.shrink import Shrunk, Size, shrink, shrink_run
-from harness.repeating.smaller import alone, shorter_steps, tight, waits, with_steps
-from harness.repeating.trials import Attempt, Rule, TimeIsUpError, Trials, read_attempts
-from harness.steps import Step, end_of
-from harness.store import Store
-from harness.verdict import Anomaly, Ledger, Verdict
+from highwater.cli.options import replay
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.runs.fault_steps import Step, end_of
+from highwater.harness.runs.plan import External, Plan, Topic, Workload
+from highwater.harness.runs.store import Store
+from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
+from highwater.runtime.preflight import check_plan
+from highwater.shrinking.candidates import alone, shorter_steps, tight, waits, with_steps
+from highwater.shrinking.exported_test import brief_json, module_of
+from highwater.shrinking.replay import plan_again
+from highwater.shrinking.search import Search
+from highwater.shrinking.shrinker import Shrunk, Size, shrink, shrink_run
+from highwater.shrinking.target import Goal
+from highwater.shrinking.trials import Attempt, Rule, TimeIsUpError, Trials, read_attempts
 
 ONE_OF_THREE = Rule(tries=3, hits=1)
 LOST = Goal(verdict="invalid", kinds=("lost-write",))
@@ -244,7 +244,7 @@ def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tri
             lost = [int(bool(fleet.outcomes.pop(0))) for _ in runs]
             return [verdict("invalid" if one else "valid", lost_write=one) for one in lost]
 
-        monkeypatch.setattr("harness.repeating.trials.judge", judge)
+        monkeypatch.setattr("highwater.shrinking.trials.judge", judge)
         return Trials(
             goal=LOST, rule=rule, folder=tmp_path, fleet=cast("Any", fleet),
             session=lambda: cast("Any", None), deadline=time.monotonic() + limit_s,
@@ -342,10 +342,10 @@ def test_a_person_reads_from_how_much_to_how_little(tmp_path: Path) -> None:
         after=Size.of(with_steps(plan, plan.steps, 1), 12), hits=4, runs=5, attempts=20, ran=41,
         seconds=612.3,
     )  # fmt: skip
-    said = words.summary(found, tmp_path)
+    said = replay.summary(found, tmp_path)
     assert "lost-write: from 9 faults, 105 s, 3 partitions, 4 clients, 9,070 records" in said
     assert "to 1 fault, 8 s, 3 partitions, 4 clients, 12 records" in said
     assert "4 of 5 runs of that did it. 20 plans tried, 41 runs, 612 s." in said
     assert "10 s: kill 1 for 5 s" in said
-    gone = words.summary(msgspec.structs.replace(found, ended="not-reproduced"), tmp_path)
+    gone = replay.summary(msgspec.structs.replace(found, ended="not-reproduced"), tmp_path)
     assert gone.startswith("Not reproduced: lost-write did not come again.")

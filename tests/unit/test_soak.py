@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clusters.versions import CATALOGUE, release
-from harness.errors import StoreError, UsageError
-from harness.feasible import check_plan
-from harness.fleet import Key
-from harness.soak.draw import SHARED, draw
-from harness.soak.rows import Row, Soak, SoakFolder
-from harness.soak.summary import exit_code, markdown
-from nemesis.fault import faults
+from highwater.campaigns.soak_plan import SHARED, draw
+from highwater.campaigns.soak_results import Row, Soak, SoakFolder
+from highwater.campaigns.soak_summary import exit_code, markdown
+from highwater.clusters.releases.catalogue import CATALOGUE, release
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.nemesis.faults.registry import faults
+from highwater.runtime.cluster_pool import Key
+from highwater.runtime.preflight import check_plan
 
 ALL = tuple(CATALOGUE)
 

@@ -13,10 +13,10 @@ import psutil
 import pyspark
 import pytest
 
-from checkers.java import find_java
-from checkers.session import spark
-from harness.api import judge_all
-from harness.waiting import await_condition
+from highwater.api import judge_all
+from highwater.checkers.spark.java import find_java
+from highwater.checkers.spark.session import spark
+from highwater.harness.base.waiting import await_condition
 from tests.histories.stories import fork, loss
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -82,7 +82,14 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 def test_a_cluster_of_two_workers_comes_to_the_same_verdicts(master: str, tmp_path: Path) -> None:
     runs = [fork(tmp_path / "fork"), loss(tmp_path / "loss")]
-    command = [sys.executable, "-m", "harness", "check", *(str(run.path) for run in runs), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "highwater",
+        "check",
+        *(str(run.path) for run in runs),
+        "--json",
+    ]
     done = subprocess.run(
         [*command, "--spark-master", master],
         capture_output=True,

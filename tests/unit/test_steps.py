@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.cluster import Cluster, PartitionState
-from harness.errors import HarnessError, StoreError, UsageError
-from harness.feasible import check_plan
-from harness.footsteps import Footsteps, footsteps, whole_steps
-from harness.plan import Plan, Topic
-from harness.recorder import Clock, Recorder
-from harness.repeating.replay import as_taken, plan_again
-from harness.steps import Step, end_of, overlap, sequence, stagger
-from harness.store import Run, Status, Store
-from nemesis import fault as fault_module
-from nemesis import schedule, steps
-from nemesis.fault import aimed, fault
-from nemesis.injecting import Nemesis
-from nemesis.scene import Scene
+from highwater.clusters.core.interfaces import Cluster, PartitionState
+from highwater.harness.base.errors import HarnessError, StoreError, UsageError
+from highwater.harness.runs.fault_steps import Step, end_of, overlap, sequence, stagger
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run, Status, Store
+from highwater.nemesis.context import Scene
+from highwater.nemesis.faults import registry as fault_module
+from highwater.nemesis.faults.registry import aimed, fault
+from highwater.nemesis.injector import Nemesis
+from highwater.nemesis.schedules import generator, step_executor
+from highwater.runtime.executed_steps import Footsteps, footsteps, whole_steps
+from highwater.runtime.preflight import check_plan
+from highwater.shrinking.replay import as_taken, plan_again
 
 KILL = Step(fault="kill", at_s=1, lasts_s=2, target="1")
 PAUSE = Step(fault="pause", at_s=0.5, lasts_s=4, target="2")
@@ -198,7 +198,7 @@ def test_steps_are_taken_at_their_time_and_recorded_exactly(
         Step(fault="itch", at_s=0.8, lasts_s=0.1, target="all"),
     )
     with scene(brokers, tmp_path, plan(*asked)) as (on, run):
-        steps.play(on, asked)
+        step_executor.play(on, asked)
         whole = footsteps(run)  # as of a run that is killed now
     run.seal()
     assert footsteps(run) == whole
@@ -222,7 +222,7 @@ def test_steps_are_taken_at_their_time_and_recorded_exactly(
 def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
     brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "_TURN_S", 1.0)
+    monkeypatch.setattr(step_executor, "_TURN_S", 1.0)
     asked = (
         Step(fault="slow-itch", at_s=0, lasts_s=0.1, target="1"),
         Step(fault="itch", at_s=0.1, lasts_s=3, target="1"),
@@ -230,7 +230,7 @@ def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
         Step(fault="itch", at_s=1, lasts_s=0, target="1"),
     )
     with scene(brokers, tmp_path, plan(*asked)) as (on, run):
-        steps.play(on, asked)
+        step_executor.play(on, asked)
     found = footsteps(run)
     first, late = (one for one in found.taken if one.fault != "fog")
     assert (first.fault, late.fault) == ("slow-itch", "itch")
@@ -247,7 +247,7 @@ def test_a_fault_that_fails_ends_the_schedule(brokers: Brokers, tmp_path: Path) 
     began = time.monotonic()
     with scene(brokers, tmp_path, plan(*asked)) as (on, _):
         with pytest.raises(HarnessError, match="broker 2 would not stumble"):
-            steps.play(on, asked, duration_s=60)
+            step_executor.play(on, asked, duration_s=60)
         on.nemesis.heal_all()
     assert brokers.broken == []
     assert time.monotonic() - began < 10
@@ -261,7 +261,7 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
     )
     limited = plan(*asked, budget={"itch": 3, "brokers": 2})
     with scene(brokers, tmp_path, limited) as (on, run):
-        steps.play(on, asked)
+        step_executor.play(on, asked)
     found = footsteps(run)
     assert len(found.taken) == 3
     assert sorted(one.why for one in found.left_out) == [
@@ -273,15 +273,15 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
 def test_random_bouts_record_their_steps_too(brokers: Brokers, tmp_path: Path) -> None:
     drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
     bouts = [
-        schedule.Bout(
+        generator.Bout(
             after_s=0.1,
             lasts_s=0.2,
-            strikes=(schedule.Strike(fault="itch", target="leader", partition=at, choice=0),) * 2,
+            strikes=(generator.Strike(fault="itch", target="leader", partition=at, choice=0),) * 2,
         )
         for at in (0, 2)
     ]
     with scene(brokers, tmp_path, drawn) as (on, run):
-        schedule.play(on, bouts, duration_s=2)
+        generator.play(on, bouts, duration_s=2)
     found = footsteps(run)
     # A leader that is struck already is nobody's aim; then it is another.
     assert [one.broker for one in found.taken] == [1, 2, 3, 1]
@@ -295,19 +295,19 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
         kafka="4.3.1",
         nemesis=("itch",),
         topic=Topic(partitions=3),
-        duration_s=schedule.LEAST_S,
+        duration_s=generator.LEAST_S,
     )
     with scene(brokers, tmp_path, drawn) as (on, run):
-        schedule.play(on, schedule.draw(drawn), duration_s=drawn.duration_s)
+        generator.play(on, generator.draw(drawn), duration_s=drawn.duration_s)
     assert footsteps(run).taken
 
 
 def test_a_random_strike_that_means_nobody_is_left_out(brokers: Brokers, tmp_path: Path) -> None:
     drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
-    strikes = [schedule.Strike(fault="itch", target="1", partition=0, choice=0) for _ in range(2)]
-    bout = schedule.Bout(after_s=0, lasts_s=0.1, strikes=tuple(strikes))
+    strikes = [generator.Strike(fault="itch", target="1", partition=0, choice=0) for _ in range(2)]
+    bout = generator.Bout(after_s=0, lasts_s=0.1, strikes=tuple(strikes))
     with scene(brokers, tmp_path, drawn) as (on, run):
-        schedule.play(on, [bout], duration_s=0.2)
+        generator.play(on, [bout], duration_s=0.2)
     found = footsteps(run)
     assert len(found.taken) == 1
     assert [one.why for one in found.left_out] == ["there is no 1 that could be struck"]
@@ -315,8 +315,8 @@ def test_a_random_strike_that_means_nobody_is_left_out(brokers: Brokers, tmp_pat
 
 def test_sequences_overlap_and_the_first_is_as_without_the_others() -> None:
     of = Plan(kafka="4.3.1", nemesis=("kill", "pause"), seed=3, duration_s=60, overlap=2)
-    both = schedule.draw_steps(of)
-    alone = schedule.draw_steps(msgspec.structs.replace(of, overlap=1))
+    both = generator.draw_steps(of)
+    alone = generator.draw_steps(msgspec.structs.replace(of, overlap=1))
     assert set(alone) < set(both)
     assert len(both) > len(alone) + 3
     assert end_of(both) <= 60

@@ -11,17 +11,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from checkers.clients.columns import NONE, Ints
-from checkers.clients.facts import EVERYWHERE, SOUGHT
-from checkers.clients.findings import COPY, OF_COPY, OF_LAST
-from checkers.clients.findings import STEP as STEP_PART
-from checkers.clients.gaps import KINDS, last_over, passed, step_findings, stepped_over
-from checkers.clients.places import Order, so_far, stretches
-from checkers.clients.rows import ROW
-from checkers.clients.steps import SKIPPED_MAX, STEP, steps, wrong_steps
-from checkers.clients.strides import COUNTED, INPUT, KNOWN, READS, SENDS, SINGLE, STRIDE, strides
-from checkers.clients.view import View
-from checkers.engine import Rows, complete
+from highwater.checkers.anomalies.step_checks import (
+    KINDS,
+    last_over,
+    passed,
+    step_findings,
+    stepped_over,
+)
+from highwater.checkers.history.columns import NONE, Ints
+from highwater.checkers.history.findings import COPY, OF_COPY, OF_LAST
+from highwater.checkers.history.findings import STEP as STEP_PART
+from highwater.checkers.history.offset_runs import (
+    COUNTED,
+    INPUT,
+    KNOWN,
+    READS,
+    SENDS,
+    SINGLE,
+    STRIDE,
+    strides,
+)
+from highwater.checkers.history.row_flags import EVERYWHERE, SOUGHT
+from highwater.checkers.history.rows import ROW
+from highwater.checkers.history.steps import SKIPPED_MAX, STEP, steps, wrong_steps
+from highwater.checkers.history.version_order import Order, so_far, stretches
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import Rows, complete
 from tests.plain_steps import PlainSteps, random_steps
 from tests.small_views import Row, numbered, shuffled, view_of
 
@@ -173,7 +188,7 @@ def _steps(rows: list[Row]) -> list[Row]:
 
 
 def expected(rows: list[Row]) -> Iterator[Row]:
-    """The steps of some strides, by the words of ``checkers.clients.steps``."""
+    """The steps of some strides, by the words of ``checkers.history.steps``."""
     for _, sequence in groupby(sorted(rows, key=_OF_PAIR), key=_OF_PAIR):
         past: list[Row] = []
         for row in sorted(sequence, key=itemgetter("op", "at")):

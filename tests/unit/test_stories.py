@@ -8,18 +8,18 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from checkers.policy import Word
-from clusters.cluster import Cluster, Probe, ReplicaState, UnreachableError
-from clusters.versions import CATALOGUE, release
-from harness.errors import UsageError
-from harness.expected import as_predicted
-from harness.feasible import check_plan
-from harness.plan import Acks, Plan
-from harness.store import Run, Store
-from harness.verdict import Anomaly, Ledger, Verdict
-from nemesis.levels import levels
-from nemesis.scene import MissedError, Scene
-from nemesis.stories import STORIES, Prediction, find_story
+from highwater.checkers.core.policy import Word
+from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
+from highwater.clusters.releases.catalogue import CATALOGUE, release
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.plan import Acks, Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.schedules.upgrade_path import levels
+from highwater.nemesis.stories.registry import STORIES, Prediction, find_story
+from highwater.runtime.prediction_check import as_predicted
+from highwater.runtime.preflight import check_plan
 
 ACKS: tuple[Acks, ...] = ("0", "1", "all")
 OLD = [name for name, one in CATALOGUE.items() if one.number < (0, 11)]

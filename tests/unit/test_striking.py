@@ -2,11 +2,11 @@
 
 import pytest
 
-from clusters.cluster import UnreachableError
-from harness.errors import HarnessError, WaitTimeoutError
-from nemesis.fault import NothingDoneError
-from nemesis.injecting import StruckError
-from nemesis.striking import why_not_now
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.nemesis.faults.registry import NothingDoneError
+from highwater.nemesis.injector import StruckError
+from highwater.nemesis.schedules.executor import why_not_now
 
 
 @pytest.mark.parametrize(

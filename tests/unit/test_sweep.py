@@ -11,12 +11,12 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.judge import judge
-from harness import console
-from harness.api import judge_all
-from harness.expected import reconcile
-from harness.history import STEPS, STEPS_TABLE, StreamWriter, to_parquet
-from harness.store import Run
+from highwater import console
+from highwater.api import judge_all
+from highwater.checkers.judge import judge
+from highwater.harness.runs.history import STEPS, STEPS_TABLE, StreamWriter, to_parquet
+from highwater.harness.runs.store import Run
+from highwater.runtime.prediction_check import reconcile
 from tests import sweep
 from tests.builder import RunBuilder
 from tests.histories.stories import loss

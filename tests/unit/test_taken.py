@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from checkers.lineage.evidence import Evidence
-from checkers.lineage.sentences import _cut
-from checkers.lineage.subject import Subject
-from checkers.model.reconcile.lost import lost
-from checkers.model.reconcile.others import corrupt
-from checkers.model.reconcile.trace import (
+from highwater.checkers.lineage.evidence import Evidence
+from highwater.checkers.lineage.sentences import _cut
+from highwater.checkers.lineage.subject import Subject
+from highwater.checkers.model.explain.lost_records import lost
+from highwater.checkers.model.explain.other_anomalies import corrupt
+from highwater.checkers.model.explain.trace import (
     NEVER,
     SECOND,
     Disk,
@@ -21,10 +21,10 @@ from checkers.model.reconcile.trace import (
     Struck,
     Trace,
 )
-from checkers.model.rules import rules_of
-from harness.history import OPERATIONS
-from harness.plan import Plan, Topic
-from harness.store import Status
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.harness.runs.history import OPERATIONS
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.store import Status
 
 LOST = {"partition": 0, "offset": 3, "value": "m3"}
 SEND: dict[str, Any] = {

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from checkers.clients import cycles as finder
-from checkers.clients import times
-from checkers.clients.times import MEMBER, suspects
-from checkers.clients.view import View
+from highwater.checkers.cycles import candidates
+from highwater.checkers.cycles import cycles as finder
+from highwater.checkers.cycles.candidates import MEMBER, suspects
+from highwater.checkers.history.view import View
 from tests.small_views import number as hash_of
 from tests.small_views import numbered, random_rows, shuffled, view_of
 from tests.unit.test_cycles import BY_HAND, EXPECTED, Op, defined, random_history, words
@@ -178,7 +178,7 @@ def test_order_of_rows_and_size_of_chunks_change_nothing(
     Random(seed).shuffle(rows)  # noqa: S311 - as above
     assert in_order(members(view_of(rows), ww=ww)) == expected
     assert found(view_of(rows), ww=ww) == cycles
-    monkeypatch.setattr(times, "_CHUNK_BITS", seed)
+    monkeypatch.setattr(candidates, "_CHUNK_BITS", seed)
     assert in_order(members(view_of(rows), ww=ww)) == expected
 
 
@@ -206,8 +206,10 @@ def test_nothing_is_suspected_of_valid_transactions(seed: int) -> None:
 
 def test_rows_in_any_order_have_the_same_times() -> None:
     histories = {f"seed {seed}": damaged(seed) for seed in range(100)}
-    places = times._places(view_of(rows_of(histories))).table()
-    bounds = [times._set_bounds(it) for it in (places, shuffled(places, 1), shuffled(places, 2))]
+    places = candidates._places(view_of(rows_of(histories))).table()
+    bounds = [
+        candidates._set_bounds(it) for it in (places, shuffled(places, 1), shuffled(places, 2))
+    ]
     ordered = [it.sort_by([(name, "ascending") for name in it.column_names]) for it in bounds]
     assert ordered[0] == ordered[1] == ordered[2]
 

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from checkers.clients.vanished import GONE, cut_off, vanished
-from checkers.clients.view import View
-from checkers.engine import Rows
+from highwater.checkers.anomalies.vanished import GONE, cut_off, vanished
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import Rows
 from tests.histories.clients import by_run, rows
 from tests.plain_records import Plain
 from tests.small_views import (

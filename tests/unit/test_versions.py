@@ -7,11 +7,11 @@ import pytest
 from confluent_kafka import Producer
 from rich.console import Console
 
-from clusters.distribution import digests, lock_file, locked_jars
-from clusters.versions import CATALOGUE, SAMPLE, Release, Truncation, release
-from harness import console
-from harness.clients import settings as clients
-from harness.errors import UsageError
+from highwater import console
+from highwater.clusters.releases.catalogue import CATALOGUE, SAMPLE, Release, Truncation, release
+from highwater.clusters.releases.jars import digests, lock_file, locked_jars
+from highwater.harness.base.errors import UsageError
+from highwater.harness.clients import client_config as clients
 
 every_release = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
 

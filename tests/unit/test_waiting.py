@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from harness.waiting import Steadily
+from highwater.harness.base.waiting import Steadily
 
 
 def ticking() -> Iterator[float]:

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from clusters.cluster import Cluster, PartitionState, Probe, UnreachableError
-from harness.errors import WaitTimeoutError
-from harness.plan import Topic
-from nemesis import leading, process, upgrades
-from nemesis.fault import Aim, NothingDoneError
+from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.runs.plan import Topic
+from highwater.nemesis.faults import leadership, process, upgrades
+from highwater.nemesis.faults.registry import Aim, NothingDoneError
 
 
 class Made:
@@ -42,10 +42,10 @@ def test_no_replica_is_taken_away_while_one_in_sync_is_paused() -> None:
     """Kafka would wait for it, and whoever is to wake it for Kafka."""
     aim = Aim(broker=None, topic=Topic(), partition=0, choice=0.0)
     whole, asleep = Made((1, 2, 3)), Made((1, 2, 3), asleep=3)
-    assert len(list(leading.reassign(cast("Cluster", whole), aim))) == 1
+    assert len(list(leadership.reassign(cast("Cluster", whole), aim))) == 1
     assert len(whole.assigned) == 2
     with pytest.raises(NothingDoneError, match="events-0 is not whole"):
-        list(leading.reassign(cast("Cluster", asleep), aim))
+        list(leadership.reassign(cast("Cluster", asleep), aim))
     assert not asleep.assigned
 
 

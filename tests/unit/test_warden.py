@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters import process
-from clusters.process import Process
-from harness.errors import WaitTimeoutError
-from harness.waiting import await_condition
+from highwater.clusters.local import jvm_process
+from highwater.clusters.local.jvm_process import Process
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -30,7 +30,7 @@ time.sleep(60)
 HOLDER = """
 import os, signal, sys, time
 from pathlib import Path
-from clusters.process import Process
+from clusters.local.jvm_process import Process
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which below nohup is ignored
 child = Process("child", sys.argv[2:], log=Path(sys.argv[1]), directory=Path("/"),
                 environment=os.environ)
@@ -167,7 +167,7 @@ def test_a_wait_that_fails_says_what_for() -> None:
 
 
 def test_the_warden_imports_the_standard_library_alone() -> None:
-    source = process._WARDEN.read_text()
+    source = jvm_process._WARDEN.read_text()
     imported = {line.split()[1] for line in source.splitlines() if line.startswith("import ")}
     assert imported <= sys.stdlib_module_names
     assert "\nfrom " not in source

@@ -16,11 +16,11 @@ from kafka.protocol.consumer import (
     ListOffsetsResponse,
 )
 
-from clusters.addresses import Address
-from clusters.cluster import PartitionState, ReplicaState, UnreachableError
-from clusters.probe import ClusterProbe
-from clusters.versions import release
-from clusters.wire import Wire
+from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.admin.probe import ClusterProbe
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import PartitionState, ReplicaState, UnreachableError
+from highwater.clusters.releases.catalogue import release
 
 OUT_OF_RANGE = 1
 NOT_LEADER = 6

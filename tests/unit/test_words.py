@@ -5,9 +5,9 @@ from typing import cast
 
 import pytest
 
-from clusters.cluster import PartitionState, UnreachableError
-from nemesis.scene import Scene
-from nemesis.words import Choice, resolve
+from highwater.clusters.core.interfaces import PartitionState, UnreachableError
+from highwater.nemesis.context import Scene
+from highwater.nemesis.schedules.fault_spec import Choice, resolve
 
 
 def scene(

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from harness import workload
-from harness.clients.consuming import ConsumerLoop
-from harness.clients.pace import Life, Pace, draws, lives
-from harness.clients.session import Patience
-from harness.clients.tapes import TAPE_ROWS, ReadTape, SendTape
-from harness.clients.transaction_tape import TransactionTape
-from harness.errors import HarnessError
-from harness.history import read_stream
-from harness.plan import Plan, Topic
-from harness.plan import Workload as Options
-from harness.recorder import Clock, Recorder
-from harness.store import Run
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.clients.consumer_loop import ConsumerLoop
+from highwater.harness.clients.operation_buffers import TAPE_ROWS, ReadTape, SendTape
+from highwater.harness.clients.send_rate import Life, Pace, draws, lives
+from highwater.harness.clients.transaction_buffer import TransactionTape
+from highwater.harness.clients.transactional_producer import Patience
+from highwater.harness.runs.history import read_stream
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.plan import Workload as Options
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
+from highwater.runtime import workload
 
 Rows = list[dict[str, object]]
 
@@ -329,12 +329,12 @@ DISK_FULL = """
 import json, resource, sys
 from pathlib import Path
 from confluent_kafka import Message
-from harness.errors import HarnessError
-from harness.recorder import Clock, Recorder
-from harness.store import Run
-from harness.clients.tapes import SendTape
-from harness.plan import Plan, Topic
-from harness.plan import Workload as Options
+from harness.base.errors import HarnessError
+from harness.runs.recorder import Clock, Recorder
+from harness.runs.store import Run
+from harness.clients.operation_buffers import SendTape
+from harness.runs.plan import Plan, Topic
+from harness.runs.plan import Workload as Options
 limit = 1 << 20
 recorder = Recorder(Run(Path(sys.argv[1])), Clock())
 tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")
@@ -362,11 +362,11 @@ MEMORY = """
 import json, psutil, sys
 from pathlib import Path
 from confluent_kafka import Message
-from harness.recorder import Clock, Recorder
-from harness.store import Run
-from harness.clients.tapes import SendTape
-from harness.plan import Plan, Topic
-from harness.plan import Workload as Options
+from harness.runs.recorder import Clock, Recorder
+from harness.runs.store import Run
+from harness.clients.operation_buffers import SendTape
+from harness.runs.plan import Plan, Topic
+from harness.runs.plan import Workload as Options
 peaks = []
 with Recorder(Run(Path(sys.argv[1])), Clock()) as recorder:
     tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")

@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from checkers.model.compiled import Constants, State, rule
-from checkers.model.machine import Laws, Machine
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.search.machine import Laws, Machine
 
 WIDTH: Final = 128
 FILL_3, FILL_5, EMPTY_3, EMPTY_5, POUR_3_TO_5, POUR_5_TO_3 = range(6)

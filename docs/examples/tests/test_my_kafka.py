@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.pytest_plugin import Case, KafkaRun
+from highwater.pytest_plugin import Case, KafkaRun
 
 
 @pytest.mark.kafka(acks="all")

@@ -5,12 +5,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from checkers.anomaly import SCHEMA, anomalies
-from checkers.checker import checker
-from checkers.kinds import Kind, Severity
-from checkers.tables import Tables
-from harness.history import OK, SEND
-from harness.plan import Plan
+from highwater.checkers.core.anomaly import SCHEMA, anomalies
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.run_tables import Tables
+from highwater.harness.runs.history import OK, SEND
+from highwater.harness.runs.plan import Plan
 
 LIMIT_NS: Final = 1_000_000_000
 """What this service can wait for."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from clusters.cluster import Cluster
-from nemesis.fault import fault
+from highwater.clusters.core.interfaces import Cluster
+from highwater.nemesis.faults.registry import fault
 
 
 @fault("stumble")

@@ -1,0 +1,159 @@
+"""The clients' view of runs of ours, as checkers.
+
+What became of each record their own fence and disks tell better: lost-write, unseen and duplicate
+are ``checkers.anomalies.record_outcomes``'s, which has a record as lost whether it was read before
+or not, so that nothing is called vanished. Write-write edges are left out of cycles: those are
+everyday in Kafka.
+"""
+
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import (
+    AGREED,
+    ISOLATED,
+    UNORDERED,
+    always,
+    if_acknowledged_is_kept,
+    if_committed_is_kept,
+    if_idempotent,
+    never,
+)
+from highwater.checkers.cycles import cycles
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.spark.engine import Rows
+
+_isolated = partial(Kind, severity=Severity.SERIOUS, promise=ISOLATED, breaks=always)
+_read_in_order = partial(
+    Kind,
+    promise="order: a consumer gets a partition's records in the order of its log",
+    breaks=if_committed_is_kept,
+)
+_sent_in_order = partial(
+    Kind,
+    severity=Severity.MINOR,
+    promise="order: an idempotent producer's records keep theirs (KIP-98)",
+    breaks=if_idempotent,
+)
+_cycle = partial(
+    _isolated,
+    one="cycle of transactions that read from one another",
+    many="cycles of transactions that read from one another",
+)
+
+CONTENTS: Final = (
+    Kind(
+        "inconsistent-offsets",
+        guarantee="Whoever names an offset, producer or reader, names the same record.",
+        one="offset is several records'",
+        many="offsets are several records'",
+        severity=Severity.CRITICAL,
+        promise=AGREED,
+        breaks=if_acknowledged_is_kept,
+    ),
+    Kind(
+        "phantom",
+        guarantee="Every record that is read was sent.",
+        one="record was read and never sent",
+        many="records were read and never sent",
+        severity=Severity.CRITICAL,
+        promise="integrity: what is read was sent",
+        breaks=always,
+        absence=True,
+    ),
+    _isolated(
+        "G1a",
+        guarantee="A reader of committed records returns none of a transaction that was aborted.",
+        one="aborted record was read",
+        many="aborted records were read",
+    ),
+    _isolated(
+        "precommitted-read",
+        guarantee="No transaction reads what it has sent itself.",
+        one="record was read before it was committed",
+        many="records were read before they were committed",
+    ),
+)
+
+STEPS: Final = (
+    _read_in_order(
+        "poll-skip",
+        guarantee="A poll begins with the record after the last one of the poll before.",
+        one="reader skipped records between polls",
+        many="times a reader skipped records between polls",
+        severity=Severity.SERIOUS,
+    ),
+    _read_in_order(
+        "int-poll-skip",
+        guarantee="A poll leaves out no record between two that it returns.",
+        one="poll left out records",
+        many="times a poll left out records",
+        severity=Severity.SERIOUS,
+    ),
+    _read_in_order(
+        "nonmonotonic-poll",
+        guarantee="A poll begins behind the last record of the poll before.",
+        one="reader went back between polls",
+        many="times a reader went back between polls",
+        severity=Severity.MINOR,
+    ),
+    _read_in_order(
+        "int-nonmonotonic-poll",
+        guarantee="A poll returns records in the order of the log.",
+        one="poll went back",
+        many="times a poll went back",
+        severity=Severity.SERIOUS,
+    ),
+    _sent_in_order(
+        "nonmonotonic-send",
+        guarantee="A producer's records stand in the log in the order of their sending.",
+        one="record stands before one that was sent earlier",
+        many="records stand before ones that were sent earlier",
+    ),
+    _sent_in_order(
+        "int-nonmonotonic-send",
+        guarantee="So do those of one transaction.",
+        one="record stands before one that its transaction sent earlier",
+        many="records stand before ones that their transaction sent earlier",
+    ),
+    Kind(
+        "int-send-skip",
+        guarantee="The records of one transaction stand side by side.",
+        one="transaction has others' records among its own",
+        many="times a transaction has others' records among its own",
+        severity=Severity.EXPECTED,
+        promise=UNORDERED,
+        breaks=never,
+    ),
+)
+
+
+@checker(*CONTENTS, *STEPS)
+def clients(tables: Tables) -> Rows:
+    """What the clients of our runs saw, record by record and step by step."""
+    return tables.told.only("kind", *clients.names)
+
+
+@checker(
+    _cycle(
+        "G1c",
+        guarantee="No two transactions read from each other, however many are in between.",
+    ),
+    _cycle(
+        "G1c-process",
+        guarantee="Nor does one that its own process did before another that it reads from.",
+    ),
+    _cycle(
+        "G1c-realtime",
+        guarantee="Nor does one that had ended before another that it reads from began.",
+    ),
+)
+def operations(tables: Tables) -> Rows | pa.Table:
+    """What the operations of their clients were to each other."""
+    found = cycles.find(tables.view, ww=False) if tables.view.entangled else None
+    return SCHEMA.empty_table() if found is None else found

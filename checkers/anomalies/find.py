@@ -1,0 +1,60 @@
+"""Every anomaly of the clients' view, of all histories in one pass.
+
+First it is asked, by a few sums over all rows, what may be wrong at all; then only those rows are
+looked at again. A history in which nothing is wrong costs the sums alone.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from highwater.checkers.anomalies.record_checks import CONTENTS, contents
+from highwater.checkers.anomalies.shared_offsets import INCONSISTENT, shared_offsets
+from highwater.checkers.anomalies.step_checks import KINDS as STEPS
+from highwater.checkers.anomalies.step_checks import passed, step_findings
+from highwater.checkers.anomalies.vanished import VANISHED, vanished
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.history.findings import FINDING, FOUND, told
+from highwater.checkers.history.rows import REFERENCE
+from highwater.checkers.history.steps import wrong_steps
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import Rows
+
+KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
+"""All kinds but the cycles."""
+
+OF_RUNS: Final = KINDS - {"lost-write", "unseen", "duplicate", VANISHED}
+"""Those that are asked of our own runs: what became of their records ``record_outcomes`` knows."""
+
+
+def find(view: View, kinds: frozenset[str] = KINDS) -> Rows:
+    """The anomalies of these kinds, in ``checkers.core.anomaly.SCHEMA``."""
+    return tell(view, findings(view, kinds))
+
+
+def findings(view: View, kinds: frozenset[str]) -> list[Rows]:
+    """The findings of these kinds, in ``checkers.history.findings.FINDING``."""
+    found: list[Rows | None] = [*contents(view, kinds)]
+    if INCONSISTENT in kinds:
+        found.append(shared_offsets(view))
+    asked = kinds.intersection(STEPS)
+    if asked or VANISHED in kinds:
+        steps = wrong_steps(view)
+        found.append(step_findings(view, steps, asked))
+        if VANISHED in kinds:
+            found.append(vanished(view, passed(view, steps)))
+    return [one for one in found if one is not None]
+
+
+def tell(view: View, found: Sequence[Rows]) -> Rows:
+    """Findings as anomalies, in ``checkers.core.anomaly.SCHEMA``.
+
+    Args:
+        view: of the histories.
+        found: in ``checkers.history.findings.FINDING``.
+    """
+    none = view.engine.table(FINDING.empty_table())
+    all_of_them = none.union(*found).kept()
+    if not len(all_of_them):
+        return view.engine.table(SCHEMA.empty_table())
+    rows = all_of_them.renamed(FOUND).join(view.words, REFERENCE)
+    return rows.brought().by(["finding"], told, SCHEMA)

@@ -1,0 +1,219 @@
+"""Decide what became of every record that was sent, from the clients' side alone.
+
+The clients' view sums up what was said of every record, partition by partition: these sums make the
+books and say how far the final read came. Only the rows of records that it did not return, or
+returned at two offsets, are looked at.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from highwater.checkers.history.columns import (
+    NONE,
+    Bools,
+    Ints,
+    Numbers,
+    any_of,
+    greatest,
+    groups,
+    least,
+    nullable,
+    numbers,
+    sizes,
+)
+from highwater.checkers.history.findings import COPY, FINDING, SUBJECT, findings
+from highwater.checkers.history.kernel_tools import (
+    choose,
+    first_place,
+    look_up_columns,
+    reference,
+    sort,
+)
+from highwater.checkers.history.record_summaries import DOUBTFUL, OF_FINAL_READS, bits
+from highwater.checkers.history.row_flags import IN_FINAL, SEEN_OK, SENT, SENT_FAIL, SENT_OK
+from highwater.checkers.history.view import View
+from highwater.checkers.run_files import Case
+from highwater.checkers.spark.engine import Rows
+
+LOST: Final = "lost-write"
+UNSEEN: Final = "unseen"
+DUPLICATE: Final = "duplicate"
+
+_LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
+"""What ``harness.runs.verdict.Ledger`` calls acknowledged records that were not read back."""
+
+_MET: Final = "a reader met it"
+
+_LIMIT: Final = pa.schema([("slot", pa.int64()), ("reach", pa.int64()), ("complete", pa.bool_())])
+"""How far the final read came in a slot, and whether that is all of it. The slot of records whose
+partition nobody was told is complete if all partitions are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    """The books of one partition, and how far the final read came in it.
+
+    Attributes:
+        partition: None has the records whose partition their producer was never told.
+        read: acknowledged records that the final read returned.
+        missing: acknowledged records that it did not return.
+        again: records that it returned at several offsets.
+        last: the greatest offset that it read; None when it read nothing.
+        complete: whether it read the partition's fence, and so everything before it.
+    """
+
+    run: str
+    topic: str
+    partition: int | None
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    unknown: int = 0
+    read: int = 0
+    missing: int = 0
+    again: int = 0
+    last: int | None = None
+    complete: bool = False
+
+
+def books(view: View, cases: Sequence[Case]) -> list[Book]:
+    """Return the books of every partition of every run in which anything was sent or read."""
+    topics = {case.key: case.plan.topic for case in cases}
+    names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
+    rows = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
+    return [
+        Book(
+            **{name: row[name] for name in ("run", "topic", "partition", *names)}, last=row["reach"]
+        )
+        for row in rows
+        if (topic := topics[row["run"]]).name == row["topic"]
+        and (row["partition"] is None or row["partition"] < topic.partitions)
+    ]
+
+
+def decided(view: View, cases: Sequence[Case], books: Sequence[Book]) -> Rows:
+    """Return every record that is lost, unseen, or there several times, in ``FINDING``."""
+    if not any(each.missing or each.again for each in books):
+        return view.engine.table(FINDING.empty_table())
+    rows = view.doubtful.where(bits(*OF_FINAL_READS), "doubts")
+    adrift = view.adrift.select(["key", "there"])
+    if all(each.partition is not None for each in books):
+        adrift = adrift.slice(0, 0)
+    limits = _limits(view.names, cases, books)
+    return rows.by(["key"], partial(fates, limits=limits, adrift=adrift), FINDING)
+
+
+def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
+    """Return what became of records that is not as it should be, in ``FINDING``. By ``key``.
+
+    lost-write: acknowledged, and not read by the final reader, which has passed its offset. A
+    record without an offset (acks=0) is lost when the final reader has read its whole partition,
+    fence included; the whole topic where its partition was never told either. If a reader met it
+    before, its copy says where.
+    unseen: acknowledged, not read at the end, and no final reader came as far as its offset.
+    duplicate: met by the final read at two offsets or more; the first and last are copies.
+
+    Args:
+        rows: in ``checkers.history.record_summaries.DOUBTFUL``.
+        limits: in ``_LIMIT``.
+        adrift: ``key, there``, as ``View.adrift`` has it.
+    """
+    columns = sort(numbers(rows, DOUBTFUL.names), "key")
+    first, fact, offset = groups(columns["key"]), columns["fact"], columns["offset"]
+    sent, known = any_of(fact, SENT), offset != NONE
+    met = known & any_of(fact, IN_FINAL) & any_of(fact, SEEN_OK)
+    record = choose(columns, first)
+    there = look_up_columns(adrift, "key", record["key"])["there"]
+    low, high = least(first, offset, met), greatest(first, offset, met)
+    low, high = (np.where(place == NONE, there, place) for place in (low, high))
+    offered = greatest(first, offset, sent & known)
+    limit = look_up_columns(limits, "slot", record["slot"])
+    # A log that was cut may end, fence and all, before the offset that was acknowledged once.
+    reached = (offered != NONE) & (limit["reach"] != NONE) & (offered <= limit["reach"])
+    passed = (limit["complete"] == 1) | reached
+    missing = any_of(record["facts"], SENT_OK) & (low == NONE)
+    place = least(first, offset, known & ~any_of(fact, SENT_FAIL))
+    copy = np.where(offered == NONE, place, NONE)
+    twice = (low != high) & any_of(record["facts"], SENT)
+    columns["record"] = np.repeat(np.arange(len(first)), sizes(first, len(fact)))
+    record["client"], record["at"] = reference(columns, first_place(first, sent))
+    sends = choose(columns, sent)
+    lost, unseen = missing & passed, missing & ~passed
+    return pa.concat_tables(
+        [
+            _subjects(LOST, sends, lost, offered),
+            _copies(LOST, record, lost, offered, copy, _MET),
+            _subjects(UNSEEN, sends, unseen, offered),
+            _subjects(DUPLICATE, sends, twice, low),
+            *(_copies(DUPLICATE, record, twice, low, place) for place in (low, high)),
+        ]
+    )
+
+
+def ledger(
+    books: Sequence[Book], counts: Mapping[tuple[str, str], int]
+) -> dict[str, dict[str, int]]:
+    """Return the books of every run: the fields of ``harness.runs.verdict.Ledger``.
+
+    Args:
+        books: of every partition.
+        counts: how many anomalies there are of each run and kind.
+    """
+    runs: dict[str, Counter[str]] = {}
+    for each in books:
+        book = runs.setdefault(each.run, Counter())
+        for name in ("sent", "acknowledged", "failed", "unknown"):
+            book[name] += getattr(each, name)
+    for run, book in runs.items():
+        book.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
+        # Records without a partition may be found in any, so that ``Book.read`` lacks them.
+        book["read"] = book["acknowledged"] - sum(book[name] for name in _LEDGER.values())
+    return {run: dict(book) for run, book in runs.items()}
+
+
+def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Table:
+    """Return the sends of the chosen records as subjects of findings.
+
+    Args:
+        kind: the anomaly's name.
+        sends: rows of ``DOUBTFUL``, and ``record``, the index of each one's record.
+        chosen: of all records, those that are findings.
+        offset: of all records.
+    """
+    rows = choose(sends, chosen[sends["record"]])
+    columns = {"client": rows["client"], "at": rows["at"]}
+    columns["nth"] = any_of(rows["fact"], SENT_OK).astype(np.int32)
+    columns["offset"] = nullable(offset[rows["record"]])
+    return findings(kind, rows["key"], part=SUBJECT, **columns)
+
+
+def _copies(
+    kind: str, record: Numbers, chosen: Bools, offset: Ints, place: Ints, note: str | None = None
+) -> pa.Table:
+    """Return a copy of each chosen record whose ``place`` is known; it refers to the first send."""
+    shown = chosen & (place != NONE)
+    columns = {name: record[name][shown] for name in ("client", "at")}
+    columns |= {"offset": nullable(offset[shown]), "place": place[shown]}
+    return findings(kind, record["key"][shown], part=COPY, note=note, **columns)
+
+
+def _limits(names: pa.Table, cases: Sequence[Case], books: Sequence[Book]) -> pa.Table:
+    """Return how far the final read came in each slot, in ``_LIMIT``."""
+    limits = {(each.run, each.topic, each.partition): (each.last, each.complete) for each in books}
+    complete = Counter(each.run for each in books if each.partition is not None and each.complete)
+    for case in cases:
+        topic = case.plan.topic
+        limits[case.key, topic.name, None] = (None, complete[case.key] >= topic.partitions)
+    rows = []
+    for name in names.to_pylist():
+        place = (name["run"], name["topic"], name["partition"])
+        if place in limits:
+            reach, whole = limits[place]
+            rows.append({"slot": name["slot"], "reach": reach, "complete": whole})
+    return pa.Table.from_pylist(rows, _LIMIT)

@@ -1,0 +1,43 @@
+"""``lost-write``, ``unseen`` and ``duplicate``: what became of records, as anomalies."""
+
+from highwater.checkers.core import anomaly_kinds
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import DURABLE, if_acknowledged_is_kept, if_idempotent, never
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.spark.engine import Rows
+
+
+@checker(
+    Kind(
+        anomaly_kinds.LOST,
+        guarantee="An acknowledged record is read by every reader that passes its offset.",
+        one="acknowledged record was lost",
+        many="acknowledged records were lost",
+        severity=Severity.CRITICAL,
+        promise=DURABLE,
+        breaks=if_acknowledged_is_kept,
+    ),
+    Kind(
+        anomaly_kinds.UNSEEN,
+        guarantee="The final read reaches the offset of every acknowledged record.",
+        one="acknowledged record is out of sight",
+        many="acknowledged records are out of sight",
+        severity=Severity.UNDECIDED,
+        promise=DURABLE,
+        breaks=never,
+        absence=True,
+    ),
+    Kind(
+        anomaly_kinds.DUPLICATE,
+        guarantee="A record that was sent once is read at one offset.",
+        one="record stands in the log twice",
+        many="records stand in the log twice",
+        severity=Severity.SERIOUS,
+        promise="exactly once: an idempotent producer writes a record once (KIP-98)",
+        breaks=if_idempotent,
+    ),
+)
+def records(tables: Tables) -> Rows:
+    """What became of records that is not as it should be."""
+    return tables.told.only("kind", *records.names)

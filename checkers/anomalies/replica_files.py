@@ -1,0 +1,260 @@
+"""What only the disks of a run's replicas show, as anomalies like any other.
+
+``divergence`` and ``corrupt`` compare records and bytes; these compare what brokers had written
+down beside them: in-sync replicas, checkpoint files, leader epochs, producers' sequence numbers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.core.anomaly import SCHEMA, anomalies
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.promises import always, if_idempotent, never
+from highwater.checkers.inspection.log_dirs import LogDir
+from highwater.checkers.inspection.log_tables import Row
+from highwater.checkers.inspection.replica_extents import End
+from highwater.checkers.inspection.replica_files import Replica, replicas
+from highwater.checkers.inspection.replica_findings import Facts, beyond, contradicted, disordered
+from highwater.checkers.inspection.report_types import Finding
+from highwater.checkers.run_files import Case
+from highwater.checkers.run_tables import Tables
+
+_SEQUENCES: Final = 1 << 31
+_PARTITIONS: Final = "events/partitions"
+_ISR: Final = ["time_ns", "topic", "partition", "isr"]
+
+Key = tuple[str, int, str, int]
+"""Run, broker, topic and partition."""
+
+
+def _says(row: Row) -> str:
+    copy = row["copies"][0]
+    return f"Broker {copy['broker']}, {row['topic']}-{row['partition']}: {copy['note']}"
+
+
+@checker(
+    Kind(
+        "missing",
+        guarantee="Every in-sync replica holds every record that was committed.",
+        one="in-sync replica lacks committed records",
+        many="in-sync replicas lack committed records",
+        severity=Severity.CRITICAL,
+        promise="replication: an in-sync replica has all that was committed (KIP-106, KIP-966)",
+        breaks=always,
+        says=_says,
+    )
+)
+def missing(tables: Tables) -> pa.Table:
+    """In-sync replicas that end before a record which the final reader was given, so committed.
+
+    Of runs that quiesced alone, and of replicas that could be read: there nothing fails any more
+    when the last ISR is observed. A consumer is given nothing above the leader's high watermark,
+    and that is what every member of the ISR has (Partition.maybeIncrementLeaderHW).
+    """
+    ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
+    compared = {case.key: _compared(case) for case in tables.cases}
+    rows = []
+    for isr, read_to in _in_sync(tables):
+        for broker in isr["isr"]:
+            key: Key = (isr["run"], broker, isr["topic"], isr["partition"])
+            end = ends.get(key)
+            leo = 0 if end is None or end.last is None else end.last + 1
+            name = f"{isr['topic']}-{isr['partition']}"
+            read = name in compared[isr["run"]].get(broker, ())
+            if read and leo <= read_to and not (end and end.damaged):
+                says = f"in the ISR, and its log ends at {leo}; the final read came to {read_to}"
+                rows.append(_row("missing", key, leo, says))
+    return _table(rows)
+
+
+def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
+    """The last ISR observed of each partition, and the last offset of the final read."""
+    quiesced = {
+        case.key: case.tables[_PARTITIONS]
+        for case in tables.cases
+        if case.status.quiesced and _PARTITIONS in case.tables
+    }
+    reach = {
+        (one.run, one.topic, one.partition): one.last
+        for one in tables.books
+        if one.run in quiesced and one.complete and one.last is not None
+    }
+    for run in sorted(quiesced):
+        rows = pq.read_table(quiesced[run], columns=_ISR).sort_by("time_ns").to_pylist()
+        latest = {(row["topic"], row["partition"]): row["isr"] for row in rows}
+        for (topic, partition), isr in latest.items():
+            last = reach.get((run, topic, partition))
+            if last is not None:
+                yield {"run": run, "topic": topic, "partition": partition, "isr": isr}, last
+
+
+@checker(
+    Kind(
+        "epochs",
+        guarantee="Leader epochs only grow along a log, and its list of them says the same.",
+        one="replica's epoch list contradicts its log",
+        many="replicas' epoch lists contradict their logs",
+        severity=Severity.EXPECTED,
+        promise="none: since 3.7 a broker writes its list behind its log (KAFKA-15046)",
+        breaks=never,
+        says=_says,
+    )
+)
+def epochs(tables: Tables) -> pa.Table:
+    """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
+    facts = _facts(tables)
+    for one in tables.spans:
+        key: Key = (one.run, one.broker, one.topic, one.partition)
+        if one.epoch is not None and key in facts:
+            told = {"epoch": one.epoch, "first": one.first, "last": one.last}
+            span = {"segment": 0, "covered": None, **told}
+            facts[key].spans = [*facts[key].spans, span]
+    return _found("epochs", facts, lambda one: [*disordered(one), *contradicted(one)])
+
+
+@checker(
+    Kind(
+        "checkpoint",
+        guarantee="No checkpoint of a replica lies beyond the end of its log.",
+        one="checkpoint lies beyond its log's end",
+        many="checkpoints lie beyond their logs' ends",
+        severity=Severity.EXPECTED,
+        promise="none: only what was flushed outlives a machine",
+        breaks=never,
+        says=_says,
+    )
+)
+def checkpoint(tables: Tables) -> pa.Table:
+    """High watermarks, recovery points and log start offsets that a log does not reach.
+
+    A damaged log, which ``corrupt`` tells of, reaches nothing.
+    """
+    damaged = {
+        (end.run, end.broker, end.topic, end.partition) for end in tables.ends if end.damaged
+    }
+    facts = {key: one for key, one in _facts(tables).items() if key not in damaged}
+    return _found("checkpoint", facts, beyond)
+
+
+@checker(
+    Kind(
+        "repeated-sequence",
+        guarantee="No sequence number of a producer stands in a log twice.",
+        one="sequence number stands in a log twice",
+        many="sequence numbers stand in a log twice",
+        severity=Severity.SERIOUS,
+        promise="exactly once: a broker drops what it has appended before (KIP-98)",
+        breaks=if_idempotent,
+        says=_says,
+    )
+)
+def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
+    """Records of one producer id, epoch and sequence number at two offsets of one log (KIP-98).
+
+    A broker drops what it has appended before (ProducerStateManager). Numbers begin anew after
+    2^31; that far apart they are no repetition.
+    """
+    if not any(span.numbered for span in tables.spans):
+        return SCHEMA.empty_table()
+    note = F.format_string(
+        "sequence number %d of producer %d stands at offset %d and again at %d.",
+        *("sequence", "producer_id", "offset", "again"),
+    )
+    nothing = F.lit(None).cast("string")
+    found = (
+        tables.log.where(F.col("sequence").isNotNull())
+        .groupBy("run", "topic", "partition", "broker", "producer_id", "producer_epoch", "sequence")
+        .agg(
+            F.min("offset").alias("offset"),
+            F.max("offset").alias("again"),
+            F.min_by("record_id", "offset").alias("value"),
+            F.min_by("leader_epoch", "offset").alias("leader_epoch"),
+        )
+        .where(F.col("again").between(F.col("offset") + 1, F.col("offset") + _SEQUENCES - 1))
+        .withColumn(
+            "copy", F.struct("broker", "partition", "offset", "leader_epoch", nothing, note)
+        )
+        .groupBy("run", "topic", "partition", "offset", "value")
+        .agg(F.array_sort(F.collect_list("copy")).alias("copies"))
+    )
+    return anomalies(found, "repeated-sequence")
+
+
+def _facts(tables: Tables) -> dict[Key, Facts]:
+    """Every replica of the runs' own topics, with where its log ends."""
+    ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
+    found = {}
+    for case in tables.cases:
+        for one in _replicas(case):
+            key: Key = (case.key, one.broker, one.topic, one.partition)
+            end = ends.get(key)
+            spans = [] if end is None else [_span(end)]
+            found[key] = Facts(replica=one, spans=spans)
+    return found
+
+
+def _span(end: End) -> Row:
+    return {
+        "segment": end.segment,
+        "epoch": None,
+        "first": end.first,
+        "last": end.last,
+        "covered": end.last,
+    }
+
+
+def _compared(case: Case) -> dict[int, set[str]]:
+    """The replicas that are compared: broker to the names of their folders."""
+    found: dict[int, set[str]] = {}
+    for folder in case.replicas:
+        if folder.parent.name.isdecimal():
+            found.setdefault(int(folder.parent.name), set()).add(folder.name)
+    return found
+
+
+def _replicas(case: Case) -> list[Replica]:
+    dirs = [
+        LogDir(
+            path=case.run.replicas / str(broker),
+            broker=broker,
+            name=str(broker),
+            only=frozenset(names),
+            without=case.broken,
+        )
+        for broker, names in _compared(case).items()
+    ]
+    return replicas(dirs, internal=False)
+
+
+def _found(
+    kind: str,
+    facts: Mapping[Key, Facts],
+    look: Callable[[Facts], Iterable[Finding]],
+) -> pa.Table:
+    """A row for each finding about a replica."""
+    rows = [
+        _row(kind, key, finding.offset, finding.says)
+        for key, one in facts.items()
+        for finding in look(one)
+    ]
+    return _table(rows)
+
+
+def _row(kind: str, key: Key, offset: int | None, says: str) -> Row:
+    run, broker, topic, partition = key
+    copy = {"broker": broker, "partition": partition, "offset": offset, "note": says}
+    names = ("run", "kind", "topic", "partition", "offset")
+    return {
+        **dict(zip(names, (run, kind, topic, partition, offset), strict=True)),
+        "copies": [copy],
+    }
+
+
+def _table(rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -1,0 +1,241 @@
+"""Which anomalies follow from which: one truncation shows in many ways, and is one finding.
+
+When a log was cut and written again from some offset on, clients see more than what was lost there.
+A *stretch* is a run of offsets of one partition, each the next of the one before, at which a record
+was lost (lost-write), vanished, or stands beside another (divergence, inconsistent-offsets). In the
+same partition there follow from a stretch
+
+- inconsistent-offsets at an offset of it, when something was lost, vanished or diverges in it:
+  what stands there now was written after the cut;
+- duplicate, when one of its offsets is of the stretch: a record that was cut was sent again;
+- poll-skip and int-poll-skip, when every record that is named as skipped (the first 16 of many) is
+  of a stretch: there was nothing to be read. One that skipped anything else stands alone;
+- nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send, when they
+  went back over an offset of it or to one: a reader begins again where the log was cut, a producer
+  goes on there;
+- G0, G1c and their forms, when a step's record is of the stretch: its place was given twice.
+
+Nothing follows for lost-write, vanished and divergence (a cut may lose many records, and each is
+lost), nor for G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip, which no cut
+makes. Nor does anything follow for an anomaly in another partition or without an offset; a record
+that was lost stands where its producer was told, or where a reader met it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.cycles.search import SORTS
+from highwater.checkers.history.columns import distinct
+from highwater.checkers.spark.engine import Rows
+
+LOST: Final = "lost-write"
+VANISHED: Final = "vanished"
+DIVERGENCE: Final = "divergence"
+INCONSISTENT: Final = "inconsistent-offsets"
+_BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
+"""What makes a stretch; it is called by the first of its findings of the first of these kinds."""
+
+_COLUMNS: Final = ("run", "kind", "topic", "partition", "offset", "copies")
+"""What of an anomaly tells whether it makes a stretch."""
+
+_COPIED: Final = ("duplicate", "poll-skip", "int-poll-skip")
+_SKIPS: Final = _COPIED[1:]
+_BACK: Final = (
+    *("nonmonotonic-poll", "int-nonmonotonic-poll"),
+    *("nonmonotonic-send", "int-nonmonotonic-send"),
+)
+_CYCLES: Final = tuple(sort.name for sort in SORTS)
+_SHALLOW: Final = _BEFOREHAND.index(INCONSISTENT)
+"""The rank of a stretch in which no more is wrong than that records stand beside each other."""
+
+_PARTITIONS: Final = 1 << 32
+_NOWHERE: Final = -1
+_LAST: Final = np.iinfo(np.int64).max
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Offsets from ``low`` to ``high`` of logs, each for a ``row``."""
+
+    row: Ints
+    log: Ints
+    low: Ints
+    high: Ints
+
+
+class Causes:
+    """All stretches of any number of runs, which tell what follows from what.
+
+    Args:
+        found: anomalies, of columns of ``checkers.core.anomaly.ANOMALY``. Of each that makes a
+        stretch
+            24 bytes are held.
+    """
+
+    def __init__(self, found: Iterable[pa.RecordBatch]) -> None:
+        self._names: pa.Array = pa.array([], pa.string())
+        parts = [self._made(batch) for batch in found]
+        none = np.empty(0, np.int64)
+        log, offset, rank = (
+            np.concatenate([none, *(part[nth] for part in parts)]) for nth in range(3)
+        )
+        order = np.lexsort((rank, offset, log))
+        log, offset, rank = log[order], offset[order], rank[order]
+        fresh = np.ones(len(log), np.bool_)
+        fresh[1:] = (log[1:] != log[:-1]) | (offset[1:] - offset[:-1] > 1)
+        first = np.flatnonzero(fresh)
+        self._log, self._low = log[first], offset[first]
+        self._high = offset[np.append(first[1:] - 1, len(log) - 1)] if len(first) else none
+        worst = np.minimum.reduceat(rank, first) if len(first) else none
+        self._deep = worst < _SHALLOW
+        number = np.cumsum(fresh) - 1
+        leading = np.flatnonzero(rank == worst[number])
+        head = offset[leading[np.searchsorted(number[leading], np.arange(len(first)))]]
+        self._call(worst, head)
+        self._lows, self._holed = distinct(self._low), distinct(self._log)
+        self._ordinals = self._ordinal(self._log, self._low)
+
+    def of(self, found: pa.RecordBatch) -> pa.Array:
+        """The ``cause`` of each anomaly, of columns of ``checkers.core.anomaly.ANOMALY``."""
+        asked = self._asked(found)
+        stretch = np.searchsorted(self._ordinals, self._ordinal(asked.log, asked.high), "right") - 1
+        kind = found["kind"]
+        deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
+        met = (stretch >= 0) & (asked.log != _NOWHERE)
+        at = stretch[met]
+        met[met] = (
+            (self._log[at] == asked.log[met])
+            & (self._high[at] >= asked.low[met])
+            & (self._deep[at] | ~deep[asked.row[met]])
+        )
+        best = np.full(len(found), _LAST)
+        np.minimum.at(best, asked.row[met], self._place[stretch[met]])
+        hits = np.bincount(asked.row[met], minlength=len(found))
+        asks = np.bincount(asked.row, minlength=len(found))
+        follows = (hits > 0) & (~every | (hits == asks))
+        return self._called.take(pa.array(best, mask=~follows))
+
+    def _made(self, found: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
+        """The log, the offset and the rank of what makes stretches."""
+        rank = pc.index_in(found["kind"], pa.array(_BEFOREHAND))
+        found, rank = found.filter(rank.is_valid()), rank.drop_null()
+        fresh = pc.unique(_names(found)).drop_null()
+        fresh = fresh.filter(pc.invert(pc.is_in(fresh, self._names)))
+        self._names = pa.concat_arrays([self._names, fresh])
+        # Under acks=0 nobody is told where a record stands; a reader may have met it all the same.
+        untold = pc.and_(found["offset"].is_null(), pc.equal(found["kind"], LOST))
+        met = _points(found, "copies", untold.to_numpy(zero_copy_only=False))
+        offset, told = _numbers(found["offset"])
+        least = np.full(len(found), _LAST)
+        np.minimum.at(least, met[0], met[2])
+        offset = np.where(least < _LAST, least, offset)
+        log = self._logs(found, np.arange(len(found)), *_numbers(found["partition"]))
+        good = (told | (least < _LAST)) & (log != _NOWHERE)
+        return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
+
+    def _asked(self, found: pa.RecordBatch) -> _Places:
+        """The offsets that anomalies ask for a stretch."""
+        kind, rows = found["kind"], np.arange(len(found))
+        offset, told = _numbers(found["offset"])
+        partition, known = _numbers(found["partition"])
+        itself = rows[_among(kind, (INCONSISTENT,)) & told]
+        parts = [(itself, offset[itself], offset[itself], partition[itself], known[itself])]
+        for array, kinds in (("copies", _COPIED), ("steps", _CYCLES)):
+            row, place, at, sure = _points(found, array, _among(kind, kinds))
+            parts.append((row, at, at, place, sure))
+        row, _, at, _ = _points(found, "steps", _among(kind, _BACK))
+        low, high = np.full(len(found), _LAST), np.full(len(found), -_LAST)
+        np.minimum.at(low, row, at)
+        np.maximum.at(high, row, at)
+        back = np.unique(row)
+        parts.append((back, low[back], high[back], partition[back], known[back]))
+        row, low, high, place, sure = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return _Places(row, self._logs(found, row, place, sure), low, high)
+
+    def _logs(self, found: pa.RecordBatch, row: Ints, partition: Ints, known: Bools) -> Ints:
+        """A number for the log of each row and partition; ``_NOWHERE`` where there is none."""
+        name = pc.index_in(_names(found), self._names).fill_null(_NOWHERE).to_numpy()
+        topic = name.astype(np.int64)[row]
+        return np.where(known & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
+
+    def _ordinal(self, log: Ints, offset: Ints) -> Ints:
+        """A number by which logs and, within one, offsets follow each other, as lows do."""
+        place = np.searchsorted(self._lows, offset, "right")
+        return np.searchsorted(self._holed, log) * (len(self._lows) + 1) + place
+
+    def _call(self, worst: Ints, head: Ints) -> None:
+        """What the stretches are called; and their places, by low and then by that."""
+        topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
+        place = pc.binary_join_element_wise(
+            topics.take(pa.array(self._log // _PARTITIONS)),
+            pa.array(self._log % _PARTITIONS).cast(pa.string()),
+            "-",
+        )
+        place = pc.binary_join_element_wise(place, pa.array(head).cast(pa.string()), "@")
+        kind = pa.array(_BEFOREHAND).take(pa.array(worst))
+        called = pc.binary_join_element_wise(kind, place, " ")
+        table = pa.table({"low": self._low, "called": called})
+        order = pc.sort_indices(table, sort_keys=[("low", "ascending"), ("called", "ascending")])
+        self._called = called.take(order)
+        self._place = np.empty(len(order), np.int64)
+        self._place[order.to_numpy()] = np.arange(len(order))
+
+
+def stretches(found: Rows) -> Causes:
+    """The stretches of anomalies, of which those that make any are brought here."""
+    made = found.only("kind", *_BEFOREHAND).select(_COLUMNS)
+    return Causes(made.table().combine_chunks().to_batches())
+
+
+def caused(found: pa.Table, *, causes: Causes, alone: str | None = None) -> pa.Table:
+    """Anomalies with their ``cause``. A kernel.
+
+    Args:
+        found: in ``checkers.core.anomaly.SCHEMA``.
+        causes: all stretches.
+        alone: a kind that follows from nothing.
+    """
+    (batch,) = found.combine_chunks().to_batches()
+    cause = causes.of(batch)
+    if alone is not None:
+        cause = pc.if_else(pc.equal(batch["kind"], alone), pa.scalar(None, pa.string()), cause)
+    return found.set_column(SCHEMA.get_field_index("cause"), SCHEMA.field("cause"), cause)
+
+
+def _names(found: pa.RecordBatch) -> pa.Array:
+    return pc.binary_join_element_wise(found["run"], found["topic"], "\0")
+
+
+def _among(kind: pa.Array, kinds: Sequence[str]) -> Bools:
+    found: Bools = pc.is_in(kind, pa.array(kinds)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
+    """A column as numbers, and which of them are none."""
+    known: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy().astype(np.int64), known
+
+
+def _points(found: pa.RecordBatch, array: str, asked: Bools) -> tuple[Ints, Ints, Ints, Bools]:
+    """Row, partition and offset of what an array column of some rows names, if it has an offset.
+
+    And whether it has a partition.
+    """
+    rows = np.flatnonzero(asked)
+    column = found[array].take(pa.array(rows))
+    each = pc.list_flatten(column)
+    offset, told = _numbers(pc.struct_field(each, "offset"))
+    partition, known = _numbers(pc.struct_field(each, "partition"))
+    row = rows[pc.list_parent_indices(column).to_numpy().astype(np.int64)]
+    return row[told], partition[told], offset[told], known[told]

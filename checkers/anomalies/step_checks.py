@@ -1,0 +1,199 @@
+"""Steps that are not right as findings, with the records that they leave out.
+
+poll-skip, nonmonotonic-poll, nonmonotonic-send and their internal forms are steps of
+``checkers.history.steps``.
+"""
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.anomalies.record_checks import mix
+from highwater.checkers.anomalies.vanished import GONE
+from highwater.checkers.history.columns import NONE, Ints, groups, nullable, numbers
+from highwater.checkers.history.findings import COPY, FINDING, OF_COPY, OF_LAST, findings
+from highwater.checkers.history.kernel_tools import at_place, choose, sort
+from highwater.checkers.history.version_order import so_far
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import Rows
+
+KINDS: Final = (
+    *("int-nonmonotonic-send", "int-send-skip", "nonmonotonic-send"),
+    *("int-nonmonotonic-poll", "int-poll-skip", "nonmonotonic-poll", "poll-skip"),
+)
+"""What steps that are not right are called; see ``kinds``."""
+
+_WANTED: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        *((name, pa.int64()) for name in ("finding", "reader", "from_at", "to_at", "delta")),
+        *((name, pa.int64()) for name in ("slot", "offset")),
+    ]
+)
+"""An offset that a step left out, and the step."""
+
+_OVER: Final = pa.schema(
+    [(name, pa.int64()) for name in ("slot", "from_place", "place", "at", "client")]
+)
+
+
+def step_findings(view: View, steps: Rows, asked: frozenset[str]) -> Rows:
+    """The steps of these kinds, in ``FINDING``."""
+    back = steps.map(partial(steps_back, asked=asked), FINDING)
+    wanted = steps.map(partial(offsets_left_out, asked=asked), _WANTED).kept()
+    if not len(wanted):
+        return back
+    placed = view.placed.select(["slot", "offset", "key", "client", "at"])
+    return back.union(placed.join(wanted, ["slot", "offset"]).by(["finding"], skips, FINDING))
+
+
+def kinds(steps: pa.Table) -> pa.Array:
+    """What steps that are not right are called; null for one that begins at a place sought."""
+    columns = numbers(steps, ("inner", "sent", "sought", "delta"))
+    inner, sent, back = columns["inner"], columns["sent"], columns["delta"] < 1
+    each = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
+    return pa.array(KINDS).take(pa.array(np.select(each, range(7)), mask=columns["sought"]))
+
+
+def steps_back(steps: pa.Table, *, asked: frozenset[str]) -> pa.Table:
+    """Steps of these kinds that lead back, or to where they begin, in ``FINDING``. A kernel.
+
+    The record at fault is that of the last row.
+    """
+    kind, rows = _of_kinds(steps.filter(pc.less(steps["delta"], 1)), asked)
+    columns = numbers(rows, ("client", "from_at", "at", "delta"))
+    return _steps(kind, mix(columns["client"], columns["at"]), columns, fault=OF_LAST)
+
+
+def offsets_left_out(steps: pa.Table, *, asked: frozenset[str]) -> pa.Table:
+    """What steps of these kinds leave out, in ``_WANTED``, a row for each offset. A kernel."""
+    kind, rows = _of_kinds(steps.filter(pc.greater(steps["delta"], 1)), asked)
+    lists = rows["left_out"].combine_chunks()
+    row = pc.list_parent_indices(lists)
+    columns = numbers(rows, ("client", "from_at", "at", "delta", "slot"))
+    finding = mix(columns["client"], columns["at"])
+    names = ("client", "from_at", "at", "delta", "slot")
+    told = [pa.array(column).take(row) for column in (finding, *(columns[name] for name in names))]
+    return pa.table([kind.take(row), *told, lists.flatten()], names=_WANTED.names)
+
+
+def skips(rows: pa.Table) -> pa.Table:
+    """Steps with the records that they leave out, in ``FINDING``. A kernel by ``finding``.
+
+    The record at fault is the first of these.
+
+    Args:
+        rows: in ``_WANTED``, each with ``key, client, at`` of a row that tells a record's place.
+    """
+    names = ("finding", "offset", "key", "client", "at", "reader", "from_at", "to_at", "delta")
+    place = numbers(rows, names)
+    order = np.lexsort([place[name] for name in ("at", "key", "offset", "finding")])
+    place, kind = choose(place, order), rows["kind"].combine_chunks().take(pa.array(order))
+    records = groups(place["finding"], place["offset"], place["key"])
+    first = groups(place["finding"])
+    copies = choose(place, records)
+    step = choose(place, first)
+    both = {name: step[name] for name in ("from_at", "delta")}
+    both |= {"client": step["reader"], "at": step["to_at"]}
+    told = findings(
+        kind.take(pa.array(records)),
+        copies["finding"],
+        part=COPY,
+        client=copies["client"],
+        at=copies["at"],
+        fault=OF_COPY,
+        delta=copies["delta"],
+        place=copies["offset"],
+        note="skipped",
+    )
+    shown = _steps(kind.take(pa.array(first)), step["finding"], both, fault=OF_COPY)
+    return pa.concat_tables([told, shown])
+
+
+def passed(view: View, steps: Rows) -> Rows:
+    """Records at offsets that a reader left out, and the row to which it stepped, in ``GONE``.
+
+    Of several rows the last; where readers sought to go on from, they stepped from there.
+    """
+    over = steps.map(_read_over, _OVER).table()
+    if not len(over):
+        return view.engine.table(GONE.empty_table())
+    placed = view.placed.select(["key", "slot", "offset"])
+    return placed.map(partial(stepped_over, ranges=last_over(over)), GONE)
+
+
+def _read_over(steps: pa.Table) -> pa.Table:
+    return steps.filter(pc.and_(pc.greater(steps["delta"], 1), pc.invert(steps["sent"])))
+
+
+def last_over(steps: pa.Table) -> pa.Table:
+    """Who was the last to step over the offsets from ``low`` up to the next row's, in order.
+
+    Args:
+        steps: ``slot, from_place, place, at, client``.
+
+    Returns:
+        ``slot, low, at, client``, the last two null where nobody did.
+    """
+    step = sort(numbers(steps), "at", "client")
+    slot = np.tile(step["slot"], 2)
+    place = np.concatenate((step["from_place"] + 1, step["place"]))
+    order = np.lexsort((place, slot))
+    bound = order[groups(slot[order], place[order])]
+    bounds = slot[bound], place[bound]
+    begin, end = np.split(so_far(bounds, (slot, place)) - 1, 2)
+    last = _last_over_each(begin, end, len(bound))
+    who = {name: nullable(at_place(step[name], last)) for name in ("at", "client")}
+    return pa.table({"slot": bounds[0], "low": bounds[1], **who})
+
+
+def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
+    """The last of some stretches ``[begin, end)`` that has each number below size, or ``NONE``.
+
+    A stretch is two blocks of some power of 2 that may overlap, and so are blocks in their turn.
+    """
+    number = np.arange(len(begin))
+    power = np.frexp(end - begin)[1] - 1
+    found = np.full(size, NONE)
+    for each in range(int(power.max()), -1, -1):
+        block = 1 << each
+        # What has been found up to here is of blocks that begin there, and are twice as long.
+        found[block:] = np.maximum(found[block:], found[:-block])
+        mine = power == each
+        np.maximum.at(found, begin[mine], number[mine])
+        np.maximum.at(found, end[mine] - block, number[mine])
+    return found
+
+
+def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
+    """Rows that stand where somebody stepped over, in ``GONE``. A kernel from ``ROW``.
+
+    Args:
+        rows: that tell where a record stands.
+        ranges: as ``last_over`` gives them. The last one of a slot is nobody's.
+    """
+    known, asked = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
+    low, end = known["low"].min(), known["low"].max()
+    asked = choose(asked, (asked["offset"] >= low) & (asked["offset"] < end))
+    last = so_far((known["slot"], known["low"]), (asked["slot"], asked["offset"])) - 1
+    gone = {"key": asked["key"], "client": known["client"][last], "at": known["at"][last]}
+    return pa.table(choose(gone, gone["at"] != NONE))
+
+
+def _of_kinds(steps: pa.Table, asked: frozenset[str]) -> tuple[pa.Array, pa.Table]:
+    """Steps of these kinds, and the kind of each."""
+    kind = kinds(steps)
+    among = pc.is_in(kind, pa.array(sorted(asked), pa.string()))
+    return kind.filter(among), steps.filter(among)
+
+
+def _steps(kind: pa.Array, finding: Ints, rows: dict[str, Ints], *, fault: int) -> pa.Table:
+    """The two rows of each step, in ``FINDING``."""
+    common = {"client": rows["client"], "delta": rows["delta"], "fault": fault}
+    ends = (rows["from_at"], rows["at"])
+    return pa.concat_tables(
+        [findings(kind, finding, nth=nth, at=at, **common) for nth, at in enumerate(ends)]
+    )

@@ -1,0 +1,201 @@
+"""What the checkers found, put in order: one file of anomalies a run, and the first of each kind.
+
+``analysis/anomalies.parquet`` is one file where a run's anomalies are few, and else a folder of
+files that Spark wrote, in order as well.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.anomalies.root_causes import caused, stretches
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.lineage.evidence import Row
+from highwater.checkers.spark.engine import Engine, Rows
+
+LISTED_MAX: Final = 100
+"""Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""
+
+ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
+
+Finds: TypeAlias = DataFrame | Rows | pa.Table
+"""Anomalies, in columns of ``checkers.core.anomaly.SCHEMA``."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """One run's anomalies: how many of each kind, and the first of each.
+
+    Attributes:
+        following: how many of each kind follow from another anomaly (their ``cause``); they are
+            neither in ``counts`` nor listed.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    following: dict[str, int] = field(default_factory=dict)
+    listed: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where one run's anomalies go.
+
+    Attributes:
+        name: the run's, which its rows bear.
+        path: the file, ``analysis/anomalies.parquet``.
+        uri: where Spark writes what is too much to be brought here, if that is not ``path``.
+        without: kinds of anomaly that this run cannot show; they are dropped.
+    """
+
+    name: str
+    path: Path
+    uri: str = ""
+    without: frozenset[str] = frozenset()
+
+
+def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
+    """All anomalies of some checkers, computed once; here where they are few."""
+    there: list[DataFrame] = []
+    rows = [engine.table(SCHEMA.empty_table())]
+    for one in finds:
+        if isinstance(one, DataFrame):
+            there.append(one.select(*SCHEMA.names))
+        else:
+            rows.append(one if isinstance(one, Rows) else engine.table(one.cast(SCHEMA)))
+    if there:
+        rows.append(engine.few(reduce(DataFrame.unionByName, there), SCHEMA))
+    return rows[0].union(*rows[1:]).kept()
+
+
+def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Found]:
+    """Bring each run's anomalies into its own file, in order, and take note of the first ones.
+
+    Each is told of which other it is a consequence (``checkers.anomalies.root_causes``). A
+    duplicate in the final log follows from nothing: both records are there.
+
+    Args:
+        anomalies: of all runs.
+        targets: where each case's go, by its key.
+    """
+    causes = stretches(anomalies)
+    told = anomalies.map(partial(caused, causes=causes, alone="duplicate"), SCHEMA)
+    found: dict[str, Found] = {}
+    for keys in _together(anomalies, targets):
+        some = told if told.here else told.only("run", *keys).kept()
+        if some.here:
+            parts = dict(_by_run(some.table()))
+            for key in keys:
+                found[key] = _bring(parts.get(key, SCHEMA.empty_table()), targets[key])
+        else:
+            (key,) = keys
+            found[key] = _written(some.frame(), targets[key])
+    return found
+
+
+def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:
+    """The runs, so many at once as can be brought here; one alone that cannot."""
+    if anomalies.here:
+        yield list(targets)
+        return
+    counts = {row["run"]: row["count"] for row in anomalies.counts(["run"]).to_pylist()}
+    keys: list[str] = []
+    for key in targets:
+        if keys and sum(counts.get(one, 0) for one in (*keys, key)) > anomalies.most_here:
+            yield keys
+            keys = []
+        keys.append(key)
+    if keys:
+        yield keys
+
+
+def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each run, in order: nulls first, and strings by their bytes."""
+    order = [(name, "ascending", "at_start") for name in ORDER]
+    # To compare words that are all the same takes its time.
+    telling = [each for each in order if _varies(table[each[0]])]
+    if telling:
+        table = table.take(pc.sort_indices(table.select([name for name, *_ in telling]), telling))
+    start = 0
+    for each in pc.value_counts(table["run"]).to_pylist():
+        yield each["values"], table.slice(start, each["counts"])
+        start += each["counts"]
+
+
+def _varies(column: pa.ChunkedArray) -> bool:
+    if not len(column):
+        return False
+    return bool(column.null_count) or not pc.all(pc.equal(column, column[0])).as_py()
+
+
+def _bring(table: pa.Table, target: Target) -> Found:
+    if target.without:
+        dropped = pc.is_in(table["kind"], pa.array(sorted(target.without)))
+        table = table.filter(pc.invert(dropped))
+    partial_path = _partial(target.path)
+    run = pa.repeat(target.name, len(table))
+    # Numbers that differ fill dictionaries up in vain: two bytes of three, a third of the time.
+    named = table.set_column(0, SCHEMA.field("run"), run)
+    pq.write_table(named, partial_path, compression="zstd", use_dictionary=False)
+    _replace(partial_path, target.path)
+    follows = table["cause"].is_valid()
+    leading = table.filter(pc.invert(follows))
+    found = Found(counts=_counts(leading), following=_counts(table.filter(follows)))
+    for kind in found.counts:
+        rows = leading.filter(pc.equal(leading["kind"], kind))
+        found.listed += rows.slice(0, LISTED_MAX).to_pylist()
+    return found
+
+
+def _counts(table: pa.Table) -> dict[str, int]:
+    return {each["values"]: each["counts"] for each in pc.value_counts(table["kind"]).to_pylist()}
+
+
+def _written(frame: DataFrame, target: Target) -> Found:
+    """The same for anomalies that are too many to be brought here, by Spark."""
+    kept = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
+    named = kept.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
+    partial_path = _partial(target.path)
+    where = target.uri or str(partial_path)
+    named.write.option("compression", "zstd").parquet(where, mode="overwrite")
+    if not target.uri:
+        _replace(partial_path, target.path)
+    counted = kept.groupBy("kind", F.col("cause").isNotNull().alias("follows")).count().collect()
+    counts, following = Counter[str](), Counter[str]()
+    for row in counted:
+        (following if row["follows"] else counts)[row["kind"]] += row["count"]
+    order = Window.partitionBy("kind").orderBy(*ORDER)
+    first = kept.where(F.col("cause").isNull()).withColumn("rank", F.row_number().over(order))
+    listed = first.where(F.col("rank") <= LISTED_MAX).orderBy(*ORDER).drop("rank")
+    rows = [row.asDict(recursive=True) for row in listed.collect()]
+    return Found(counts=dict(sorted(counts.items())), following=dict(following), listed=rows)
+
+
+def _partial(path: Path) -> Path:
+    """Where to write what shall be at a path; nothing is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = path.with_suffix(".partial")
+    _remove(found)
+    return found
+
+
+def _replace(partial_path: Path, path: Path) -> None:
+    if path.is_dir() or partial_path.is_dir():
+        _remove(path)
+    partial_path.replace(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

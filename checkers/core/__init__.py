@@ -1,0 +1,1 @@
+"""What an anomaly is, what promises there are, and what a checker is."""

@@ -1,0 +1,72 @@
+"""The one shape that what checkers find has."""
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+_COPY: Final = pa.struct(
+    [
+        ("broker", pa.int32()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("value", pa.string()),
+        ("note", pa.string()),
+    ]
+)
+
+_STEP: Final = pa.struct(
+    [
+        ("process", pa.string()),
+        ("op", pa.int64()),
+        ("kind", pa.string()),
+        ("outcome", pa.string()),
+        ("invoke_ns", pa.int64()),
+        ("complete_ns", pa.int64()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.string()),
+    ]
+)
+
+SCHEMA: Final = pa.schema(
+    [
+        ("run", pa.string()),
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.string()),
+        ("acks", pa.string()),  # what its producer waited for, where that matters
+        ("copies", pa.list_(_COPY)),
+        ("steps", pa.list_(_STEP)),
+        ("delta", pa.int64()),  # places in the log's order from one step to the next; 1 is right
+        ("cause", pa.string()),  # what other finding this one follows from; null: it stands alone
+    ]
+)
+"""One row an anomaly: the columns of ``analysis/anomalies.parquet``.
+
+``copies`` are the places where a record stands: on a broker's disk, or (no broker) where the final
+read met it. ``steps`` are what clients did, in columns of ``harness.runs.history.OPERATIONS``: the
+least of them that shows the anomaly, in the order that makes it one.
+"""
+
+ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
+"""``SCHEMA`` as Spark has it."""
+
+
+def anomalies(found: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:
+    """Rows as anomalies of one kind: ``columns`` by name, then ``found``'s own, then null."""
+    given = {"kind": F.lit(kind), **columns}
+    return found.select(
+        *(
+            given.get(field.name, F.col(field.name) if field.name in found.columns else F.lit(None))
+            .cast(field.dataType)
+            .alias(field.name)
+            for field in ANOMALY
+        )
+    )

@@ -1,0 +1,61 @@
+"""What a kind of anomaly is. ``checkers.catalogue`` has them all."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from highwater.harness.runs.plan import Plan
+
+LOST: Final = "lost-write"
+UNSEEN: Final = "unseen"
+DUPLICATE: Final = "duplicate"
+DIVERGENCE: Final = "divergence"
+CORRUPT: Final = "corrupt"
+"""Kinds that verdicts and ``checkers.lineage`` have words of their own for."""
+
+BELOW: Final = "below its HW "
+ABOVE: Final = "above its HW "
+"""How the note of a divergent copy begins; the HW that its broker had last written down follows."""
+
+Breaks: TypeAlias = Callable[[Plan, int], bool]
+"""Says of a plan, and of how many faults were injected, whether an anomaly breaks a promise."""
+
+
+class Severity(StrEnum):
+    """How bad an anomaly is where it breaks a promise."""
+
+    CRITICAL = "critical"  # data is gone, or is not what it was
+    SERIOUS = "serious"  # data is there, and clients that do everything right are misled
+    MINOR = "minor"  # order is lost, which many clients do not need
+    EXPECTED = "expected"  # Kafka promises nothing against it
+    UNDECIDED = "undecided"  # nobody can say
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of anomaly. Those of clients have the names that Jepsen's Kafka workload gives them.
+
+    Attributes:
+        name: such as ``lost-write``.
+        guarantee: what holds when none is found, a sentence.
+        one: what one of them is, the end of a sentence that begins with 1.
+        many: what several are.
+        promise: what it breaks, and who promised it.
+        breaks: whether a run was promised that; ``checkers.core.promises`` has the usual answers.
+        says: what one anomaly is, a sentence, of its row in columns of ``anomaly.SCHEMA``; None:
+            ``checkers.lineage`` knows.
+        absence: it rests on what is *not* in a history. Of a run that was cut short the last rows
+            were never written down, so it shows none of these.
+    """
+
+    name: str
+    _: KW_ONLY
+    guarantee: str
+    one: str
+    many: str
+    severity: Severity
+    promise: str
+    breaks: Breaks
+    says: Callable[[dict[str, Any]], str] | None = None
+    absence: bool = False

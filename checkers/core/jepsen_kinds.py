@@ -1,0 +1,27 @@
+"""Kinds of anomaly that only histories of others show (``checkers.jepsen``)."""
+
+from typing import Final
+
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.promises import DURABLE, UNORDERED, never
+
+FOREIGN: Final = (
+    Kind(
+        "vanished",
+        guarantee="A record that was acknowledged and read stays where it was.",
+        one="record was read and is gone",
+        many="records were read and are gone",
+        severity=Severity.CRITICAL,
+        promise=DURABLE,
+        breaks=never,
+    ),
+    Kind(
+        "G0",
+        guarantee="No two transactions wrote before each other, however many are in between.",
+        one="cycle of transactions that wrote before one another",
+        many="cycles of transactions that wrote before one another",
+        severity=Severity.EXPECTED,
+        promise=UNORDERED,
+        breaks=never,
+    ),
+)

@@ -1,0 +1,119 @@
+"""What was promised, and which findings break it. Finding knows nothing of this."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from highwater.checkers import catalogue
+from highwater.checkers.core.anomaly_kinds import UNSEEN
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.verdict import ACKNOWLEDGED
+
+Word = Literal["valid", "invalid", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a run's settings promise.
+
+    Attributes:
+        says: one sentence for a person.
+        acks: with 0 nobody is said to have acknowledged a record.
+        breaking: the kinds of anomaly that break it.
+    """
+
+    says: str
+    breaking: frozenset[str]
+    acks: str = "all"
+
+
+def promised(plan: Plan, *, faults: int) -> Promise:
+    """The promise under which a run is judged.
+
+    Args:
+        plan: its settings.
+        faults: how many faults were injected.
+    """
+    kinds = catalogue.all_kinds().values()
+    breaking = frozenset(kind.name for kind in kinds if kind.breaks(plan, faults))
+    return Promise(says=_sentence(plan), breaking=breaking, acks=plan.workload.acks)
+
+
+def decide(
+    promise: Promise,
+    counts: Mapping[str, int],
+    *,
+    unjudged: Sequence[str],
+    untested: Sequence[str] = (),
+) -> tuple[Word, tuple[str, ...]]:
+    """The verdict and its reasons.
+
+    What could not be judged outweighs everything; a broken promise outweighs records that no
+    reader came far enough to look for, and faults that never struck.
+
+    Args:
+        promise: from ``promised``.
+        counts: how many anomalies of each kind were found, without those that follow from others.
+        unjudged: why the run could not be judged as a whole; empty when it could.
+        untested: why no promise was put to the test, though all could be judged; likewise.
+    """
+    found = sorted((kind for kind in counts if counts[kind]), key=_rank)
+    broken = [said(kind, counts[kind], promise.acks) for kind in found if kind in promise.breaking]
+    others = [
+        f"{said(kind, counts[kind], promise.acks)} Nothing was promised against that."
+        for kind in found
+        if kind not in promise.breaking and kind != UNSEEN
+    ]
+    unseen = [said(UNSEEN, counts[UNSEEN], promise.acks)] if counts.get(UNSEEN) else []
+    reasons = (*unjudged, *broken, *unseen, *untested, *others)
+    if unjudged:
+        return "unknown", reasons
+    if broken:
+        return "invalid", reasons
+    return ("unknown" if unseen or untested else "valid"), reasons
+
+
+def said(kind: str, count: int, acks: str = "all") -> str:
+    """Return a finding and how often, as a sentence."""
+    found = catalogue.kind(kind)
+    words = found.one if count == 1 else found.many
+    if acks in ACKNOWLEDGED:
+        words = words.removeprefix("acknowledged ")
+    return f"{count:,} {words}."
+
+
+def _rank(name: str) -> tuple[int, str]:
+    known = list(catalogue.all_kinds())
+    return (known.index(name) if name in known else len(known)), name
+
+
+def elections(plan: Plan) -> str:
+    """The run's kind of elections, in two words."""
+    return "unclean elections" if plan.topic.unclean_leader_election else "clean elections"
+
+
+def _sentence(plan: Plan) -> str:
+    least = plan.topic.min_insync_replicas
+    match plan.workload.acks, plan.topic.unclean_leader_election:
+        case "0", _:
+            text = "With acks=0 no record is promised to be kept: nobody says that it was written"
+        case "1", _:
+            text = "With acks=1 an acknowledged record is kept as long as no leader fails"
+        case _, True:
+            text = (
+                "With acks=all and unclean elections an acknowledged record is kept only as long as"
+                " the leader is elected from the in-sync replicas"
+            )
+        case _:
+            text = (
+                "With acks=all and clean elections an acknowledged record is never lost while the"
+                f" disk of one in-sync replica survives; min.insync.replicas={least} means that at"
+                f" least {_replicas(least)} held it when it was acknowledged"
+            )
+    if plan.workload.idempotence:
+        text += "; the idempotent producer writes it once"
+    return f"{text}; replicas never disagree."
+
+
+def _replicas(count: int) -> str:
+    return "one replica, the leader," if count == 1 else f"{count} replicas"

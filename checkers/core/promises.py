@@ -1,0 +1,46 @@
+"""What runs are promised, and which runs: each checker says which of these an anomaly breaks.
+
+What Kafka promises follows from three settings: ``acks`` (ProducerConfig), ``min.insync.replicas``
+and ``unclean.leader.election.enable`` (TopicConfig), and from what was done to the cluster.
+"""
+
+from typing import Final
+
+from highwater.harness.runs.plan import Plan
+
+DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks, KIP-106)"
+AGREED: Final = "agreement: an offset is one record's, whoever is asked (KIP-101)"
+ISOLATED: Final = "isolation: read_committed sees committed transactions alone (KIP-98)"
+UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
+"""Promises that kinds of several modules break."""
+
+
+def always(_plan: Plan, _faults: int) -> bool:
+    """Every run was promised that."""
+    return True
+
+
+def never(_plan: Plan, _faults: int) -> bool:
+    """No run was promised that."""
+    return False
+
+
+def if_idempotent(plan: Plan, _faults: int) -> bool:
+    """Return whether its producers are idempotent."""
+    return plan.workload.idempotence
+
+
+def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
+    """Return whether producers may rely on what was acknowledged."""
+    match plan.workload.acks:
+        case "0":
+            return False
+        case "1":
+            return faults == 0
+        case _:
+            return if_committed_is_kept(plan, faults)
+
+
+def if_committed_is_kept(plan: Plan, faults: int) -> bool:
+    """Return whether readers may rely on what they read: it is below the HW, whatever acks was."""
+    return faults == 0 or not plan.topic.unclean_leader_election

@@ -1,0 +1,310 @@
+"""Which operations can be in a cycle, of histories of any length.
+
+A graph of 100 million operations is not held anywhere. Every operation is given a point of time at
+which it may have happened (``_bounds``). Nearly every edge leads from earlier to later, and a cycle
+lies wholly within the times that the other edges span: only the operations of these times, segment
+by segment, are looked at.
+"""
+
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.history.columns import (
+    NONE,
+    Ints,
+    Numbers,
+    any_of,
+    groups,
+    nullable,
+    numbers,
+    sizes,
+)
+from highwater.checkers.history.kernel_tools import choose, look_up_columns
+from highwater.checkers.history.record_summaries import bits, records
+from highwater.checkers.history.row_flags import PROVEN, READ_BY_ANY, READ_OK, SENT, SENT_OK
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import Rows, complete
+
+SENDER: Final = 0
+READER: Final = 1
+"""``rank``: what an operation did at an offset. What is sent there comes before what is read."""
+
+_TICKS: Final = 1000  # parts of a nanosecond, so that many operations fit between two times
+_BLOCKS: Final = 4096  # into how many equal times a history is divided
+_CHUNK_BITS: Final = 20  # the places at a million offsets are sorted at once
+
+
+def _schema(*columns: str, **types: pa.DataType) -> pa.Schema:
+    return pa.schema([(name, types.get(name, pa.int64())) for name in columns])
+
+
+_TYPES: Final = {"rank": pa.int32(), "sure": pa.bool_(), "several": pa.bool_()}
+_COLUMNS: Final = ("slot", "offset", "rank", "deed", "key", "sure")
+MEMBER: Final = _schema("segment", *_COLUMNS, **_TYPES)
+"""A place of an operation that can be in a cycle; see ``suspects``."""
+
+_PLACE: Final = _schema(*_COLUMNS, "chunk", "floor", "end", "several", **_TYPES)
+"""Where a record that was sent stands, or how far an operation read in a slot: as in ``MEMBER``.
+
+The operation happened at ``floor`` or later and, if it is known to have succeeded, at ``end`` or
+earlier (both in ticks). ``several``: it has several places, and sent to one of them, so that it can
+be in a cycle without any order in time. ``chunk`` is a range of offsets.
+"""
+
+_TIMED: Final = _schema(*_PLACE.names, "bound", "time", **_TYPES)
+_CHUNK: Final = _schema("slot", "chunk", "rows", "most")
+_EXTENT: Final = _schema("slot", "start", "end")
+_SPAN: Final = _schema("history", "low", "high")
+
+
+def suspects(view: View, *, ww: bool) -> Rows | None:
+    """Find the operations that can be in cycles; None: there are no cycles.
+
+    Args:
+        view: of any number of histories.
+        ww: whether the log's order of records makes an order of operations.
+
+    Returns:
+        ``segment, slot, offset, rank, deed, key, sure``, a row for each place of an operation:
+        of a send the first offset that anybody named, and whether it was the only one; of a read
+        the last. No cycle leads from one ``segment`` to another.
+    """
+    if not ww and not view.entangled:
+        return None
+    places = _places(view)
+    clock = _clock(view, places)
+    if True in places.distinct(["several"])["several"].to_pylist():
+        places = _bounds(view, places).by(["deed"], _share_floors, _PLACE).kept()
+    timed = _bounds(view, places)
+    spans = timed.map(partial(_spans, clock=clock, ww=ww), _SPAN).table()
+    if not len(spans):
+        return None
+    segments = _segments(spans)
+    return timed.map(partial(_members, clock=clock, segments=segments), MEMBER).kept()
+
+
+def _places(view: View) -> Rows:
+    """Collect the places of operations that took effect, or read."""
+    landed = view.records.where(SENT_OK | READ_BY_ANY, "facts").map(_place_sends, _PLACE)
+    maybe = view.doubtful.where(bits("maybe"), "doubts").by(["key"], _place_proven, _PLACE)
+    reads = view.rows.where(READ_BY_ANY).told("offset").map(_place_reads, _PLACE)
+    return landed.union(maybe, reads).by(["deed"], _merge, _PLACE).kept()
+
+
+def _place_sends(sends: pa.Table) -> pa.Table:
+    """Place records, given as rows of ``RECORD``."""
+    found = numbers(sends)
+    found = choose(found, any_of(found["facts"], SENT) & (found["first"] != NONE))
+    columns = {
+        "slot": found["slot"],
+        "offset": found["first"],
+        "deed": found["writer"],
+        "key": found["key"],
+        "sure": found["first"] == found["last"],
+        "floor": found["begun"] * _TICKS,
+        "end": _ticks(found["ended"]),
+    }
+    return _placed(SENDER, columns)
+
+
+def _place_proven(rows: pa.Table) -> pa.Table:
+    """Place records, given as rows of ``DOUBTFUL`` by ``key``, whose writers are proven."""
+    sends, found = records(rows), numbers(rows, ("deed", "fact"))
+    proven = np.isin(sends["writer"], found["deed"][any_of(found["fact"], PROVEN)])
+    return _place_sends(sends.filter(pa.array(proven)))
+
+
+def _place_reads(rows: pa.Table) -> pa.Table:
+    """Place reads, given as rows of ``ROW``."""
+    found = numbers(rows)
+    succeeded = np.where(any_of(found["fact"], READ_OK), found["complete_ns"], NONE)
+    columns = {name: found[name] for name in ("slot", "offset", "deed")}
+    columns |= {"floor": found["invoke_ns"] * _TICKS, "end": _ticks(succeeded)}
+    return _merge(_placed(READER, columns))
+
+
+def _merge(places: pa.Table) -> pa.Table:
+    """Make one place of an operation's reads in a slot, and set ``several``; by ``deed``."""
+    found = _sort(numbers(places), "deed", "rank", "slot", "key")
+    first = groups(*(found[name] for name in ("deed", "rank", "slot", "key")))
+    merged = choose(found, first) | {
+        "offset": np.maximum.reduceat(found["offset"], first),
+        "floor": np.minimum.reduceat(found["floor"], first),
+        "end": np.maximum.reduceat(found["end"], first),
+    }
+    of_deed = groups(merged["deed"])
+    size = sizes(of_deed, len(first))
+    merged["several"] = np.repeat((size > 1) & (merged["rank"][of_deed] == SENDER), size)
+    merged["chunk"] = merged["offset"] >> _CHUNK_BITS
+    return _table(merged)
+
+
+def _bounds(view: View, places: Rows) -> Rows:
+    """Add the ``time`` of each operation, and the ``bound`` that its place sets to it.
+
+    ``bound`` is later than all that were sent to earlier offsets, which are at their ``floor`` or
+    later, each by at least one tick than the one before it. ``time`` lies between an operation's
+    begin and end, so that every order in time leads from earlier to later. An edge by records does
+    unless the ``bound`` there is greater than ``time``.
+
+    Each chunk of a slot is sorted alone. What the earlier chunks say of it is added as a place
+    before all others of the chunk, without an offset.
+    """
+    by = ["slot", "chunk"]
+    earlier = view.engine.table(_carry(places.by(by, _sum_up, _CHUNK).table()))
+    return places.union(earlier).by(by, _set_bounds, _TIMED)
+
+
+def _set_bounds(places: pa.Table) -> pa.Table:
+    found, first = _order(places)
+    earlier = _most_before(first, found["ahead"])
+    found["bound"] = np.where(earlier != NONE, earlier + found["place"], NONE)
+    late = _at_most(np.maximum(found["floor"], found["bound"]), found["end"])
+    late = np.where(found["rank"] == READER, found["end"], late)
+    found["time"] = np.where(found["several"], found["floor"], late)
+    return _table(choose(found, found["offset"] != NONE))
+
+
+def _sum_up(places: pa.Table) -> pa.Table:
+    """Count the places of each chunk, and find the ``most`` that any of them is ahead."""
+    found, first = _order(places)
+    rows, most = sizes(first, len(places)), np.maximum.reduceat(found["ahead"], first)
+    return _table(choose(found, first) | {"rows": rows, "most": most})
+
+
+def _carry(chunks: pa.Table) -> pa.Table:
+    """Make the places that stand for all chunks before one, in ``_PLACE``."""
+    found = _sort(numbers(chunks), "slot", "chunk")
+    first = groups(found["slot"])
+    base = np.cumsum(found["rows"]) - found["rows"]
+    most = _most_before(first, np.where(found["most"] != NONE, found["most"] - base, NONE))
+    found = choose(found | {"floor": most + base}, most != NONE)
+    return _placed(SENDER, {name: found[name] for name in ("slot", "chunk", "floor")})
+
+
+def _order(places: pa.Table) -> tuple[Numbers, Ints]:
+    """Sort the places of chunks, and find where each chunk begins.
+
+    ``place`` is a place's number in its chunk, from 1, and ``ahead`` how far the time of what was
+    sent there is ahead of that at least.
+    """
+    found = _sort(numbers(places), "slot", "chunk", "offset", "rank", "key", "deed")
+    first = groups(found["slot"], found["chunk"])
+    found["place"] = np.arange(len(places)) - np.repeat(first, sizes(first, len(places))) + 1
+    found["ahead"] = np.where(found["rank"] == SENDER, found["floor"] - found["place"], NONE)
+    return found, first
+
+
+def _share_floors(timed: pa.Table) -> pa.Table:
+    """Give an operation of several places one ``floor``, the latest of these; by ``deed``."""
+    found = _sort(numbers(timed), "deed")
+    first = groups(found["deed"])
+    latest = np.maximum.reduceat(np.maximum(found["floor"], found["bound"]), first)
+    latest = _at_most(latest, np.maximum.reduceat(found["end"], first))
+    shared = np.repeat(latest, sizes(first, len(timed)))
+    return _table(found | {"floor": np.where(found["several"], shared, found["floor"])})
+
+
+def _clock(view: View, places: Rows) -> pa.Table:
+    """Divide the time of each history into ``_BLOCKS``: ``slot, history, start, width``, in ticks.
+
+    Histories are numbered here.
+    """
+    names = view.names.select(["slot", "history"])
+    extents = places.map(_extents, _EXTENT).table().join(names, "slot", join_type="inner")
+    whole = extents.group_by("history").aggregate([("start", "min"), ("end", "max")])
+    found = numbers(names.join(whole, "history", join_type="inner"))
+    length = (found["end_max"] - found["start_min"]) // _TICKS
+    return _table(
+        {
+            "slot": found["slot"],
+            "history": np.unique(found["history"], return_inverse=True)[1],
+            "start": found["start_min"],
+            "width": np.maximum(-(-length // _BLOCKS), 1) * _TICKS,
+        }
+    )
+
+
+def _extents(places: pa.Table) -> pa.Table:
+    end = pc.coalesce(places["end"], places["floor"])
+    times = pa.table([places["slot"], places["floor"], end], _EXTENT.names)
+    found = times.group_by("slot").aggregate([("start", "min"), ("end", "max")])
+    return found.rename_columns(_EXTENT.names)
+
+
+def _spans(timed: pa.Table, *, clock: pa.Table, ww: bool) -> pa.Table:
+    """Find the blocks from which, and to which, edges lead back in time."""
+    found = numbers(timed)
+    back = (found["time"] != NONE) & (found["bound"] > found["time"])
+    found = choose(found, back if ww else back & (found["rank"] == READER))
+    history, low = _blocks(found, clock, found["time"])
+    spans = {"history": history, "low": low, "high": _blocks(found, clock, found["bound"])[1]}
+    merged = _table(spans).group_by(["history", "low"]).aggregate([("high", "max")])
+    return merged.rename_columns(_SPAN.names)
+
+
+def _segments(spans: pa.Table) -> pa.Table:
+    """Join spans that have a block in common, as rows of ``_SPAN``: one a segment, in order."""
+    found = _sort(numbers(spans), "history", "low")
+    reached = _most_before(groups(found["history"]), found["high"])
+    begins = np.flatnonzero(found["low"] > reached)
+    high = np.maximum.reduceat(found["high"], begins)
+    return _table(choose(found, begins) | {"high": high})
+
+
+def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Table:
+    """Choose the operations whose time lies in a segment, in ``MEMBER``."""
+    found, known = numbers(timed), numbers(segments)
+    found = choose(found, found["time"] != NONE)
+    before, after = int(known["low"].min()) - 1, int(known["high"].max()) + 1
+
+    def code(history: Ints, block: Ints) -> Ints:
+        """Number the blocks of all histories; one at each end stands for all others."""
+        return history * (after - before + 1) + np.clip(block, before, after)
+
+    block = code(*_blocks(found, clock, found["time"]))
+    segment = np.searchsorted(code(known["history"], known["low"]), block, side="right") - 1
+    inside = (segment >= 0) & (block <= code(known["history"], known["high"])[segment])
+    return _table(choose(found | {"segment": segment}, inside))
+
+
+def _blocks(places: Numbers, clock: pa.Table, time: Ints) -> tuple[Ints, Ints]:
+    """Return the number of each place's history, and the block of a time."""
+    of_slot = look_up_columns(clock, "slot", places["slot"])
+    block = np.floor((time - of_slot["start"]) / of_slot["width"])
+    return of_slot["history"], block.astype(np.int64)
+
+
+def _most_before(first: Ints, column: Ints) -> Ints:
+    """Return the greatest number before each row in its group; NONE for the first of a group."""
+    found = np.full(len(column), NONE)
+    for low, high in pairwise([*first.tolist(), len(column)]):
+        np.maximum.accumulate(column[low : high - 1], out=found[low + 1 : high])
+    return found
+
+
+def _at_most(time: Ints, end: Ints) -> Ints:
+    """Return the lesser of two times, of which the second may not be known."""
+    return np.where(end != NONE, np.minimum(time, end), time)
+
+
+def _ticks(nanoseconds: Ints) -> Ints:
+    return np.where(nanoseconds != NONE, nanoseconds * _TICKS, NONE)
+
+
+def _sort(rows: Numbers, *by: str) -> Numbers:
+    return choose(rows, np.lexsort([rows[name] for name in reversed(by)]))
+
+
+def _placed(rank: int, columns: Numbers) -> pa.Table:
+    """Return rows of ``_PLACE``, in which other columns are null."""
+    return complete(_table(columns | {"rank": np.full(len(columns["slot"]), rank)}), _PLACE)
+
+
+def _table(columns: Numbers) -> pa.Table:
+    return pa.table({name: nullable(column) for name, column in columns.items()})

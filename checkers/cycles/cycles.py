@@ -1,0 +1,257 @@
+"""Cycles of operations: G0, G1c, and their -process and -realtime forms.
+
+One operation comes before another when a record that it sent stands in the log just before one of
+the other's (ww), when the other read what it sent (wr), or when it had ended before the other began
+(process: of the same process; realtime: of any). That no operation comes before itself is what
+Adya's isolation levels and strict serializability ask ("Weak Consistency", 1999, 4.2; Elle, VLDB
+2020); the edges are those of Jepsen's ``jepsen.tests.kafka`` (``ww-graph``, ``wr-graph``), with two
+exceptions: a record whose offset is another's as well, or that stands at two, is in no ww edge,
+because its place is what is wrong with it; and a read under ``read_uncommitted`` is in no wr edge,
+because it is promised nothing.
+
+Kafka isolates no writes: transactions that run side by side may well stand in one partition in one
+order and in another in the other, so that G0, and with ww edges G1c, are no broken promise.
+
+Only the operations that ``checkers.cycles.candidates`` leaves are put into a graph.
+"""
+
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.cycles.candidates import MEMBER, READER, SENDER, suspects
+from highwater.checkers.cycles.search import (
+    NEVER,
+    PROCESS,
+    REALTIME,
+    Dependencies,
+    Operations,
+    cycles,
+)
+from highwater.checkers.history.columns import (
+    NONE,
+    Ints,
+    Numbers,
+    any_of,
+    greatest,
+    groups,
+    numbers,
+    sizes,
+)
+from highwater.checkers.history.kernel_tools import choose, first_of, look_up
+from highwater.checkers.history.row_flags import READ_BY_ANY, SEEN, SEEN_OK, SENT, SENT_OK
+from highwater.checkers.history.rows import REFERENCE
+from highwater.checkers.history.view import View
+from highwater.checkers.spark.engine import Rows
+
+_DEED: Final = pa.schema([(name, pa.int64()) for name in ("segment", "deed")])
+_EDGE: Final = pa.schema(
+    [(name, pa.int64()) for name in ("segment", "source", "target", "sent", "met")]
+)
+_WITNESS: Final = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("segment", "cycle", "place")),
+        *((name, pa.string()) for name in ("kind", "why")),
+        *((name, pa.int64()) for name in ("deed", "key")),
+        ("sends", pa.bool_()),
+    ]
+)
+_SHOWN: Final = ("deed", "key", "sends")
+_REFERENCE: Final = pa.schema(
+    [*(_WITNESS.field(name) for name in _SHOWN), *((name, pa.int64()) for name in REFERENCE)]
+)
+_STEP: Final = SCHEMA.field("steps").type.value_type.names
+
+
+def find(view: View, *, ww: bool = True) -> Rows | None:
+    """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
+
+    ``steps`` are two for each step of the cycle: what the one operation did, and what the next did
+    for which it comes after. Two sends are a ww edge, a send and a read a wr edge; of an order in
+    time both steps have the kind ``process`` or ``realtime`` and no record.
+
+    Args:
+        view: of any number of histories.
+        ww: whether the log's order of records makes an order of operations (Jepsen's ``ww-deps``).
+            Without it G0 cannot be found, and every G1c is one that no isolation level allows.
+
+    Returns:
+        Rows of ``checkers.core.anomaly.SCHEMA``; None if there are no cycles.
+    """
+    members = suspects(view, ww=ww)
+    if members is None:
+        return None
+    deeds = members.by(["deed"], _deeds, _DEED)
+    rows = view.rows.where(SENT | SEEN).join(deeds, ["deed"]).kept()
+    none = view.engine.table(_EDGE.empty_table())
+    log = members.only("rank", SENDER).by(["slot"], _log_edges, _EDGE) if ww else none
+    witnesses = members.union(rows, log).by(["segment"], _search, _WITNESS).table()
+    return _tell(view, rows, witnesses) if len(witnesses) else None
+
+
+def _deeds(members: pa.Table) -> pa.Table:
+    return members.group_by(_DEED.names).aggregate([])
+
+
+def _log_edges(senders: pa.Table) -> pa.Table:
+    """Link each sender to that of the next record in the log, where it is sure which that is.
+
+    A kernel by ``slot``. The next of the members: were one between them that is none, and in a
+    cycle with both, then it would be a member.
+    """
+    found = numbers(senders)
+    found = choose(found, np.lexsort((found["offset"], found["slot"])))
+    first = groups(found["slot"], found["offset"])
+    alone = first[sizes(first, len(senders)) == 1]
+    alone = alone[found["sure"][alone]]
+    found = choose(found, alone)
+    nth = np.arange(1, len(alone))
+    one, two = choose(found, nth - 1), choose(found, nth)
+    linked = (one["slot"] == two["slot"]) & (one["segment"] == two["segment"])
+    linked &= one["deed"] != two["deed"]
+    columns = one["segment"], one["deed"], two["deed"], one["key"], two["key"]
+    return pa.table([column[linked] for column in columns], _EDGE)
+
+
+def _read_edges(rows: Numbers, members: Numbers) -> Numbers:
+    """Link each sender to those that read of it."""
+    readers = members["deed"][members["rank"] == READER]
+    senders = choose(members, members["rank"] == SENDER)
+    reads = choose(rows, any_of(rows["fact"], READ_BY_ANY) & np.isin(rows["deed"], readers))
+    place = look_up(senders["key"], reads["key"])
+    reads, place = choose(reads, place != NONE), place[place != NONE]
+    edges = {
+        "segment": reads["segment"],
+        "source": senders["deed"][place],
+        "target": reads["deed"],
+        "sent": reads["key"],
+        "met": reads["key"],
+    }
+    linked = (senders["segment"][place] == reads["segment"]) & (edges["source"] != reads["deed"])
+    return choose(edges, linked)
+
+
+def _search(graph: pa.Table) -> pa.Table:
+    """Find the cycles of whole segments, two rows for each step of each; a kernel by ``segment``.
+
+    Args:
+        graph: rows of ``MEMBER``; of the history, with the ``segment`` of their operations; and of
+            ``_EDGE``, the edges by the log.
+    """
+
+    def part(column: str, *names: str) -> Numbers:
+        return numbers(graph.filter(graph[column].is_valid()), names)
+
+    log, members = part("source", *_EDGE.names), part("rank", *MEMBER.names)
+    names = ("segment", "deed", "key", "client", "fact", "invoke_ns", "complete_ns")
+    rows = part("client", *names)
+    read = _read_edges(rows, members)
+    edges = {name: np.concatenate([log[name], read[name]]) for name in _EDGE.names}
+    edges["wr"] = np.arange(len(edges["sent"])) >= len(log["sent"])
+    by = ("met", "wr", "target", "source")
+    edges = choose(edges, np.lexsort([edges[name] for name in by]))
+    deeds, ends = np.unique(np.concatenate([edges["source"], edges["target"]]), return_inverse=True)
+    if not len(deeds):
+        return _WITNESS.empty_table()
+    source, target = np.split(ends, 2)
+    operations, segment = _operations(rows, deeds)
+    found = cycles(operations, Dependencies(source=source, target=target, wr=edges["wr"]))
+    shown = _Shown(edges, source, target)
+    steps = [
+        {
+            "segment": int(segment[leg.source]),
+            "cycle": number,
+            "kind": kind,
+            "place": 2 * place + end,
+            "deed": int(deeds[deed]),
+            "why": leg.why,
+            **(shown.at(leg.edge, end) if leg.edge >= 0 else shown.of(deed)),
+        }
+        for number, (kind, legs) in enumerate(found)
+        for place, leg in enumerate(legs)
+        for end, deed in enumerate((leg.source, leg.target))
+    ]
+    return pa.Table.from_pylist(steps, schema=_WITNESS)
+
+
+def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
+    """Look up whose operations are, and when they were; and their segments."""
+    rows = choose(rows, np.argsort(rows["deed"], kind="stable"))
+    first = groups(rows["deed"])
+    place = look_up(rows["deed"][first], deeds)
+    segment, client = (rows[name][first][place] for name in ("segment", "client"))
+    begin = np.minimum.reduceat(rows["invoke_ns"], first)[place]
+    end = greatest(first, rows["complete_ns"], any_of(rows["fact"], SENT_OK | SEEN_OK))[place]
+    history, process = (np.unique(it, return_inverse=True)[1] for it in (segment, client))
+    # Lines of time do not lead through other segments: which of equally short cycles is shown would
+    # depend on these.
+    process = np.unique(history * len(process) + process, return_inverse=True)[1]
+    operations = Operations(
+        history=history,
+        process=process,
+        begin=begin,
+        end=np.where(end == NONE, NEVER, end),
+    )
+    return operations, segment
+
+
+class _Shown:
+    """Which record an operation is shown by; edges are in the order of their sources."""
+
+    def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
+        self._edges = edges
+        self._source = source
+        self._by_target = np.argsort(target, kind="stable")
+        self._target = target[self._by_target]
+
+    def at(self, edge: int, end: int) -> dict[str, object]:
+        """The record at an edge's source (``end`` 0) or target (1)."""
+        key = self._edges["met" if end else "sent"][edge]
+        return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
+
+    def of(self, deed: int) -> dict[str, object]:
+        """Some record of an operation."""
+        place = int(np.searchsorted(self._source, deed))
+        if place < len(self._source) and self._source[place] == deed:
+            return self.at(place, 0)
+        return self.at(int(self._by_target[np.searchsorted(self._target, deed)]), 1)
+
+
+def _first_rows(rows: pa.Table) -> pa.Table:
+    """Refer to the first row in which each operation sent, or read, each record; by ``deed``."""
+    found = numbers(rows)
+    found["sends"] = any_of(found["fact"], SENT)
+    found = first_of(found, *_SHOWN)
+    return pa.table([found[name] for name in _REFERENCE.names], _REFERENCE)
+
+
+def _tell(view: View, rows: Rows, witnesses: pa.Table) -> Rows:
+    """Make anomalies of cycles, with what was recorded of each step."""
+    records = ["deed", "key"]
+    shown = view.engine.table(witnesses.select(records))
+    first = rows.join(shown, records, "semi").by(["deed"], _first_rows, _REFERENCE)
+    words = view.words.join(first, REFERENCE).table().to_pylist()
+    row_of = {itemgetter(*_SHOWN)(row): row for row in words}
+    steps = sorted(witnesses.to_pylist(), key=itemgetter("segment", "cycle", "place"))
+    anomalies = []
+    for _, cycle in groupby(steps, itemgetter("segment", "cycle")):
+        told = [(step, row_of[itemgetter(*_SHOWN)(step)]) for step in cycle]
+        anomalies.append(
+            {
+                "kind": told[0][0]["kind"],
+                "steps": [_step(row, step["why"]) for step, row in told],
+                **{name: min(row[name] for _, row in told) for name in ("run", "topic")},
+            }
+        )
+    return view.engine.table(pa.Table.from_pylist(anomalies, SCHEMA))
+
+
+def _step(row: dict[str, Any], why: str) -> dict[str, Any]:
+    step = {name: row[name] for name in _STEP}
+    if why in (PROCESS, REALTIME):
+        step |= {"kind": why, "partition": None, "offset": None, "value": None}
+    return step

@@ -1,0 +1,194 @@
+"""Rows in order, shortened to strides: a billion records in order are a few thousand rows.
+
+A *stride* is a stretch of one client's rows in one slot in which nothing can be wrong: a reader's
+offsets go up by one from row to row, a producer's go up from operation to operation and by one
+within one. Whatever a client did out of order therefore lies between one stride and the next, and
+no row inside one has to be looked at again. Rows are shortened as they come from the file, before
+any of them is moved to another place.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from highwater.checkers.history.columns import NONE, Numbers, numbers
+from highwater.checkers.history.row_flags import (
+    ADRIFT,
+    BLIND,
+    ENDED,
+    EVERYWHERE,
+    MOVES,
+    PEEK,
+    SEEN,
+    SEEN_OK,
+    SENT,
+    SENT_OK,
+)
+
+KNOWN: Final = 0
+READS: Final = 1
+SENDS: Final = 2
+COUNTED: Final = 3
+SINGLE: Final = 4
+ROW_ALONE: Final = 5
+"""``what`` a row is: a stretch of a log that sends tell to be there, a stride of a reader or one of
+a producer; COUNTED is no stride but how many rows of a client and slot there were (``place``), how
+many of them are of records (``last_place``), and all that they say (``op``, bits of
+``checkers.history.row_flags``). SINGLE and ROW_ALONE are strides of one row that are not made here
+but by ``checkers.history.steps``. A row of the history that moved a reader, or tells where a log
+ended, is passed on as it is, with the bits of its fact, all greater than these."""
+
+STRIDE: Final = pa.schema(
+    [
+        ("what", pa.int32()),
+        ("client", pa.int64()),
+        ("slot", pa.int64()),
+        ("sent", pa.bool_()),  # whether it is a stride of a producer, null if it is none at all
+        ("ok", pa.bool_()),  # its operations ended well; those of a longer stride always did
+        ("sure", pa.bool_()),  # what it read was committed
+        ("op", pa.int64()),
+        ("at", pa.int64()),
+        ("place", pa.int64()),  # the first row's offset
+        ("last_op", pa.int64()),
+        ("last_at", pa.int64()),
+        ("last_place", pa.int64()),
+    ]
+)
+
+INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
+"""The columns of ``checkers.history.rows.ROW`` that ``strides`` reads."""
+
+
+def strides(rows: pa.Table) -> pa.Table:
+    """The strides of rows, in ``STRIDE``; a kernel over any stretch of them."""
+    columns = numbers(rows, INPUT)
+    fact = columns["fact"]
+    columns["pair"], columns["place"] = _told_apart(columns)
+    found = [_counted(columns)]
+    moves = (fact & (MOVES | ENDED)) != 0
+    if moves.any():
+        found.append(_moves(_some(columns, moves)))
+    told = ((fact & (SENT_OK | SEEN)) != 0) & ((fact & (BLIND | ADRIFT)) == 0)
+    told &= columns["offset"] != NONE
+    sent = told & ((fact & SENT_OK) != 0)
+    if sent.any():
+        sends = _some(columns, sent)
+        found += [_known(sends), _strides(sends, SENDS)]
+    seen = told & ~sent
+    if seen.any():
+        found.append(_strides(_some(columns, seen), READS))
+    return pa.Table.from_batches(found, STRIDE)
+
+
+def _some(columns: Numbers, asked: NDArray[np.bool_]) -> Numbers:
+    return {name: column[asked] for name, column in columns.items()}
+
+
+def _told_apart(columns: Numbers) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Small numbers: of the client and slot of each row, and of its slot."""
+    clients, client = _codes(columns["client"])
+    slots, slot = _codes(columns["slot"])
+    small = np.int16 if len(clients) * len(slots) <= np.iinfo(np.int16).max else np.int64
+    return (client * len(slots) + slot).astype(small), slot.astype(small)
+
+
+def _codes(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    encoded = pa.array(column).dictionary_encode()
+    return encoded.dictionary.to_numpy(), encoded.indices.to_numpy().astype(np.int64)
+
+
+def _counted(rows: Numbers) -> pa.RecordBatch:
+    """How many rows of each client and slot there are, and what they say."""
+    order = np.argsort(rows["pair"], kind="stable")
+    pair, fact = rows["pair"][order], rows["fact"][order]
+    first, last = _stretches(pair[1:] == pair[:-1])
+    of_records = ((fact & (SENT | SEEN)) != 0).astype(np.int64)
+    return _batch(
+        what=COUNTED,
+        client=rows["client"][order][first],
+        slot=rows["slot"][order][first],
+        op=np.bitwise_or.reduceat(fact, first).astype(np.int64),
+        place=last - first + 1,
+        last_place=np.add.reduceat(of_records, first),
+    )
+
+
+def _strides(rows: Numbers, what: int) -> pa.RecordBatch:
+    """Strides of rows that are all sends, or all reads."""
+    order = _sorted(rows["pair"], rows["op"], rows["at"])
+    rows = {name: column[order] for name, column in rows.items()}
+    pair, op, place = rows["pair"], rows["op"], rows["offset"]
+    ok = (rows["fact"] & (SENT_OK | SEEN_OK)) != 0
+    sure = (rows["fact"] & PEEK) == 0
+    same = op[1:] == op[:-1]
+    step = place[1:] == place[:-1] + 1
+    if what == SENDS:
+        step |= ~same & (place[1:] > place[:-1])
+    goes_on = (pair[1:] == pair[:-1]) & step & (ok[1:] == ok[:-1]) & (sure[1:] == sure[:-1])
+    goes_on &= ok[1:] | same
+    first, last = _stretches(goes_on)
+    return _batch(
+        what=what,
+        client=rows["client"][first],
+        slot=rows["slot"][first],
+        sent=what == SENDS,
+        ok=ok[first],
+        sure=sure[first],
+        op=op[first],
+        at=rows["at"][first],
+        place=place[first],
+        last_op=op[last],
+        last_at=rows["at"][last],
+        last_place=place[last],
+    )
+
+
+def _sorted(groups: NDArray[Any], *by: NDArray[Any]) -> NDArray[Any]:
+    """The order of rows by small numbers and then by others, which mostly is that of the rows."""
+    order = np.argsort(groups, kind="stable")
+    group = groups[order]
+    same, grows = group[1:] == group[:-1], np.zeros(max(len(group) - 1, 0), np.bool_)
+    for column in reversed(by):
+        told = column[order]
+        grows = (told[1:] > told[:-1]) | ((told[1:] == told[:-1]) & grows)
+    return order if bool((grows | ~same).all()) else np.lexsort((*reversed(by), groups))
+
+
+def _known(sends: Numbers) -> pa.RecordBatch:
+    """Stretches of offsets that acknowledged sends, whoever's, say are taken."""
+    order = _sorted(sends["place"], sends["offset"])
+    slot, place = sends["slot"][order], sends["offset"][order]
+    first, last = _stretches((slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1))
+    return _batch(what=KNOWN, slot=slot[first], place=place[first], last_place=place[last])
+
+
+def _stretches(goes_on: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The first and last rows of stretches, from whether each row but the first goes on."""
+    breaks = np.flatnonzero(~goes_on) + 1
+    first = np.concatenate(([0], breaks))
+    last = np.concatenate((breaks - 1, [len(goes_on)]))
+    return first, last
+
+
+def _moves(rows: Numbers) -> pa.RecordBatch:
+    offset = rows["offset"]
+    return _batch(
+        what=rows["fact"] & (MOVES | ENDED | EVERYWHERE),
+        place=pa.array(offset, mask=offset == NONE),
+        **{name: rows[name] for name in ("client", "slot", "op", "at")},
+    )
+
+
+def _batch(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401 - arrays of all types
+    """Columns of ``STRIDE``: arrays, one value for all rows, or nothing, which is null."""
+    size = len(columns["slot"])
+    arrays = []
+    for field in STRIDE:
+        column = columns.get(field.name)
+        if column is None or isinstance(column, int):
+            arrays.append(pa.repeat(pa.scalar(column, field.type), size))
+        else:
+            arrays.append(pa.array(column, field.type))
+    return pa.record_batch(arrays, schema=STRIDE)

@@ -1,0 +1,62 @@
+"""What moves a reader on purpose: assignments, seeks, rebalances.
+
+A step from one row to another is excused where between them the client
+
+- was assigned, or subscribed to, partitions without this one (Jepsen keeps the positions of those
+  that stay, and so do we; of producers too, as Jepsen's clients are both in one),
+- sought another place in the partition, whereto does not matter, or
+- had the partition taken or given in a rebalance, in either's operation or between: where in its
+  operation a rebalance happened nobody tells, so that it excuses the steps into and out of it as
+  well as those inside (Jepsen excuses those inside alone, and allows the others by the whole test).
+
+Only steps that look wrong are ever asked about.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+
+from highwater.checkers.history.columns import Ints, Numbers, any_of, numbers
+from highwater.checkers.history.kernel_tools import choose, first_of
+from highwater.checkers.history.row_flags import ASSIGNED, EVERYWHERE, REBALANCED, SOUGHT
+from highwater.checkers.history.version_order import so_far
+
+MOVED: Final = pa.schema(
+    [*((name, pa.int64()) for name in ("client", "slot", "op", "at")), ("fact", pa.int32())]
+)
+"""A row of a history that moved a client."""
+
+
+def unexcused(rows: pa.Table) -> pa.Table:
+    """The steps that nothing excuses. A kernel by ``client``.
+
+    Args:
+        rows: in ``checkers.history.steps.STEP``, and rows of ``MOVED``, whose ``delta`` is null.
+    """
+    steps = rows.filter(rows["delta"].is_valid())
+    moves = numbers(rows.filter(rows["delta"].is_null()), MOVED.names)
+    end = numbers(steps, ("client", "slot", "sent", "from_op", "from_at", "op", "at"))
+    begin = end | {"op": end["from_op"], "at": end["from_at"]}
+    before = end | {"op": end["from_op"] - 1}
+    fact = moves["fact"]
+    assigned, sought, shaken = (any_of(fact, bits) for bits in (ASSIGNED, SOUGHT, REBALANCED))
+    everywhere = any_of(fact, EVERYWHERE)
+    # An assignment is told in a row for each partition, which all bear the number of its operation.
+    all_of_them = first_of(choose(moves, assigned), "client", "op")
+    kept = first_of(choose(moves, assigned & ~everywhere), "client", "slot", "op")
+    left = _between(begin, end, all_of_them, "client", "op")
+    left -= _between(begin, end, kept, "client", "slot", "op")
+    moved = 0 * left
+    for here, whose in ((everywhere, ("client",)), (~everywhere, ("client", "slot"))):
+        moved += _between(begin, end, choose(moves, sought & here), *whose, "op", "at")
+        moved += _between(before, end, choose(moves, shaken & here), *whose, "op")
+    excused = (left > 0) | (~end["sent"] & (moved > 0))
+    return steps.filter(pa.array(~excused))
+
+
+def _between(begin: Numbers, end: Numbers, moves: Numbers, *by: str) -> Ints:
+    """How many moves come after each begin, and not after the end, in the order of columns."""
+    known = [moves[name] for name in by]
+    until, since = (so_far(known, [rows[name] for name in by]) for rows in (end, begin))
+    found: Ints = until - since
+    return found

@@ -1,0 +1,137 @@
+"""What one row of a history says, as bits; those of a record are or-ed together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.harness.runs.history import (
+    ASSIGN,
+    END,
+    FAIL,
+    FENCE,
+    FINAL,
+    INFO,
+    OK,
+    READ,
+    READ_UNCOMMITTED,
+    REBALANCE,
+    SEEK,
+    SEND,
+    SUBSCRIBE,
+)
+
+SENT_OK: Final = 1
+SENT_INFO: Final = 2
+SENT_FAIL: Final = 4
+"""A send, by its outcome."""
+
+READ_OK: Final = 8
+READ_OTHER: Final = 16
+PEEK_OK: Final = 32
+PEEK_OTHER: Final = 64
+"""A read; a peek is one under ``read_uncommitted``, which proves nothing about what is committed.
+OTHER were made in operations that failed or whose end nobody knows."""
+
+BLIND: Final = 128
+ADRIFT: Final = 4096
+"""BLIND with a send that was acknowledged, or a read, without an offset (Jepsen's histories have
+some); ADRIFT with a send to a partition that the client was never told."""
+
+ASSIGNED: Final = 256
+SOUGHT: Final = 512
+REBALANCED: Final = 1024
+EVERYWHERE: Final = 2048
+MOVES: Final = ASSIGNED | SOUGHT | REBALANCED
+"""What moved a reader (``assign`` and ``subscribe`` do the same); EVERYWHERE with it: in all its
+partitions. What failed moved nobody, and says nothing."""
+
+ENDED: Final = 8192
+"""The log ended at this offset, while the operation went on."""
+
+IN_FINAL: Final = 1 << 14
+OF_FENCE: Final = 1 << 15
+"""Of the run's final phase; and of the fence, whose record stands last in its partition."""
+
+PROOF: Final = 1 << 16
+PROVEN: Final = 1 << 17
+"""Of sends, given when records are summed up. PROOF: the outcome of some send of the record is not
+known, somebody has read it in an operation that ended well, and its sender is the only one or the
+greatest of them. PROVEN: a send of the same operation has PROOF, so that operation took effect
+(Jepsen's ``must-have-committed?``). A reader of uncommitted records proves nothing."""
+
+SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
+READ_BY_ANY: Final = READ_OK | READ_OTHER
+PEEK: Final = PEEK_OK | PEEK_OTHER
+SEEN: Final = READ_BY_ANY | PEEK
+SEEN_OK: Final = READ_OK | PEEK_OK
+STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
+"""Rows that do not know for themselves where, or whether, their record stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """What a row says by its kind and outcome, and what more if something in it is null."""
+
+    bits: int
+    no_offset: int = 0
+    no_partition: int = 0
+
+
+def _saying(kind: str, outcome: str, *, peek: bool) -> Saying:
+    if kind == SEND:
+        bits = {OK: SENT_OK, INFO: SENT_INFO, FAIL: SENT_FAIL}[outcome]
+        return Saying(bits, BLIND if outcome == OK else 0, ADRIFT)
+    if kind == READ and peek:
+        return Saying(PEEK_OK if outcome == OK else PEEK_OTHER, BLIND)
+    if kind == READ:
+        return Saying(READ_OK if outcome == OK else READ_OTHER, BLIND)
+    if kind == END:
+        return Saying(ENDED if outcome == OK else 0)
+    if outcome == FAIL:
+        return Saying(0)
+    moved = {SEEK: SOUGHT, REBALANCE: REBALANCED}.get(kind, ASSIGNED)
+    return Saying(moved, no_partition=EVERYWHERE)
+
+
+KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
+OUTCOMES: Final = (OK, INFO, FAIL)
+SAYINGS: Final = {
+    (kind, outcome, peek): _saying(kind, outcome, peek=peek)
+    for kind in KINDS
+    for outcome in OUTCOMES
+    for peek in (False, True)
+}
+"""By kind, outcome, and whether the isolation is ``read_uncommitted``; any other row says 0."""
+
+
+def fact() -> Column:
+    """What a row of ``harness.runs.history.OPERATIONS`` says."""
+    said = _case("kind", {kind: _by_outcome(kind) for kind in KINDS})
+    final = f"if(phase <=> '{FINAL}', {IN_FINAL}, 0)"
+    fence = f"if(process <=> '{FENCE}', {OF_FENCE}, 0)"
+    return F.expr(f"{said} | {final} | {fence}")
+
+
+def _by_outcome(kind: str) -> str:
+    told = {}
+    for outcome in OUTCOMES:
+        committed, peek = (_told(SAYINGS[kind, outcome, each]) for each in (False, True))
+        peeks = f"isolation <=> '{READ_UNCOMMITTED}'"
+        told[outcome] = committed if committed == peek else f"if({peeks}, {peek}, {committed})"
+    return _case("outcome", told)
+
+
+def _case(column: str, told: Mapping[str, str]) -> str:
+    whens = " ".join(f"WHEN '{word}' THEN {what}" for word, what in told.items())
+    return f"CASE {column} {whens} ELSE 0 END"
+
+
+def _told(saying: Saying) -> str:
+    told = str(saying.bits)
+    for name in ("offset", "partition"):
+        if more := getattr(saying, f"no_{name}"):
+            told += f" | if(`{name}` IS NULL, {more}, 0)"
+    return f"({told})"

@@ -1,0 +1,76 @@
+"""The version order: which offsets of each log are known, and what lies between two of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from highwater.checkers.history.columns import Bools, Ints
+
+
+class Order:
+    """The version order of some logs.
+
+    All known offsets of all logs are numbered from 0, log by log: that is a known offset's index.
+
+    Args:
+        slot: of stretches of known offsets, which may overlap, in any order.
+        low: the first offset of each.
+        high: the last one.
+    """
+
+    def __init__(self, slot: Ints, low: Ints, high: Ints) -> None:
+        self._slot, self._low, self._end = stretches(slot, low, high)
+        self._until: Ints = np.cumsum(self._end - self._low)
+
+    def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
+        """The index of each offset, or of the next known one, and whether it is known itself."""
+        at = so_far((self._slot, self._low), (slot, place)) - 1
+        # Before the first stretch stands none, which is looked up behind the last one.
+        slots, end, until = (np.append(each, 0) for each in (self._slot, self._end, self._until))
+        here = (at >= 0) & (slots[at] == slot)
+        left = np.where(here, np.maximum(end[at] - place, 0), 0)
+        return until[at] - left, left > 0
+
+    def offset(self, index: Ints) -> Ints:
+        """The known offset that has each index."""
+        at = np.searchsorted(self._until, index, "right")
+        found: Ints = self._end[at] - (self._until[at] - index)
+        return found
+
+    def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """How far steps from one offset to another lead, and what they leave out.
+
+        Returns:
+            Their lengths in known offsets: 1 is to the next one, less is no step on; and the index
+            of the first known offset behind each ``begin``.
+        """
+        index, known = self.before(slot, begin)
+        size = self.before(slot, end)[0] - index
+        return np.where(end > begin, size + 1 - known, size), index + known
+
+
+def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
+    """Stretches of offsets as those that do not touch, in order.
+
+    Returns:
+        The slot of each, its first offset, and the one behind its last.
+    """
+    place, change = np.concatenate((low, high + 1)), np.repeat((1, -1), len(slot))
+    order = np.lexsort((-change, place, np.tile(slot, 2)))
+    last = np.flatnonzero(np.cumsum(change[order]) == 0)
+    first = np.concatenate(([0], last + 1))[:-1]
+    return np.tile(slot, 2)[order][first], place[order][first], place[order][last]
+
+
+def so_far(known: Sequence[Ints], asked: Sequence[Ints]) -> Ints:
+    """How many known rows stand at or before each row that is asked for.
+
+    Args:
+        known: columns, the most significant first; rows in any order.
+        asked: the same columns of other rows.
+    """
+    columns = [np.concatenate(both) for both in zip(known, asked, strict=True)]
+    order = np.lexsort(columns[::-1])  # of rows that are equal, the known ones come first
+    count = np.empty(len(order), np.int64)
+    count[order] = np.cumsum(order < len(known[0]))
+    return count[len(known[0]) :]

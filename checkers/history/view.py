@@ -1,0 +1,305 @@
+"""What clients saw, as one shape that every checker of their view reads.
+
+The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``); where a rule differs from
+Jepsen's on purpose, the checker says so. A history is read twice: its rows in their order, as
+``strides``; and record by record, as ``sums`` and ``doubtful``. Whatever is asked later is asked of
+these, or of the few rows that they name.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.history import record_summaries
+from highwater.checkers.history.columns import (
+    NONE,
+    any_of,
+    greatest,
+    groups,
+    least,
+    nullable,
+    numbers,
+    sizes,
+)
+from highwater.checkers.history.offset_runs import COUNTED, INPUT, STRIDE, strides
+from highwater.checkers.history.record_summaries import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
+from highwater.checkers.history.row_flags import (
+    ADRIFT,
+    IN_FINAL,
+    PEEK,
+    PROOF,
+    PROVEN,
+    READ_BY_ANY,
+    SEEN,
+    SEEN_OK,
+    SENT,
+    SENT_INFO,
+    SENT_OK,
+)
+from highwater.checkers.history.rows import NAMES, OF_SLOT, ROW, WORDS, named, numbered
+from highwater.checkers.run_files import plain
+from highwater.checkers.spark.engine import Engine, Rows, collected
+
+_WORDS_HERE: Final = 1_000_000
+"""So many rows are brought here with their words in the same query as their numbers."""
+
+_WORD: Final = pa.field("word", pa.int64())
+_ALL: Final = pa.schema(
+    [
+        *ROW,
+        *(field for field in NAMES if field.name != "slot"),
+        *(field for field in WORDS if field.name not in (*ROW.names, *NAMES.names)),
+        _WORD,
+    ]
+)
+_ADRIFT: Final = pa.schema([("key", pa.int64()), ("seen", pa.bool_()), ("there", pa.int64())])
+
+
+def in_order(operations: DataFrame) -> DataFrame:
+    """Operations as just read from Parquet, one file a run, with the order of their rows."""
+    return operations.withColumn("at", F.col("_metadata.row_index"))
+
+
+def from_here(
+    engine: Engine, path: Path, run: str, names: Sequence[str] | None = None
+) -> DataFrame:
+    """A table of one run whose file this machine alone may have, with ``run`` and ``at``.
+
+    Args:
+        engine: of the session.
+        path: a Parquet file.
+        run: what the column is to say.
+        names: the columns that are read; None: all.
+    """
+    table = pq.read_table(path, columns=names)
+    table = table.cast(pa.schema([one.with_type(plain(one.type)) for one in table.schema]))
+    table = table.append_column("at", pa.array(np.arange(len(table))))
+    return engine.given(table).withColumn("run", F.lit(run))
+
+
+class View:
+    """The clients' view of one history or many. What is asked for is computed once.
+
+    Args:
+        engine: of the session that has the operations.
+        operations: columns of ``harness.runs.history.OPERATIONS``, and ``run`` and ``at``.
+        size: how many rows they are.
+        final_read: whether there was a final reader, who should have met all that was acknowledged.
+    """
+
+    def __init__(
+        self, engine: Engine, operations: DataFrame, size: int, *, final_read: bool = False
+    ) -> None:
+        self.engine = engine
+        self.operations = operations
+        self.size = size
+        ignored = () if final_read else record_summaries.OF_FINAL_READS
+        self._asked = record_summaries.bits(*(name for name in DOUBTS if name not in ignored))
+
+    @cached_property
+    def _all(self) -> Rows:
+        """Every row with its words, which are brought here only if they are very few."""
+        frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
+        found = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
+        few = self.size <= min(_WORDS_HERE, self.engine.here)
+        return self.engine.table(found.table()) if few else found
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Every row, in ``checkers.history.rows.ROW``."""
+        found = self._all.select(ROW.names)
+        return found if found.here else self.engine.frame(found.frame(), ROW, self.size)
+
+    @property
+    def words(self) -> Rows:
+        """Every row, in ``checkers.history.rows.WORDS``."""
+        return self._all.select(WORDS.names)
+
+    @cached_property
+    def names(self) -> pa.Table:
+        """What the numbers of slots stand for, in ``checkers.history.rows.NAMES``."""
+        if self._all.here:
+            return self._all.distinct(NAMES.names)
+        # Of few names rather than of many rows numbers are made.
+        return collected(named(self.operations.select(*OF_SLOT).distinct()), NAMES)
+
+    @cached_property
+    def _strides(self) -> Rows:
+        return self.rows.select(INPUT).map(strides, STRIDE).kept()
+
+    @cached_property
+    def strides(self) -> Rows:
+        """All rows in their order, shortened; see ``checkers.history.offset_runs``."""
+        return self._strides.but("what", COUNTED)
+
+    @cached_property
+    def _counted(self) -> pa.Table:
+        return self._strides.only("what", COUNTED).table()
+
+    @cached_property
+    def _facts(self) -> int:
+        return int(np.bitwise_or.reduce(self._counted["op"].to_numpy(), initial=0))
+
+    def tells(self, facts: int) -> bool:
+        """Whether any row has one of these facts."""
+        return bool(self._facts & facts)
+
+    @cached_property
+    def two_faced(self) -> bool:
+        """Whether any client both sends and reads."""
+        ordered = self._counted.sort_by("client")
+        client, facts = (ordered[name].to_numpy() for name in ("client", "op"))
+        if not len(client):
+            return False
+        both = np.bitwise_or.reduceat(facts, groups(client))
+        return bool((((both & SENT) != 0) & ((both & SEEN) != 0)).any())
+
+    @cached_property
+    def _tally(self) -> Rows:
+        of_records = self.rows.where(SENT | SEEN)
+        return of_records.by(
+            ["key"], partial(record_summaries.tally, asked=self._asked), TALLY
+        ).kept()
+
+    @cached_property
+    def sums(self) -> pa.Table:
+        """One row a slot, in ``checkers.history.record_summaries.SLOT``: its records, counted."""
+        found = self._tally.told("sums").select(["sums"]).table()["sums"].combine_chunks()
+        return record_summaries.summed(pa.table(found.flatten(), schema=SLOT))
+
+    @cached_property
+    def doubtful(self) -> Rows:
+        """All rows of the records in doubt, in ``checkers.history.record_summaries.DOUBTFUL``."""
+        found = self._tally.told("key").select(DOUBTFUL.names)
+        return found.by(["deed"], _proven, DOUBTFUL).kept() if self.tells(SENT_INFO) else found
+
+    @cached_property
+    def records(self) -> Rows:
+        """One row a record, in ``checkers.history.record_summaries.RECORD``."""
+        return self.rows.where(SENT | SEEN).by(["key"], record_summaries.records, RECORD).kept()
+
+    @cached_property
+    def judged(self) -> dict[str, int]:
+        """Run to how many of its rows were looked at, those of records one by one."""
+        counted = self._counted.select(["slot", "place", "last_place"]).group_by("slot")
+        found = counted.aggregate([("place", "sum"), ("last_place", "sum")])
+        both = found.join(self.names, "slot", join_type="left outer")
+        both = both.join(self.sums.select(["slot", "rows"]), "slot", join_type="left outer")
+        judged = Counter[str]()
+        for row in both.to_pylist():
+            judged[row["run"]] += row["place_sum"] - row["last_place_sum"] + (row["rows"] or 0)
+        return dict(judged)
+
+    @cached_property
+    def suspects(self) -> dict[str, int]:
+        """How many records there is each doubt about, and other sums, of all slots together."""
+        if self._summed["own"] and not self.two_faced:
+            return self._summed | {"own": 0}  # only who sends, too, can read what it has sent
+        return self._summed
+
+    @cached_property
+    def _summed(self) -> dict[str, int]:
+        return {name: pc.sum(self.sums[name]).as_py() or 0 for name in SUMS}
+
+    @property
+    def entangled(self) -> bool:
+        """Whether operations may be in a cycle of reads and of time, write-write edges left aside.
+
+        Where each client only sends or only reads, and nobody has read a record before its writer
+        began, such edges never lead back: let a writer's time be its begin, and a reader's its end.
+        """
+        return bool(self._summed["foreseen"]) or self.two_faced
+
+    @cached_property
+    def placed(self) -> Rows:
+        """``rows`` that tell where a record stands in the log; what the version order is made of.
+
+        Sends that took effect and know their offset; and reads, those of failed operations too,
+        because a poll never gives what is not committed (Jepsen's ``version-orders``). Under
+        ``read_uncommitted`` it does: such a read tells a place only if the send took effect.
+        """
+        sure = self.rows.told("offset").where(SENT_OK | READ_BY_ANY)
+        return sure.union(self.placed_late) if self.late else sure
+
+    @property
+    def late(self) -> bool:
+        """Whether there may be rows of ``placed`` that do not say for themselves that they are."""
+        return bool(self.suspects["stray"] or self.suspects["peeked"])
+
+    @cached_property
+    def placed_late(self) -> Rows:
+        """Those of ``placed`` that do not say for themselves that they are."""
+        if not self.late:
+            return self.engine.table(ROW.empty_table())
+        found = self.doubtful.by(["key"], _landed, ROW)
+        if self.tells(PEEK):
+            peeks = self.rows.told("offset").where(PEEK)
+            found = found.union(peeks.join(self.doubtful.select(["key"]), ["key"], "anti"))
+        return found.kept()
+
+    @cached_property
+    def adrift(self) -> pa.Table:
+        """``key, seen, there`` of every record that was sent to a partition nobody was told of.
+
+        Whatever its partition, it is a record of the same run, topic and value. ``seen``: one of
+        them was read in an operation that ended well; ``there``: the least offset at which the
+        final read met one.
+        """
+        if not self.tells(ADRIFT):
+            return _ADRIFT.empty_table()
+        rows = self._all.select(["word", "key", "offset", "fact"])
+        words = self.engine.table(rows.where(ADRIFT).distinct(["word"]))
+        found = rows.where(SENT | SEEN).join(words, ["word"], "semi")
+        return found.by(["word"], _adrift, _ADRIFT).table()
+
+
+def _proven(rows: pa.Table) -> pa.Table:
+    """A kernel by ``deed``: rows of ``DOUBTFUL`` with ``PROVEN`` where that is known."""
+    fact, deed = (rows[name].to_numpy() for name in ("fact", "deed"))
+    proven = np.isin(deed, deed[any_of(fact, PROOF)]) & any_of(fact, SENT)
+    fact = fact | np.where(proven, PROVEN, 0).astype(np.int32)
+    return rows.set_column(rows.schema.get_field_index("fact"), "fact", pa.array(fact))
+
+
+def _landed(rows: pa.Table) -> pa.Table:
+    """A kernel by ``key``: the rows of ``DOUBTFUL`` that tell a place since others say so."""
+    found = numbers(rows, ("key", "deed", "fact", "facts", "offset"))
+    order = np.argsort(found["key"], kind="stable")
+    found = {name: column[order] for name, column in found.items()}
+    first = groups(found["key"])
+    size = sizes(first, len(order))
+    fact = found["fact"]
+    writer = np.repeat(greatest(first, found["deed"], any_of(fact, SENT)), size)
+    proven = any_of(fact, PROVEN)
+    took_effect = np.logical_or.reduceat(proven & (found["deed"] == writer), first)
+    landed = np.repeat(took_effect, size) | any_of(found["facts"], SENT_OK)
+    told = (found["offset"] != NONE) & (
+        proven & any_of(fact, SENT_INFO) | any_of(fact, PEEK) & landed
+    )
+    return rows.take(pa.array(order[told])).select(ROW.names)
+
+
+def _adrift(rows: pa.Table) -> pa.Table:
+    """A kernel by ``word``: see ``View.adrift``."""
+    found = numbers(rows)
+    order = np.argsort(found["word"], kind="stable")
+    found = {name: column[order] for name, column in found.items()}
+    first, fact = groups(found["word"]), found["fact"]
+    size = sizes(first, len(order))
+    seen = any_of(fact, SEEN_OK)
+    met = seen & any_of(fact, IN_FINAL) & (found["offset"] != NONE)
+    columns = [
+        found["key"],
+        np.repeat(np.logical_or.reduceat(seen, first), size),
+        nullable(np.repeat(least(first, found["offset"], met), size)),
+    ]
+    return pa.table(columns, names=_ADRIFT.names).group_by(_ADRIFT.names).aggregate([])

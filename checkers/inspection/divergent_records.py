@@ -1,0 +1,75 @@
+"""The first divergent records of a partition as text, read from where they lie."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.inspection.compare import Comparison
+from highwater.checkers.inspection.log_tables import Evidence, Row
+from highwater.checkers.inspection.report_types import Copy, Divergent
+from highwater.checkers.kafka_files.reader import read_segment
+
+OFFSETS_MAX: Final = 10
+"""Divergent offsets of a partition of which the records are shown."""
+
+PARTITIONS_MAX: Final = 50
+"""Partitions of which any are."""
+
+_TEXT_MAX: Final = 120
+
+
+def shown(
+    evidence: Evidence, compared: Mapping[int, Comparison]
+) -> dict[int, tuple[Divergent, ...]]:
+    """By partition, what each replica holds at its first divergent offsets."""
+    wanted = {
+        part: dict(comparison.offsets[:OFFSETS_MAX])
+        for part, comparison in sorted(compared.items())
+        if comparison.offsets
+    }
+    wanted = dict(list(wanted.items())[:PARTITIONS_MAX])
+    if not wanted:
+        return {}
+    places = [{"part": part, "offset": offset} for part, own in wanted.items() for offset in own]
+    columns = [("part", pa.int32()), ("offset", pa.int64())]
+    rows = (
+        evidence.records.join(F.broadcast(evidence.local(places, columns)), ["part", "offset"])
+        .select("part", "offset", "replica", "segment", "position", "leader_epoch")
+        .collect()
+    )
+    copies: dict[tuple[int, int], list[Copy]] = {}
+    for row in sorted(rows, key=lambda row: evidence.replicas[row["replica"]].broker):
+        copies.setdefault((row["part"], row["offset"]), []).append(_copy(evidence, row.asDict()))
+    return {
+        part: tuple(
+            Divergent(offset=offset, below_hw=below, copies=tuple(copies[part, offset]))
+            for offset, below in own.items()
+        )
+        for part, own in wanted.items()
+    }
+
+
+def _copy(evidence: Evidence, row: Row) -> Copy:
+    replica = evidence.replicas[row["replica"]]
+    segment = next(one for one in replica.segments if one.base_offset == row["segment"])
+    at = row["position"]
+    record: Row = {"key": None, "value": None}
+    for batch in read_segment(segment, start=at, stop=at + 1):
+        found = batch.filter(pa.compute.equal(batch["offset"], row["offset"]))
+        if found.num_rows:
+            record = found.select(["key", "value"]).to_pylist()[0]
+    return Copy(
+        broker=replica.broker,
+        epoch=row["leader_epoch"],
+        key=_text(record["key"]),
+        value=_text(record["value"]),
+    )
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    words = data[:_TEXT_MAX].decode("utf-8", "backslashreplace")
+    return words if len(data) <= _TEXT_MAX else f"{words}… ({len(data):,} bytes)"

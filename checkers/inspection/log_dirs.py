@@ -1,0 +1,172 @@
+"""Finds replicas in folders that were copied from brokers, whatever lies around them.
+
+A *log directory* is what ``log.dirs`` names: it holds a folder for each replica, and checkpoint
+files about all of them. Nothing is ever written here, and no symbolic link is followed twice.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.files import read_regular
+
+DEPTH_MAX: Final = 4
+"""Folders below the one that is named in which a log directory is looked for."""
+
+_FILES: Final = re.compile(r"meta\.properties|.+-checkpoint|\.kafka_cleanshutdown")
+_IDENTITY: Final = re.compile(r"^\s*(?:broker|node)\.id\s*=\s*(\d+)\s*$", re.MULTILINE)
+_NUMBER: Final = re.compile(r"\d+(?=\D*$)")
+_BROKER_MAX: Final = (1 << 31) - 1
+_HINT: Final = (
+    "Name log directories, one a broker: each holds folders such as events-0, with segments such as"
+    " 00000000000000000000.log in them. Or name a folder that holds them."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDir:
+    """One of a broker's log directories.
+
+    Attributes:
+        broker: its id: as meta.properties has it, else as the folder's name or place says.
+        name: the folder as it was named on the command line, for a person.
+        only: names of the replicas' folders that were asked for; empty: all.
+        without: checkpoint files that are no evidence.
+    """
+
+    path: Path
+    broker: int
+    name: str
+    only: frozenset[str] = frozenset()
+    without: frozenset[Path] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    path: Path
+    given: Path
+    only: frozenset[str]
+
+
+def log_dirs(given: Sequence[Path]) -> list[LogDir]:
+    """The log directories that some folders are or hold, in order, each with its broker.
+
+    Args:
+        given: log directories, folders of them (of a whole run, too), or single replicas' folders.
+
+    Raises:
+        UsageError: one of them is missing, cannot be read, or holds no log.
+    """
+    places = [place for path in given for place in _places(path)]
+    merged: dict[Path, _Place] = {}
+    for place in places:
+        key = place.path.resolve()
+        before = merged.get(key)
+        whole = before is not None and not (before.only and place.only)
+        only = frozenset() if whole else place.only | (before.only if before else frozenset())
+        merged[key] = _Place(place.path, place.given, only)
+    found = list(merged.values())
+    return [
+        LogDir(path=place.path, broker=broker, name=str(place.path), only=place.only)
+        for place, broker in zip(found, _brokers(found), strict=True)
+    ]
+
+
+def _places(given: Path) -> list[_Place]:
+    entries = _entries(given)
+    if PARTITION.fullmatch(given.name) and any(SEGMENT.fullmatch(one.name) for one in entries):
+        return [_Place(given.absolute().parent, given, frozenset([given.name]))]
+    inside = given / "replicas"
+    start = inside if inside.is_dir() and not inside.is_symlink() else given
+    found = [_Place(path, given, frozenset()) for path in _below(start, set(), 0)]
+    if not found:
+        raise UsageError(f"{given} holds no log of Kafka's", hint=_HINT)
+    return found
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    """What a folder that was named holds."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no folder {path}", hint=_HINT) from error
+    except NotADirectoryError as error:
+        raise UsageError(f"{path} is not a folder", hint=_HINT) from error
+    except OSError as error:  # no permission, or symbolic links that lead in a circle
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
+
+
+def _below(path: Path, seen: set[tuple[int, int]], depth: int) -> Iterator[Path]:
+    """Log directories at a folder or below it; one that cannot be read is an error, not a gap."""
+    at = path.stat()
+    if (at.st_dev, at.st_ino) in seen or depth > DEPTH_MAX:
+        return
+    seen.add((at.st_dev, at.st_ino))
+    entries = _entries(path)
+    folders = [entry for entry in entries if _is_folder(entry)]
+    if any(_FILES.fullmatch(entry.name) for entry in entries) or any(
+        PARTITION.fullmatch(entry.name) and _has_segment(Path(entry.path)) for entry in folders
+    ):
+        yield path
+        return
+    for entry in folders:
+        yield from _below(Path(entry.path), seen, depth + 1)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def _has_segment(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(SEGMENT.fullmatch(entry.name) for entry in entries)
+    except OSError:
+        return False
+
+
+def _brokers(places: Sequence[_Place]) -> list[int]:
+    """An id for each log directory; two may share one only where meta.properties says so."""
+    known = [_identity(place.path) for place in places]
+    named = [_named(place) for place in places]
+    unknown = [name for one, name in zip(known, named, strict=True) if one is None]
+    told = {one for one in known if one is not None}
+    by_name = None not in unknown and len(told | {*unknown}) == len(told) + len(unknown)
+    free = iter(number for number in range(1, len(places) + len(told) + 1) if number not in told)
+    return [
+        one if one is not None else name if by_name and name is not None else next(free)
+        for one, name in zip(known, named, strict=True)
+    ]
+
+
+def _identity(path: Path) -> int | None:
+    """The id in ``meta.properties``, which Kafka writes since 0.8.2."""
+    try:
+        found = _IDENTITY.search(read_regular(path / "meta.properties").decode("utf-8", "replace"))
+    except OSError:
+        return None
+    return _id(found[1]) if found else None
+
+
+def _named(place: _Place) -> int | None:
+    """The last number in the folder's name, or of one above it, up to the one that was given."""
+    path, top = place.path.absolute(), place.given.absolute()
+    names = [path.name]
+    while path != top and top in path.parents:
+        path = path.parent
+        names.append(path.name)
+    numbers = (_NUMBER.search(name) for name in names)
+    return next((_id(found[0]) for found in numbers if found), None)
+
+
+def _id(text: str) -> int | None:
+    return int(text) if int(text) <= _BROKER_MAX else None

@@ -1,0 +1,122 @@
+"""What the segments of many replicas hold, as one narrow table and a few small ones made of it.
+
+Every value of a record is read once; from then on only numbers of it are. Replicas are told apart
+by a number (``listing.Replica.number``), partitions by another, and what a checker asks first is
+always an aggregation that proves most of a log innocent.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.inspection.replica_extents import ORDINARY
+from highwater.checkers.inspection.replica_files import Replica
+from highwater.checkers.spark.engine import Engine
+from highwater.checkers.spark.kafka_log import read_segments
+
+SOURCE: Final = (
+    *("broker", "segment", "position", "base_offset", "last_offset", "offset", "magic"),
+    *("leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms"),
+    *("transactional", "control", "control_type", "key", "value", "crc_ok", "damage", "error"),
+)
+"""The columns of ``kafka-log`` that are read."""
+
+COLUMNS: Final = (
+    "replica",  # listing.Replica.number
+    "part",  # a number for the partition
+    *("segment", "position", "base_offset", "last_offset"),
+    "offset",  # null: a stretch without records, see damage
+    *("magic", "leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms"),
+    *("transactional", "control", "control_type", "crc_ok", "damage", "error"),
+    "print",  # a hash of key, value and whether it is a control record
+    "key_print",  # null: no key
+)
+
+DAMAGE_MAX: Final = 20
+"""Damaged stretches of a replica that are told one by one."""
+
+Row = dict[str, Any]
+
+
+class Evidence:
+    """The records of some replicas.
+
+    Args:
+        engine: of the session.
+        replicas: whose segments are read.
+    """
+
+    def __init__(self, engine: Engine, replicas: Sequence[Replica]) -> None:
+        self.engine = engine
+        self.spark = engine.spark
+        self.replicas = tuple(replicas)
+        names = sorted({(one.topic, one.partition) for one in replicas})
+        number = {name: part for part, name in enumerate(names)}
+        self.part_of = {one.number: number[one.topic, one.partition] for one in replicas}
+
+    @cached_property
+    def records(self) -> DataFrame:
+        """Every record and every damaged stretch, in ``COLUMNS``; kept."""
+        found = [segment for one in self.replicas for segment in one.segments]
+        log = read_segments(self.spark, found, SOURCE)
+        parts = self.local(
+            [{"replica": one, "part": part} for one, part in self.part_of.items()],
+            [("replica", pa.int32()), ("part", pa.int32())],
+        )
+        narrow = log.select(
+            F.col("broker").alias("replica"),
+            *(name for name in COLUMNS if name in SOURCE),
+            F.xxhash64("key", "value", "control").alias("print"),
+            F.when(F.col("key").isNotNull(), F.xxhash64("key")).alias("key_print"),
+        )
+        return self.engine.keep(narrow.join(F.broadcast(parts), "replica").select(*COLUMNS))
+
+    @cached_property
+    def spans(self) -> dict[int, list[Row]]:
+        """Each replica's records by segment and leader epoch, which are few: from where to where.
+
+        ``first`` and ``last`` are offsets of records; ``covered`` is the greatest offset of a sound
+        batch, out of which compaction may have taken the record.
+        """
+        damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
+        covered = F.when(~F.coalesce(damaged, F.lit(False)), F.coalesce("last_offset", "offset"))
+        rows = self.records.groupBy("replica", "segment", F.col("leader_epoch").alias("epoch")).agg(
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.max(covered).alias("covered"),
+            F.count("offset").alias("records"),
+            F.max("timestamp_ms").alias("time"),
+            F.collect_set(F.when(F.col("offset").isNotNull(), F.col("magic"))).alias("formats"),
+            F.count("sequence").alias("sequences"),
+            F.count(F.when(F.col("transactional"), 1)).alias("transactional"),
+            F.count(F.when(F.col("damage") == "empty", 1)).alias("emptied"),
+        )
+        return self.each(rows)
+
+    @cached_property
+    def damage(self) -> dict[int, list[Row]]:
+        """For each replica its first damaged stretches, and how many there are in all (``all``)."""
+        own = Window.partitionBy("replica")
+        rows = (
+            self.records.where(F.col("damage").isNotNull() & (F.col("damage") != "empty"))
+            .withColumn("place", F.row_number().over(own.orderBy("segment", "position")))
+            .withColumn("all", F.count("*").over(own))
+            .where(F.col("place") <= DAMAGE_MAX)
+            .select("replica", "segment", "position", "base_offset", "damage", "error", "all")
+        )
+        return self.each(rows.orderBy("segment", "position"))
+
+    def each(self, rows: DataFrame) -> dict[int, list[Row]]:
+        """A small table's rows by replica, in their order."""
+        found: dict[int, list[Row]] = {}
+        for row in rows.collect():
+            found.setdefault(row["replica"], []).append(row.asDict())
+        return found
+
+    def local(self, rows: list[Row], columns: list[tuple[str, pa.DataType]]) -> DataFrame:
+        """A small table for Spark to join with."""
+        return self.engine.given(pa.Table.from_pylist(rows, schema=pa.schema(columns)))

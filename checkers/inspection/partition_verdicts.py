@@ -1,0 +1,150 @@
+"""The verdict on a partition, and the sentences that say why."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from highwater.checkers.inspection.compare import Comparison
+from highwater.checkers.inspection.replica_findings import Facts, state
+from highwater.checkers.inspection.report_types import (
+    Divergent,
+    Finding,
+    PartitionState,
+    ReplicaState,
+    Verdict,
+)
+
+_UNTOLD: Final = frozenset({"unreadable", "zeros"})
+"""Kinds of errors that keep from saying what a log holds, and accuse nobody."""
+
+
+def partition(
+    sides: Sequence[Facts], compared: Comparison, records: Sequence[Divergent]
+) -> PartitionState:
+    """All that is to be said of one partition.
+
+    Args:
+        sides: its replicas.
+        compared: what came of holding them against one another.
+        records: what stands at the first divergent offsets.
+    """
+    end = max(one.leo for one in sides)
+    states = tuple(state(one, lacking=(one.replica.hw or 0) > end) for one in sides)
+    verdict = _verdict(states, compared)
+    return PartitionState(
+        topic=sides[0].replica.topic,
+        partition=sides[0].replica.partition,
+        verdict=verdict,
+        says=" ".join(_sentences(verdict, states, compared, records)),
+        replicas=states,
+        divergent_offsets=tuple(offset for offset, _ in compared.offsets),
+        divergent=compared.divergent,
+        below_hw=compared.below_hw,
+        shown=tuple(records),
+        findings=tuple(_findings(sides)),
+    )
+
+
+def _verdict(states: Sequence[ReplicaState], compared: Comparison) -> Verdict:
+    if compared.divergent:
+        return "fork"
+    wrong = {each.kind for one in states for each in one.findings if each.severity == "error"}
+    if wrong - _UNTOLD:
+        return "corrupt"
+    if wrong:
+        return "unknown"
+    return "lag" if len({one.leo for one in states}) > 1 else "agree"
+
+
+def _findings(sides: Sequence[Facts]) -> Iterable[Finding]:
+    if len(sides) == 1:
+        says = "Only one replica was given: there was nothing to hold it against."
+        yield Finding(kind="alone", severity="note", says=says)
+    ids = {one.replica.topic_id for one in sides} - {None}
+    if len(ids) > 1:
+        says = "Its replicas bear different topic ids: of a topic that was deleted and made anew?"
+        yield Finding(kind="topic-id", severity="warning", says=says)
+
+
+def _sentences(
+    verdict: Verdict,
+    states: Sequence[ReplicaState],
+    compared: Comparison,
+    records: Sequence[Divergent],
+) -> Iterable[str]:
+    if verdict == "fork":
+        yield from _fork(states, compared, records)
+    elif verdict in ("corrupt", "unknown"):
+        one, finding = next(
+            (one, each)
+            for one in states
+            for each in one.findings
+            if each.severity == "error" and (verdict == "unknown") == (each.kind in _UNTOLD)
+        )
+        yield f"Broker {one.broker}: {finding.says}"
+        if sum(each.records > 0 for each in states) > 1:
+            yield "Of what can be read, replicas hold the same record at every offset they share."
+    elif verdict == "lag":
+        yield _lag(states)
+    else:
+        yield _agree(states)
+
+
+def _fork(
+    states: Sequence[ReplicaState], compared: Comparison, records: Sequence[Divergent]
+) -> Iterable[str]:
+    number, first = compared.divergent, compared.offsets[0][0]
+    offsets = f"offset {first}" if number == 1 else f"{number:,} offsets, the first {first}"
+    yield f"Replicas hold different records at {offsets}."
+    if records:
+        told = [f"broker {each.broker} {_in(each.epoch)}" for each in records[0].copies]
+        if any(each.epoch is not None for each in records[0].copies):
+            yield f"There stands a record of {_joined(told)}."
+    if compared.below_hw:
+        lies = _lies(compared.below_hw, number)
+        yield f"{lies} below the HW of every replica that holds it: no replica will cut it off."
+    above = number - compared.below_hw
+    if above and all(one.hw is None for one in states):
+        yield "No checkpoint says how far each replica's HW had come."
+    elif above:
+        known = [one for one in states if one.hw is not None]
+        lowest = min(known, key=lambda one: one.hw or 0)
+        yield (
+            f"{_lies(above, number)} above the HW that some replica had last written down (the"
+            f" lowest is {lowest.hw}, of broker {lowest.broker}): it may yet cut off what it holds"
+            " there."
+        )
+
+
+def _lies(count: int, number: int) -> str:
+    if number == 1:
+        return "It lies"
+    return "All of them lie" if count == number else f"{count:,} of them lie{'s' * (count == 1)}"
+
+
+def _in(epoch: int | None) -> str:
+    return "without an epoch" if epoch is None else f"in epoch {epoch}"
+
+
+def _lag(states: Sequence[ReplicaState]) -> str:
+    end = max(one.leo for one in states)
+    behind = [
+        f"broker {one.broker} ends at {one.leo}, {end - one.leo:,} behind"
+        for one in states
+        if one.leo < end
+    ]
+    return f"The longest log ends at {end}; {_joined(behind)}. Up to there they hold the same."
+
+
+def _agree(states: Sequence[ReplicaState]) -> str:
+    end = states[0].leo
+    if len(states) == 1:
+        return f"The only replica is sound; its log ends at {end}."
+    starts = {one.start for one in states}
+    says = f"All {len(states)} replicas hold the same records and end at {end}."
+    if len(starts) > 1:
+        says += " Their logs begin at different offsets, as retention and compaction leave them."
+    return says
+
+
+def _joined(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

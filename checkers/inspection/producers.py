@@ -1,0 +1,79 @@
+"""What the records of idempotent and transactional producers tell of a log (KIP-98)."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.inspection.log_tables import Evidence, Row
+
+LISTED_MAX: Final = 20
+"""Of each replica: transactions that are open, ranges that were aborted."""
+
+_SEQUENCES: Final = 1 << 31
+
+
+def repeated(evidence: Evidence) -> dict[int, list[Row]]:
+    """Sequence numbers that one producer epoch has twice in a log: ``count`` and the ``first``.
+
+    A broker drops a batch that it has appended before (ProducerStateManager), so there are none.
+    Numbers begin anew after 2^31; that far apart they are no repetition.
+    """
+    numbered = evidence.records.where(F.col("sequence").isNotNull())
+    rows = (
+        numbered.groupBy("replica", "producer_id", "producer_epoch", "sequence")
+        .agg(F.min("offset").alias("first"), F.max("offset").alias("again"))
+        .where(F.col("again").between(F.col("first") + 1, F.col("first") + _SEQUENCES - 1))
+        .groupBy("replica")
+        .agg(F.count("*").alias("count"), F.min_by(F.struct("*"), "again").alias("one"))
+        .select("replica", "count", "one.producer_id", "one.sequence", "one.first", "one.again")
+    )
+    return evidence.each(rows)
+
+
+def transactions(evidence: Evidence) -> dict[int, list[Row]]:
+    """Transactions of each replica: what they came to, and the first of each kind.
+
+    A transaction is a producer's transactional records up to its next marker, whatever the epoch of
+    either: a coordinator that fences a producer aborts with a later epoch. ``ending`` is commit,
+    abort, open (no marker behind the records) or bare (a marker without records before it); of
+    each ``count``, and ``some``: the first, with ``producer_id``, ``first``, ``marker``, ``time``.
+    """
+    markers = F.when(F.col("control"), F.col("offset"))
+    types = F.when(F.col("control"), F.col("control_type"))
+    backwards = (
+        Window.partitionBy("replica", "producer_id")
+        .orderBy(F.col("offset").desc())
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    ended = evidence.records.where(F.col("transactional") | F.col("control")).select(
+        *("replica", "producer_id", "offset", "control", "timestamp_ms"),
+        F.last(markers, ignorenulls=True).over(backwards).alias("marker"),
+        F.last(types, ignorenulls=True).over(backwards).alias("type"),
+    )
+    each = ended.groupBy("replica", "producer_id", "marker").agg(
+        F.min(F.when(~F.col("control"), F.col("offset"))).alias("first"),
+        F.first("type").alias("type"),
+        F.min("timestamp_ms").alias("time"),
+    )
+    ending = (
+        F.when(F.col("marker").isNull(), "open")
+        .when(F.col("first").isNull(), "bare")
+        .otherwise(F.col("type"))
+    )
+    return evidence.each(_listed(each.withColumn("ending", ending)))
+
+
+def _listed(each: DataFrame) -> DataFrame:
+    """A row for each kind of ending, with the first few."""
+    place = F.coalesce("first", "marker")
+    own = Window.partitionBy("replica", "ending")
+    some = F.when(
+        F.col("place") <= LISTED_MAX,
+        F.struct(place.alias("at"), "producer_id", "first", "marker", "time"),
+    )
+    return (
+        each.withColumn("place", F.row_number().over(own.orderBy(place)))
+        .groupBy("replica", "ending")
+        .agg(F.count("*").alias("count"), F.sort_array(F.collect_list(some)).alias("some"))
+    )

@@ -1,0 +1,218 @@
+"""What the file names and checkpoint files of log directories say: a ``Replica`` for each log."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from highwater.checkers.inspection.log_dirs import LogDir
+from highwater.checkers.inspection.report_types import Finding
+from highwater.checkers.kafka_files.checkpoints import (
+    HIGH_WATERMARK,
+    LEADER_EPOCH,
+    LOG_START,
+    RECOVERY_POINT,
+    CheckpointError,
+    Offsets,
+    read_epochs,
+    read_offsets,
+)
+from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT, Segment, limited
+from highwater.harness.base.files import read_regular
+
+CLEANED: Final = "cleaner-offset-checkpoint"
+"""Up to which offset the log cleaner has compacted each log (LogCleanerManager)."""
+
+_TOPIC_ID: Final = re.compile(r"^topic_id:\s*(\S+)", re.MULTILINE)
+_PARTITION_MAX: Final = (1 << 31) - 1
+_OFFSET_MAX: Final = (1 << 63) - 1
+_LEFT_OVER: Final = (".cleaned", ".swap")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One replica's folder, as far as nothing in its segments need be read.
+
+    Attributes:
+        number: of the replica among all that are looked at: ``broker`` in rows of kafka-log.
+        hw, recovery_point, log_start, cleaned: as the checkpoint files have it; None: they do not.
+        checkpointed: whether its log directory had any checkpoint of high watermarks.
+        epochs: of leader-epoch-checkpoint; None: there is none.
+        topic_id: of partition.metadata (KIP-516); None: there is none.
+        findings: what could not be read, and what else lies there.
+    """
+
+    number: int
+    broker: int
+    path: Path
+    log_dir: LogDir
+    topic: str
+    partition: int
+    segments: tuple[Segment, ...]
+    bytes: int
+    hw: int | None
+    recovery_point: int | None
+    log_start: int | None
+    cleaned: int | None
+    checkpointed: bool
+    epochs: tuple[tuple[int, int], ...] | None
+    topic_id: str | None
+    findings: tuple[Finding, ...]
+
+
+def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[Replica]:
+    """Every replica in some log directories, in order of topic, partition and broker.
+
+    Args:
+        log_dirs: from ``places.log_dirs``.
+        internal: whether Kafka's own topics, whose names begin with two underscores, are wanted.
+    """
+    found = [
+        (one, log_dir, offsets)
+        for log_dir in log_dirs
+        for offsets in [_Checkpoints.of(log_dir)]
+        for one in _folders(log_dir, internal=internal)
+    ]
+    found.sort(key=lambda each: (*_name(each[0]), each[1].broker, each[1].name))
+    return [
+        _replica(number, path, log_dir, offsets)
+        for number, (path, log_dir, offsets) in enumerate(found)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checkpoints:
+    """A log directory's checkpoint files; None where one is missing or broken."""
+
+    hw: Offsets | None
+    recovery_point: Offsets | None
+    log_start: Offsets | None
+    cleaned: Offsets | None
+    findings: tuple[Finding, ...]
+
+    @classmethod
+    def of(cls, log_dir: LogDir) -> "_Checkpoints":
+        findings: list[Finding] = []
+        names = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START, CLEANED)
+        hw, recovery_point, log_start, cleaned = (
+            _read(log_dir, log_dir.path / name, read_offsets, findings) for name in names
+        )
+        return cls(
+            hw=hw,
+            recovery_point=recovery_point,
+            log_start=log_start,
+            cleaned=cleaned,
+            findings=tuple(findings),
+        )
+
+
+def _read(
+    log_dir: LogDir, path: Path, read: Callable[[Path], _T], findings: list[Finding]
+) -> _T | None:
+    """A checkpoint file's content; what is wrong with it goes to ``findings``."""
+    if path in log_dir.without or not os.path.lexists(path):
+        return None
+    try:
+        return read(path)
+    except CheckpointError as error:
+        says = f"{error.message.removeprefix(f'{path.parent}/')}. It is taken as missing."
+        findings.append(Finding(kind="checkpoint-broken", severity="warning", says=says))
+        return None
+
+
+def _name(folder: Path) -> tuple[str, int]:
+    found = PARTITION.fullmatch(folder.name)
+    assert found is not None
+    return found["topic"], int(found["partition"])
+
+
+def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
+    """Replicas' folders; those that are being deleted or moved are named otherwise."""
+    names = log_dir.only or {path.name for path in log_dir.path.iterdir()}
+    for name in sorted(names):
+        found = PARTITION.fullmatch(name)
+        wanted = internal or log_dir.only or not name.startswith("__")
+        if found and wanted and int(found["partition"]) <= _PARTITION_MAX:
+            path = log_dir.path / name
+            if not path.is_file():
+                yield path
+
+
+def _replica(number: int, path: Path, log_dir: LogDir, offsets: _Checkpoints) -> Replica:
+    topic, partition = _name(path)
+    key = topic, partition
+    findings = list(offsets.findings)
+    segments, size = _segments(number, path, findings)
+    return Replica(
+        number=number,
+        broker=log_dir.broker,
+        path=path,
+        log_dir=log_dir,
+        topic=topic,
+        partition=partition,
+        segments=segments,
+        bytes=size,
+        hw=(offsets.hw or {}).get(key),
+        recovery_point=(offsets.recovery_point or {}).get(key),
+        log_start=(offsets.log_start or {}).get(key),
+        cleaned=(offsets.cleaned or {}).get(key),
+        checkpointed=offsets.hw is not None,
+        epochs=_read(log_dir, path / LEADER_EPOCH, read_epochs, findings),
+        topic_id=_topic_id(path),
+        findings=tuple(findings),
+    )
+
+
+def _segments(number: int, path: Path, findings: list[Finding]) -> tuple[tuple[Segment, ...], int]:
+    """A folder's segments, and their bytes; leftovers of a compaction are no part of the log."""
+    topic, partition = _name(path)
+    names: list[str] = []
+    size = 0
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if SEGMENT.fullmatch(entry.name) and int(entry.name[:20]) <= _OFFSET_MAX:
+                    names.append(entry.name)
+                    size += _size(entry)
+                elif entry.name.endswith(_LEFT_OVER):
+                    says = f"{entry.name} is left of a compaction that was interrupted; not read."
+                    findings.append(Finding(kind="leftover", severity="note", says=says))
+    except OSError as error:
+        says = f"Its folder cannot be read: {error.strerror}."
+        findings.append(Finding(kind="unreadable", severity="error", says=says))
+        return (), 0
+    if not names:
+        says = "Its folder holds no segment."
+        findings.append(Finding(kind="no-segments", severity="warning", says=says))
+    found = [
+        Segment(
+            path=str((path / name).absolute()),
+            run="",
+            broker=number,
+            topic=topic,
+            partition=partition,
+            base_offset=int(name.removesuffix(".log")),
+        )
+        for name in names
+    ]
+    return tuple(limited(found)), size
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    """Return a file's bytes; 0 where there is none, which reading it will say."""
+    try:
+        return entry.stat().st_size if entry.is_file() else 0
+    except OSError:
+        return 0
+
+
+def _topic_id(path: Path) -> str | None:
+    try:
+        text = read_regular(path / "partition.metadata").decode("utf-8", "replace")
+        found = _TOPIC_ID.search(text)
+    except OSError:
+        return None
+    return found[1] if found else None

@@ -1,0 +1,339 @@
+"""What is to be said of a replica by itself: of its files, its records and its checkpoints."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from msgspec.structs import replace
+
+from highwater.checkers.inspection.log_tables import Row
+from highwater.checkers.inspection.replica_extents import TORN
+from highwater.checkers.inspection.replica_files import Replica
+from highwater.checkers.inspection.report_types import EpochRun, Finding, ReplicaState, Severity
+
+HANGING_MS: Final = 15 * 60 * 1000
+"""No transaction stays open for longer than transaction.max.timeout.ms, by default (KIP-664)."""
+
+_NAMED_MAX: Final = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """Everything that was found out about one replica.
+
+    Attributes:
+        spans: from ``Evidence.spans``; none where it holds no row.
+        hole: how many records it skips and the first one's offset.
+        odd_epochs: at how many offsets its epoch is wrong, and the first one.
+    """
+
+    replica: Replica
+    spans: Sequence[Row] = ()
+    damage: Sequence[Row] = ()
+    repeated: Sequence[Row] = ()
+    transactions: Sequence[Row] = ()
+    hole: tuple[int, int] | None = None
+    odd_epochs: tuple[int, int] | None = None
+
+    def sum(self, name: str) -> int:
+        """A count over all spans."""
+        return sum(span[name] for span in self.spans)
+
+    @property
+    def leo(self) -> int:
+        """The log end offset: behind the last sound batch, or where the last segment begins."""
+        ends = [span["covered"] + 1 for span in self.spans if span["covered"] is not None]
+        return max([*ends, *(one.base_offset for one in self.replica.segments[-1:])], default=0)
+
+    @property
+    def last_segment(self) -> int:
+        """The base offset of its last segment; 0 when there is none."""
+        return self.replica.segments[-1].base_offset if self.replica.segments else 0
+
+    def covered(self, segment: int) -> int:
+        """Return the greatest offset of a segment's sound batches; the one before it for none."""
+        ends = (span["covered"] for span in self.spans if span["segment"] == segment)
+        return max((end for end in ends if end is not None), default=segment - 1)
+
+    @property
+    def first(self) -> int:
+        """The first offset that it holds; its LEO when it holds none."""
+        firsts = [span["first"] for span in self.spans if span["first"] is not None]
+        return min(firsts, default=self.leo)
+
+    @property
+    def epochs(self) -> list[EpochRun]:
+        """From where to where it has records of each leader epoch, in order."""
+        held: dict[int, tuple[int, int]] = {}
+        for span in self.spans:
+            if span["epoch"] is not None:
+                first, last = held.get(span["epoch"], (span["first"], span["last"]))
+                held[span["epoch"]] = min(first, span["first"]), max(last, span["last"])
+        runs = [EpochRun(epoch=one, first=first, last=last) for one, (first, last) in held.items()]
+        return sorted(runs, key=lambda run: run.first)
+
+    @property
+    def overlaps(self) -> list[tuple[int, int, int]]:
+        """Segments that reach into the next one: its base offset, its last one, the next first."""
+        held: dict[int, tuple[int, int]] = {}
+        for span in self.spans:
+            if span["first"] is not None:
+                first, last = held.get(span["segment"], (span["first"], span["covered"]))
+                held[span["segment"]] = min(first, span["first"]), max(last, span["covered"])
+        return [
+            (base, last, following)
+            for (base, (_, last)), (_, (following, _)) in pairwise(sorted(held.items()))
+            if last >= following
+        ]
+
+    @property
+    def epochs_told(self) -> bool:
+        """Whether its records' leader epochs, which are under no checksum, can be believed."""
+        return not [*disordered(self), *contradicted(self)]
+
+
+def state(facts: Facts, *, lacking: bool) -> ReplicaState:
+    """A replica in the words of ``highwater inspect``.
+
+    Args:
+        facts: what was found out.
+        lacking: whether nobody else has what is missing below this replica's high watermark.
+    """
+    one = facts.replica
+    ended = {row["ending"]: row for row in facts.transactions}
+    opened = ended.get("open")
+    aborted = ended.get("abort")
+    return ReplicaState(
+        broker=one.broker,
+        directory=one.log_dir.name,
+        leo=facts.leo,
+        start=facts.first,
+        records=facts.sum("records"),
+        segments=len(one.segments),
+        bytes=one.bytes,
+        formats=tuple(sorted({one for span in facts.spans for one in span["formats"]})),
+        hw=one.hw,
+        recovery_point=one.recovery_point,
+        log_start=one.log_start,
+        epochs=tuple(facts.epochs),
+        epoch_checkpoint=one.epochs,
+        last_stable_offset=opened["some"][0]["first"] if opened else facts.leo,
+        committed=ended["commit"]["count"] if "commit" in ended else 0,
+        aborted=aborted["count"] if aborted else 0,
+        aborted_ranges=tuple(
+            (each["producer_id"], each["first"], each["marker"])
+            for each in (aborted["some"] if aborted else ())
+        ),
+        findings=tuple(_findings(facts, lacking=lacking)),
+    )
+
+
+def _findings(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
+    yield from facts.replica.findings
+    yield from _damages(facts)
+    yield from _order(facts)
+    yield from _checkpoints(facts, lacking=lacking)
+    yield from disordered(facts)
+    yield from contradicted(facts)
+    if facts.odd_epochs:
+        count, first = facts.odd_epochs
+        says = (
+            f"At {count:,} offset{'s' * (count != 1)}, the first {first}, it has the same record as"
+            " others under another epoch, which its own epochs contradict: no checksum covers it."
+        )
+        yield Finding(kind="epoch-broken", severity="error", says=says, offset=first)
+    yield from _producers(facts)
+
+
+def _damages(facts: Facts) -> Iterator[Finding]:
+    """Bytes that are no sound batch: an error, unless a kill or preallocation explains them."""
+    last = facts.last_segment
+    for row in facts.damage:
+        where = f"{row['segment']:020d}.log, byte {row['position']}"
+        says = f"{where}: {row['error']}."
+        offset = row["base_offset"]
+        if row["damage"] == "zeros":
+            yield _zeros(facts, row, says)
+        elif row["damage"] == TORN and row["segment"] == last:
+            says += " A writer that is killed leaves that behind; it counts for nothing."
+            yield Finding(kind="torn-tail", severity="note", says=says, offset=offset)
+        else:
+            kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
+            yield Finding(kind=kind, severity="error", says=says, offset=offset)
+    told = len(facts.damage)
+    if told and facts.damage[0]["all"] > told:
+        says = f"{facts.damage[0]['all'] - told:,} more stretches cannot be read."
+        unread = all(row["damage"] in ("zeros", "unreadable") for row in facts.damage)
+        yield Finding(kind="unreadable" if unread else "corrupt", severity="error", says=says)
+
+
+def _zeros(facts: Facts, row: Row, says: str) -> Finding:
+    """Zeros up to a segment's end: a note where preallocation explains them, else an error.
+
+    A broker that preallocates cuts a segment off where its records end once it is no longer the
+    active one (LogSegment.onBecomeInactiveSegment). In the active one no record need be, as long as
+    there is one in front of it, or its broker wrote down that there is nothing to have.
+    """
+    segment, one = row["segment"], facts.replica
+    due = next((each.end for each in one.segments if each.base_offset == segment), segment)
+    where = f"{segment:020d}.log holds zeros from byte {row['position']} on"
+    if segment == facts.last_segment:
+        if facts.sum("records") or one.hw == facts.leo:
+            return Finding(kind="zeros", severity="note", says=says)
+        says = (
+            f"{where}, and its log no record: one that was preallocated and never written looks"
+            " like that, and so does one that was wiped."
+        )
+    elif facts.covered(segment) + 1 >= due:
+        return Finding(kind="zeros", severity="note", says=says)
+    else:
+        says = f"{where}, where records up to offset {due - 1} should be."
+    return Finding(kind="zeros", severity="error", says=says, offset=facts.covered(segment) + 1)
+
+
+def _order(facts: Facts) -> Iterator[Finding]:
+    for base, last, following in facts.overlaps[:_NAMED_MAX]:
+        says = (
+            f"Segment {base:020d}.log reaches up to offset {last}, though the next one begins with"
+            f" {following}."
+        )
+        yield Finding(kind="overlap", severity="error", says=says, offset=following)
+    if facts.hole:
+        count, first = facts.hole
+        says = (
+            f"It lacks {count:,} record{'s' * (count != 1)} in the middle of its log, the first at"
+            f" offset {first}, which another replica has; compaction does not explain it."
+        )
+        yield Finding(kind="hole", severity="error", says=says, offset=first)
+
+
+def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
+    """Offsets that a broker had written down, and that its log does not reach."""
+    broken = any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage)
+    for each in beyond(facts):
+        if each.kind != "hw-above-leo":
+            yield each
+        elif not broken:
+            who = "No replica here has them." if lacking else "Another replica has them."
+            severity: Severity = "error" if lacking else "warning"
+            yield replace(each, severity=severity, says=f"{each.says} {who}")
+
+
+def beyond(facts: Facts) -> Iterator[Finding]:
+    """Checkpoints that lie above the log end offset, which Kafka never lets them."""
+    one, leo = facts.replica, facts.leo
+    if one.hw is not None and one.hw > leo:
+        count = one.hw - leo
+        says = (
+            f"Its HW was {one.hw}, but its log ends at {leo}: {count:,} committed"
+            f" record{'s' * (count != 1)} that it had {_are(count)} gone from it."
+        )
+        yield Finding(kind="hw-above-leo", severity="warning", says=says, offset=leo)
+    named = (("recovery point", one.recovery_point), ("log start offset", one.log_start))
+    for name, value in named:
+        if value is not None and value > leo:
+            says = f"Its {name} is {value}, but its log ends at {leo}."
+            kind = f"{name.replace(' offset', '').replace(' ', '-')}-above-leo"
+            yield Finding(kind=kind, severity="warning", says=says, offset=leo)
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def disordered(facts: Facts) -> list[Finding]:
+    """Leader epochs that do not only grow along the log.
+
+    A batch of another epoch amid others is damage. Epochs that fall and stay low are what losing
+    the cluster's metadata, and starting with the old logs, leaves.
+    """
+    found = []
+    runs = facts.epochs
+    for index, run in enumerate(runs[1:], start=1):
+        before = max(runs[:index], key=lambda each: each.last)
+        amid = run.first <= before.last
+        if amid or run.epoch < before.epoch:
+            says = (
+                f"Records of leader epoch {run.epoch} (from offset {run.first}) lie"
+                f" {'among' if amid else 'behind'} those of epoch {before.epoch} (up to offset"
+                f" {before.last})."
+            )
+            severity: Severity = "error" if amid else "warning"
+            found.append(
+                Finding(kind="epoch-order", severity=severity, says=says, offset=run.first)
+            )
+    return found[:_NAMED_MAX]
+
+
+def contradicted(facts: Facts) -> list[Finding]:
+    """Where leader-epoch-checkpoint says otherwise than the records (LeaderEpochFileCache).
+
+    An entry is an epoch and its first offset, and holds up to the next entry's. What lies before
+    the log's start offset has no entry any more.
+    """
+    entries = facts.replica.epochs
+    if entries is None:
+        return []
+    starts = dict(entries)
+    ends = dict(zip(starts, [start for _, start in entries[1:]], strict=False))
+    begins = facts.replica.log_start or 0
+    found = []
+    for run in facts.epochs:
+        epoch, first, last = run.epoch, max(run.first, begins), run.last
+        if last < begins:
+            continue
+        if epoch not in starts:
+            found.append(f"Records from offset {first} on bear epoch {epoch}, which is not in it.")
+        elif first < starts[epoch]:
+            found.append(f"Epoch {epoch} begins at {starts[epoch]} in it, at {first} in the log.")
+        elif epoch in ends and last >= ends[epoch]:
+            found.append(f"Epoch {epoch} ends before {ends[epoch]} in it, at {last} in the log.")
+    if entries and entries[-1][1] > facts.leo:
+        epoch, start = entries[-1]
+        found.append(f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}.")
+    return [
+        Finding(
+            kind="epoch-list",
+            severity="warning",
+            says=f"leader-epoch-checkpoint contradicts the log: {one}",
+        )
+        for one in found[:_NAMED_MAX]
+    ]
+
+
+def _producers(facts: Facts) -> Iterator[Finding]:
+    for row in facts.repeated:
+        says = (
+            f"{row['count']:,} sequence number{'s' * (row['count'] != 1)} of an idempotent producer"
+            f" stand in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
+            f" {row['first']} and {row['again']}."
+        )
+        yield Finding(kind="repeated-sequence", severity="warning", says=says, offset=row["first"])
+    ended = {row["ending"]: row for row in facts.transactions}
+    if opened := ended.get("open"):
+        yield from _open(facts, opened)
+    if bare := ended.get("bare"):
+        marker = bare["some"][0]["marker"]
+        says = (
+            f"{bare['count']:,} transaction marker{'s' * (bare['count'] != 1)} without records"
+            f" before {'it' if bare['count'] == 1 else 'them'}, the first at offset {marker}: of a"
+            " transaction that wrote nothing here, or whose records compaction or retention took."
+        )
+        yield Finding(kind="bare-marker", severity="note", says=says, offset=marker)
+
+
+def _open(facts: Facts, opened: Row) -> Iterator[Finding]:
+    first = opened["some"][0]
+    says = (
+        f"{opened['count']:,} transaction{'s' * (opened['count'] != 1)} without a marker, the first"
+        f" from offset {first['first']} on, of producer {first['producer_id']}: a read_committed"
+        " reader goes no further."
+    )
+    time = max((span["time"] for span in facts.spans if span["time"] is not None), default=0)
+    age_ms = time - (first["time"] or time)
+    if age_ms <= HANGING_MS:
+        yield Finding(kind="open-transaction", severity="note", says=says, offset=first["first"])
+        return
+    says += f" The log goes on for {age_ms // 60_000} minutes behind it: it hangs (KIP-664)."
+    yield Finding(kind="hanging-transaction", severity="warning", says=says, offset=first["first"])

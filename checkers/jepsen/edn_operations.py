@@ -1,0 +1,142 @@
+"""Reads the maps of ``jepsen.tests.kafka``'s operations, into a row of numbers each."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numba.extending import register_jitable as rule
+
+from highwater.checkers.jepsen.edn_tokens import (
+    CUT,
+    NO_OPERATION,
+    NO_TYPE,
+    NONE,
+    Bytes,
+    MalformedError,
+    blank,
+    closes,
+    form_end,
+    number,
+    untagged,
+    word,
+)
+
+Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+# Columns of an operation. What lies at a place of the file is named by the byte where it begins.
+START, STOP, TYPE, F, PROCESS, TIME, INDEX, SEEKS, VALUE_AT, LOG_AT, OP_COLUMNS = range(11)
+
+INVOKE, OK, FAIL, INFO = range(4)
+SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END, TXN, OTHER = range(9)
+
+_MAP, _MAP_END = b"{}"
+_ASSIGN = word(b":assign", 0, 7)
+_DEBUG = word(b":debug-topic-partitions", 0, 23)
+_F = word(b":f", 0, 2)
+_FAIL = word(b":fail", 0, 5)
+_INDEX = word(b":index", 0, 6)
+_INFO = word(b":info", 0, 5)
+_INVOKE = word(b":invoke", 0, 7)
+_OK = word(b":ok", 0, 3)
+_POLL = word(b":poll", 0, 5)
+_PROCESS = word(b":process", 0, 8)
+_REBALANCE_LOG = word(b":rebalance-log", 0, 14)
+_SEEK_TO_BEGINNING = word(b":seek-to-beginning?", 0, 19)
+_SEND = word(b":send", 0, 5)
+_SUBSCRIBE = word(b":subscribe", 0, 10)
+_TIME = word(b":time", 0, 5)
+_TXN = word(b":txn", 0, 4)
+_TYPE = word(b":type", 0, 5)
+_VALUE = word(b":value", 0, 6)
+_TRUE = word(b"true", 0, 4)
+
+_FUNCTIONS = (
+    (SEND, _SEND),
+    (READ, _POLL),
+    (TXN, _TXN),
+    (ASSIGN, _ASSIGN),
+    (SUBSCRIBE, _SUBSCRIBE),
+    (END, _DEBUG),
+)
+
+
+@rule
+def type_of(text: Bytes, at: int, end: int) -> int:
+    """INVOKE, OK, FAIL or INFO."""
+    found = word(text, at, end)
+    if found == _INVOKE:
+        return INVOKE
+    if found == _OK:
+        return OK
+    if found == _FAIL:
+        return FAIL
+    if found == _INFO:
+        return INFO
+    raise MalformedError(at, NO_TYPE)
+
+
+@rule
+def function_of(text: Bytes, at: int, end: int) -> int:
+    """SEND, READ, TXN, ASSIGN, SUBSCRIBE, END, or OTHER."""
+    found = word(text, at, end)
+    for function, name in _FUNCTIONS:
+        if found == name:
+            return function
+    return OTHER
+
+
+@rule
+def field(text: Bytes, name: int, name_end: int, at: int, end: int, op: Rows) -> None:
+    """Note one entry of an operation's map."""
+    found = word(text, name, name_end)
+    if found == _TYPE:
+        op[TYPE] = type_of(text, at, end)
+    elif found == _F:
+        op[F] = function_of(text, at, end)
+    elif found == _PROCESS:
+        op[PROCESS] = number(text, at, end)
+    elif found == _TIME:
+        op[TIME] = number(text, at, end)
+    elif found == _INDEX:
+        op[INDEX] = number(text, at, end)
+    elif found == _VALUE:
+        op[VALUE_AT] = at
+    elif found == _REBALANCE_LOG:
+        op[LOG_AT] = at
+    elif found == _SEEK_TO_BEGINNING:
+        op[SEEKS] = word(text, at, end) == _TRUE
+
+
+@rule
+def operation(text: Bytes, at: int, op: Rows) -> int:
+    """Read the map of an operation into the row ``op``; returns where it ends, or CUT."""
+    clear(op)
+    op[START] = at
+    at = untagged(text, at)
+    if at >= len(text):
+        return CUT
+    if text[at] != _MAP:
+        raise MalformedError(at, NO_OPERATION)
+    at = blank(text, at + 1)
+    while at < len(text) and text[at] != _MAP_END:
+        name_end = form_end(text, at)
+        value = len(text) if name_end == CUT else untagged(text, blank(text, name_end))
+        if value < len(text) and closes(text[value]):
+            raise MalformedError(op[START], NO_OPERATION)
+        end = form_end(text, value)
+        if end in (CUT, len(text)):
+            return CUT
+        field(text, at, name_end, value, end, op)
+        at = blank(text, end)
+    if at >= len(text):
+        return CUT
+    if op[TYPE] == NONE or op[F] == NONE:
+        raise MalformedError(op[START], NO_OPERATION)
+    op[STOP] = at + 1
+    return at + 1
+
+
+@rule
+def clear(row: Rows) -> None:
+    """Set all to NONE, without a slice: Numba takes four seconds longer to compile those."""
+    for column in range(len(row)):
+        row[column] = NONE

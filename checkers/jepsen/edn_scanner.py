@@ -1,0 +1,265 @@
+"""Reads what ``jepsen.tests.kafka``'s clients sent and polled, one pass over the bytes."""
+
+import numpy as np
+from numba.extending import register_jitable as rule
+
+from highwater.checkers.jepsen.edn_operations import (
+    ASSIGN,
+    END,
+    INVOKE,
+    LOG_AT,
+    OTHER,
+    PROCESS,
+    READ,
+    REBALANCE,
+    SEEK,
+    SEEKS,
+    SEND,
+    SUBSCRIBE,
+    TYPE,
+    VALUE_AT,
+    F,
+    Rows,
+    clear,
+    operation,
+)
+from highwater.checkers.jepsen.edn_tokens import (
+    CUT,
+    NO_MICRO_OP,
+    NONE,
+    Bytes,
+    MalformedError,
+    blank,
+    closes,
+    form_end,
+    number,
+    opens,
+    word,
+)
+
+# Columns of a micro-operation (OP: the operation's place in its batch). What lies at a place of the
+# file is named by the byte where it begins (…_AT) and the byte after it.
+OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
+
+_VECTOR, _MAP = b"[{"
+_KEYS = word(b":keys", 0, 5)
+_OFFSET = word(b":offset", 0, 7)
+_POLL = word(b":poll", 0, 5)
+_SEND = word(b":send", 0, 5)
+
+
+@rule
+def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
+    """Begin the row ``used``; returns ``rows``, or twice as many."""
+    if used == len(rows):
+        grown = np.empty((2 * len(rows), COLUMNS), np.int64)
+        for row in range(used):
+            for column in range(COLUMNS):
+                grown[row, column] = rows[row, column]
+        rows = grown
+    clear(rows[used])
+    rows[used, OP] = op
+    rows[used, KIND] = kind
+    return rows
+
+
+@rule
+def within(text: Bytes, at: int) -> int:
+    """The next form inside a micro-operation, which must be there."""
+    at = blank(text, at)
+    if closes(text[at]):
+        raise MalformedError(at, NO_MICRO_OP)
+    return at
+
+
+@rule
+def put_key(text: Bytes, at: int, row: Rows) -> int:
+    """Note the key that comes next; returns where it ends."""
+    at = within(text, at)
+    end = form_end(text, at)
+    row[KEY_AT] = at
+    row[KEY_END] = end
+    row[KEY] = number(text, at, end)
+    return end
+
+
+@rule
+def put_record(text: Bytes, at: int, row: Rows) -> int:
+    """Note ``[offset value]``, or a value alone, that comes next; returns where it ends."""
+    at = within(text, at)
+    end = form_end(text, at)
+    if text[at] == _VECTOR:
+        at = within(text, at + 1)
+        offset_end = form_end(text, at)
+        row[OFFSET] = number(text, at, offset_end)
+        at = within(text, offset_end)
+    row[RECORD_AT] = at
+    row[RECORD_END] = form_end(text, at)
+    return end
+
+
+@rule
+def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) -> tuple[Rows, int]:
+    """A row for each key of the vector that stands at ``at``."""
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        rows = put(rows, used, op, kind)
+        at = blank(text, put_key(text, at, rows[used]))
+        used += 1
+    return rows, used
+
+
+@rule
+def put_polled(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """A row for each record of ``{key [[offset value] …] …}``."""
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        key = at
+        at = blank(text, form_end(text, at))
+        end = form_end(text, at)
+        at = blank(text, at + 1)
+        while at < end - 1:
+            rows = put(rows, used, op, READ)
+            put_key(text, key, rows[used])
+            at = blank(text, put_record(text, at, rows[used]))
+            used += 1
+        at = blank(text, end)
+    return rows, used
+
+
+@rule
+def put_micro_ops(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """A row for each record that a ``:send``, ``:poll`` or ``:txn`` sent or polled."""
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        end = form_end(text, at)
+        if not opens(text[at]):
+            raise MalformedError(at, NO_MICRO_OP)
+        name = within(text, at + 1)
+        name_end = form_end(text, name)
+        first = blank(text, name_end)
+        if word(text, name, name_end) == _SEND:
+            rows = put(rows, used, op, SEND)
+            put_record(text, put_key(text, name_end, rows[used]), rows[used])
+            used += 1
+        elif word(text, name, name_end) != _POLL:
+            raise MalformedError(at, NO_MICRO_OP)
+        elif text[first] == _MAP:
+            rows, used = put_polled(text, first, rows, used, op)
+        at = blank(text, end)
+    return rows, used
+
+
+@rule
+def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """A row for each key under a ``:keys`` anywhere in a ``:rebalance-log``."""
+    end = form_end(text, at)
+    while at < end:
+        if opens(text[at]) or closes(text[at]):
+            at = blank(text, at + 1)
+            continue
+        word_end = form_end(text, at)
+        named = word(text, at, word_end) == _KEYS
+        at = blank(text, word_end)
+        if named and at < end and opens(text[at]):
+            rows, used = put_keys(text, at, rows, used, op, REBALANCE)
+            at = blank(text, form_end(text, at))
+    return rows, used
+
+
+@rule
+def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """Rows of an ``:assign`` or ``:subscribe``: of none, one without a key; then where to seek."""
+    first = used
+    rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
+    if used == first:
+        rows = put(rows, used, op, entry[F])
+        used += 1
+    if entry[SEEKS] == 1:
+        rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, SEEK)
+    return rows, used
+
+
+@rule
+def put_end(text: Bytes, at: int, row: Rows) -> None:
+    """Note the ``:offset`` of the map that stands at ``at``, if it has one."""
+    if text[at] != _MAP:
+        return
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        name_end = form_end(text, at)
+        value = within(text, name_end)
+        end = form_end(text, value)
+        if word(text, at, name_end) == _OFFSET:
+            row[OFFSET] = number(text, value, end)
+        at = blank(text, end)
+
+
+@rule
+def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """A row for each key of ``{key {:offset n …} …}``: where its log ended.
+
+    So Bufstream's client answers; others give of partitions what tells no offset, or nothing.
+    """
+    if text[at] != _MAP:
+        return rows, used
+    at = blank(text, at + 1)
+    while not closes(text[at]):
+        rows = put(rows, used, op, END)
+        value = within(text, put_key(text, at, rows[used]))
+        put_end(text, value, rows[used])
+        if rows[used, OFFSET] != NONE:
+            used += 1
+        at = blank(text, form_end(text, value))
+    return rows, used
+
+
+@rule
+def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
+    """All rows of one operation of a client; its moves come before what it then read."""
+    at = entry[VALUE_AT]
+    if entry[F] == OTHER or at == NONE or not opens(text[at]):
+        return rows, used
+    if entry[F] in (ASSIGN, SUBSCRIBE):
+        return put_moves(text, entry, rows, used, op)
+    if entry[F] == END:
+        return put_ends(text, at, rows, used, op)
+    if entry[LOG_AT] != NONE:
+        rows, used = put_rebalanced(text, entry[LOG_AT], rows, used, op)
+    return put_micro_ops(text, at, rows, used, op)
+
+
+@rule
+def scan(
+    text: Bytes, at: int, ops: Rows, rows: Rows, invocations: bool
+) -> tuple[int, int, int, Rows, int]:
+    """Read operations until ``ops`` is full, or the file or its vector ends.
+
+    Args:
+        text: the file.
+        at: where to begin, between two operations.
+        ops: is filled, a row an operation in ``OP_COLUMNS``.
+        rows: is filled, a row a micro-operation in ``COLUMNS``, and replaced when it is too small.
+        invocations: read rows from these too, whose values tell what was asked for.
+
+    Returns:
+        Where it stopped, how many operations, how many rows, the rows, and 0, or ``CUT`` when the
+        operation at which it stopped does not end.
+
+    Raises:
+        MalformedError: not what Jepsen writes.
+    """
+    count = used = 0
+    while count < len(ops):
+        at = blank(text, at)
+        if at >= len(text) or closes(text[at]):
+            break
+        entry = ops[count]
+        end = operation(text, at, entry)
+        if end == CUT:
+            return at, count, used, rows, CUT
+        if entry[PROCESS] != NONE and (invocations or entry[TYPE] != INVOKE):
+            rows, used = put_operation(text, entry, rows, used, count)
+        count += 1
+        at = end
+    return at, count, used, rows, 0

@@ -1,0 +1,58 @@
+"""Whether who read from the beginning in the end came as far as anybody had.
+
+Jepsen's clients end with that (``final-polls`` of ``jepsen.tests.kafka``): they seek the beginning
+of every key and poll until they are where the test had come. Where none gets there, a partition may
+have been wiped after it was read, have expired, or not have answered: polls that return nothing
+tell no difference. Jepsen's checker calls such a history valid.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from highwater.checkers.history.columns import NONE, any_of, numbers
+from highwater.checkers.history.offset_runs import READS, SENDS
+from highwater.checkers.history.row_flags import EVERYWHERE, SOUGHT
+from highwater.checkers.history.view import View
+
+SHOWN: Final = 8
+
+_END: Final = pa.schema([("slot", pa.int64()), ("offset", pa.int64())])
+
+
+def short(view: View) -> list[tuple[str, int, int]]:
+    """Find where no reader came as far in the end: topic, partition, greatest known offset.
+
+    The foremost ``SHOWN`` of them. Asked are readers who sought the beginning (an offset that is
+    null) after that offset was known; where there are none, the history does not tell.
+    """
+    if not view.tells(SOUGHT):
+        return []
+    ends = view.strides.by(["slot"], _short, _END).table()
+    names = view.names.select(["slot", "topic", "partition"])
+    rows = ends.join(names, "slot", join_type="inner").to_pylist()
+    found = sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+    return found[:SHOWN]
+
+
+def _short(strides: pa.Table) -> pa.Table:
+    """Choose the slots, of rows of ``STRIDE``, whose end nobody reached. A kernel by ``slot``."""
+    found = numbers(strides)
+    what, at, last_at = found["what"], found["at"], found["last_at"]
+    slots, slot = np.unique(found["slot"], return_inverse=True)
+    client = np.unique(found["client"], return_inverse=True)[1]
+    readers, reader = np.unique(slot * len(client) + client, return_inverse=True)
+    far = np.isin(what, (READS, SENDS)) & found["ok"]
+    end = np.full(len(slots), NONE)
+    np.maximum.at(end, slot[far], found["last_place"][far])
+    there = far & (found["last_place"] == end[slot])
+    since = np.full(len(slots), np.iinfo(np.int64).max)
+    np.minimum.at(since, slot[there], last_at[there])
+    begun = any_of(what, SOUGHT) & ~any_of(what, EVERYWHERE) & (found["place"] == NONE)
+    late = begun & (at > since[slot])
+    sought = np.full(len(readers), NONE)
+    np.maximum.at(sought, reader[late], at[late])
+    there &= (what == READS) & (sought[reader] != NONE) & (last_at > sought[reader])
+    missed = np.setdiff1d(slot[late], slot[there])
+    return pa.table([slots[missed], end[missed]], _END)

@@ -1,0 +1,219 @@
+"""Reads a history of Jepsen's from its file: all of it into a table, or one operation again."""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from highwater.checkers.jepsen import edn_operations as o
+from highwater.checkers.jepsen import edn_scanner as s
+from highwater.checkers.jepsen import edn_tokens
+from highwater.checkers.jepsen.edn_tokens import (
+    COMPLAINTS,
+    CUT,
+    NO_EDN,
+    NONE,
+    MalformedError,
+    blank,
+    opens,
+)
+from highwater.checkers.jepsen.to_table import Batch, Bytes, Clock, Numbers, Pairs, table
+from highwater.checkers.spark.numba_cache import kept
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.history import OPERATIONS
+
+_BATCH: Final = 200_000  # operations, invocations among them
+_COMPILED_FROM: Final = 4 << 20  # bytes; compiling takes about as long as Python does with these
+_HINT: Final = "Name the history.edn of a run of jepsen.tests.kafka."
+_SHOWN: Final = 60  # bytes of what is malformed
+_TYPES: Final = ("invoke", "ok", "fail", "info")
+_FUNCTIONS: Final = {
+    o.SEND: "send",
+    o.READ: "poll",
+    o.TXN: "txn",
+    o.ASSIGN: "assign",
+    o.SUBSCRIBE: "subscribe",
+    o.END: "debug-topic-partitions",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation as the history has it: what tells a person which one is meant."""
+
+    index: int | None
+    process: int
+    type: str
+    f: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Read:
+    """What reading a history came to.
+
+    Attributes:
+        operations: how many sends, polls and transactions clients began.
+        rows: how many rows of ``OPERATIONS`` tell what they and others did.
+        subscribed: whether any client was subscribed to topics.
+        polled: whether any poll ended well, with records or without.
+        cut: why not all of it could be read, a sentence; empty when it could.
+    """
+
+    operations: int = 0
+    rows: int = 0
+    subscribed: bool = False
+    polled: bool = False
+    cut: str = ""
+
+
+class History:
+    """A history in a file, which is mapped into memory and may be larger than that.
+
+    Args:
+        path: ``history.edn``, or the folder of a run that holds it.
+
+    Raises:
+        UsageError: there is no such file, it is empty, or it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "history.edn" if path.is_dir() else path
+        try:
+            with self.path.open("rb") as file:
+                self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            raise UsageError(f"{self.path} is empty.", hint=_HINT) from None
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be read: {error.strerror}.", hint=_HINT) from None
+
+    def to_parquet(self, target: Path) -> Read:
+        """Write what clients did as ``OPERATIONS``; ``op`` is the byte where the operation begins.
+
+        A completion is an operation, from its invocation on. An invocation without one is an
+        operation too, of which nobody knows the end: its value tells what was to be sent.
+
+        Raises:
+            UsageError: the file is no EDN, or no history of ``jepsen.tests.kafka``.
+        """
+        read = Read()
+        try:
+            with pq.ParquetWriter(target, OPERATIONS, compression="lz4") as writer:
+                for batch in self._operations(read):
+                    functions = batch.ops[:, o.F]
+                    read.operations += int(np.isin(functions, (o.SEND, o.READ, o.TXN)).sum())
+                    read.subscribed |= bool((functions == o.SUBSCRIBE).any())
+                    read.polled = read.polled or self._polled(batch)
+                    rows = table(self._bytes, batch)
+                    read.rows += len(rows)
+                    writer.write_table(rows)
+        except MalformedError as error:
+            raise self._malformed(*error.args) from None
+        except pa.ArrowInvalid:
+            raise UsageError(f"{self.path} is not UTF-8.", hint=_HINT) from None
+        if not read.operations:
+            what = f"{self.path} holds no :send, :poll or :txn of a client."
+            raise UsageError(f"{what} {read.cut}".rstrip(), hint=_HINT)
+        return read
+
+    def operation(self, at: int) -> Operation:
+        """The operation that begins at this byte."""
+        row = np.empty(o.OP_COLUMNS, np.int64)
+        o.operation(self._text, at, row)
+        return Operation(
+            index=None if row[o.INDEX] == NONE else int(row[o.INDEX]),
+            process=int(row[o.PROCESS]),
+            type=_TYPES[row[o.TYPE]],
+            f=_FUNCTIONS[row[o.F]],
+        )
+
+    @cached_property
+    def _bytes(self) -> Bytes:
+        return np.frombuffer(self._text, np.uint8)
+
+    def _operations(self, read: Read) -> Iterator[Batch]:
+        """Clients' completions, and the invocations that have none."""
+        clock, pairs = Clock(), Pairs()
+        for ops, rows in self._scanned(read):
+            clock.set(ops)
+            begun, lone = pairs.add(ops)
+            yield _completed(Batch(ops, rows, begun))
+            yield self._unanswered(lone)
+        yield self._unanswered(pairs.waiting)
+
+    def _scanned(self, read: Read) -> Iterator[tuple[Numbers, Numbers]]:
+        """The whole file, a batch at a time."""
+        text, scan = self._scanner
+        begin = blank(text, 0)
+        in_vector = begin < len(text) and text[begin] != ord("{") and bool(opens(text[begin]))
+        at = begin + 1 if in_vector else begin
+        ops = np.empty((_BATCH, o.OP_COLUMNS), np.int64)
+        rows = np.empty((_BATCH, s.COLUMNS), np.int64)
+        count = -1
+        while count:
+            at, count, used, rows, state = scan(text, at, ops, rows, False)
+            yield ops[:count].copy(), rows[:used].copy()
+            if state == CUT:
+                break
+        read.cut = self._finish(at, in_vector=in_vector, cut=state == CUT)
+
+    def _finish(self, at: int, *, in_vector: bool, cut: bool) -> str:
+        """Whether that was the file's end: nothing, or how it was cut short."""
+        if cut:
+            where = f"on line {self._line(at)} (byte {at})"
+            return f"The operation {where} does not end: what came before it was judged."
+        if in_vector and at >= len(self._text):
+            return "The vector of operations does not end: those that are there were judged."
+        at = blank(self._text, at + 1) if in_vector else at
+        if at < len(self._text):
+            raise self._malformed(at, NO_EDN)
+        return ""
+
+    def _polled(self, batch: Batch) -> bool:
+        """Whether some operation that ended well polled, be it in a transaction."""
+        ended = batch.ops[batch.ops[:, o.TYPE] == o.OK]
+        if (ended[:, o.F] == o.READ).any():
+            return True
+        transactions = ended[ended[:, o.F] == o.TXN][:, (o.START, o.STOP)]
+        return any(b":poll" in self._text[start:stop] for start, stop in transactions.tolist())
+
+    def _unanswered(self, invocations: Numbers) -> Batch:
+        """Operations that were never completed, with what they were to send."""
+        found = [np.empty((0, s.COLUMNS), np.int64)]
+        one, rows = np.empty((1, o.OP_COLUMNS), np.int64), np.empty((16, s.COLUMNS), np.int64)
+        for place, start in enumerate(invocations[:, o.START].tolist()):
+            _, _, used, rows, _ = s.scan(self._text, start, one, rows, True)
+            found.append(rows[:used].copy())
+            found[-1][:, s.OP] = place
+        return Batch(invocations, np.concatenate(found), np.full(len(invocations), NONE))
+
+    @cached_property
+    def _scanner(self) -> tuple[Any, Any]:
+        """What the file is read with: Python, or the same compiled."""
+        if len(self._text) < _COMPILED_FROM:
+            return self._text, s.scan
+        with kept("jepsen", (Path(edn_tokens.__file__), Path(o.__file__), Path(s.__file__))):
+            return self._bytes, numba.njit(nogil=True, cache=True)(s.scan)
+
+    def _line(self, at: int) -> int:
+        return self._text[:at].count(b"\n") + 1
+
+    def _malformed(self, at: int, complaint: int) -> UsageError:
+        shown = self._text[at : at + _SHOWN].split(b"\n")[0].decode(errors="replace")
+        where = f"{self.path}, line {self._line(at)} (byte {at})"
+        return UsageError(f"{where}: {shown!r} {COMPLAINTS[complaint]}.", hint=_HINT)
+
+
+def _completed(batch: Batch) -> Batch:
+    """Without invocations and what no client did."""
+    kept = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
+    place = np.cumsum(kept) - 1
+    rows = batch.rows.copy()
+    rows[:, s.OP] = place[rows[:, s.OP]]
+    return Batch(batch.ops[kept], rows, batch.begun[kept])

@@ -1,0 +1,134 @@
+"""What is told of an anomaly in a history of Jepsen's, with the fields that Jepsen gives."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from highwater.checkers.jepsen.history_file import History
+from highwater.checkers.jepsen.to_table import TOPIC
+from highwater.harness.runs.history import END, READ, SEND
+
+CYCLES: Final = ("G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime")
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
+_ROLES: Final = {
+    "G1a": ("writer", "reader"),
+    "precommitted-read": ("writer", "reader"),
+    "phantom": ("reader",),
+    "lost-write": ("writer", "max-read"),
+    "unseen": ("writer",),
+    "vanished": ("writer", "reader", "max-read"),
+}
+"""What each witness is to the record at fault."""
+
+Row = dict[str, Any]
+
+
+def entry(row: Row, history: History) -> Row:
+    """An anomaly as ``highwater check --jepsen --json`` prints it.
+
+    Always ``kind``, ``key``, ``value`` and ``witnesses``; and of the fields that Jepsen gives for
+    the kind (``offset``, ``offsets``, ``values``, ``count``, ``delta``, ``skipped``, ``steps``) all
+    that are known.
+
+    Args:
+        row: in columns of ``checkers.core.anomaly.ANOMALY``.
+        history: where it was found.
+    """
+    witnesses = [_witness(step, row["topic"], history) for step in row["steps"]]
+    for witness, role in zip(witnesses, _ROLES.get(row["kind"], ()), strict=False):
+        witness["role"] = role if witness["mop"] != END else "log-end"
+    told = {
+        "kind": row["kind"],
+        "key": key(row["topic"], row["partition"]),
+        "value": _value(row["value"]),
+        "offset": row["offset"],
+        "delta": row["delta"],
+        **_DETAILS.get(row["kind"], _nothing)(row),
+        "cause": row["cause"],
+        "witnesses": witnesses,
+    }
+    if row["kind"] in CYCLES:
+        pairs = zip(witnesses[::2], witnesses[1::2], strict=True)
+        told["steps"] = steps = [_edge(before, after) for before, after in pairs]
+        told["witnesses"] = witnesses[::2]
+        told |= next({"key": one["key"], "value": one["value"]} for one in steps if "key" in one)
+    optional = {name for name in told if name not in {"key", "value"}}
+    return {name: told[name] for name in told if name not in optional or told[name] is not None}
+
+
+def _witness(step: Row, topic: str, history: History) -> Row:
+    """A client's operation, and what of it takes part in the anomaly."""
+    operation = history.operation(step["op"])
+    told = {
+        "index": operation.index,
+        "process": operation.process,
+        "type": operation.type,
+        "f": operation.f,
+    }
+    if step["kind"] in {SEND, READ}:
+        told["mop"] = "send" if step["kind"] == SEND else "poll"
+        told["key"] = key(topic, step["partition"])
+        told["offset"] = step["offset"]
+        told["value"] = _value(step["value"])
+    else:
+        told["mop"] = step["kind"]
+    if step["kind"] == END:
+        told |= {"key": key(topic, step["partition"]), "offset": step["offset"]}
+    return told
+
+
+def _edge(before: Row, after: Row) -> Row:
+    """One step of a cycle: why the one operation comes before the other."""
+    why = {"send": "ww", "poll": "wr"}.get(after["mop"], after["mop"])
+    told = {"type": why, "from": before["index"], "to": after["index"]}
+    if why in {"ww", "wr"}:
+        told |= {"key": before["key"], "value": before["value"]}
+    return told | ({"value'": after["value"]} if why == "ww" else {})
+
+
+def _nothing(row: Row) -> Row:  # noqa: ARG001 - all are called alike
+    return {}
+
+
+def _duplicate(row: Row) -> Row:
+    offsets = sorted(copy["offset"] for copy in row["copies"])
+    return {"count": len(offsets), "offsets": offsets}
+
+
+def _inconsistent(row: Row) -> Row:
+    return {"values": [_value(copy["value"]) for copy in row["copies"]]}
+
+
+def _unseen(row: Row) -> Row:
+    return {"why": next((copy["note"] for copy in row["copies"] or ()), None)}
+
+
+def _step(row: Row) -> Row:
+    skipped = [_value(copy["value"]) for copy in row["copies"] or ()]
+    values = [_value(step["value"]) for step in row["steps"]]
+    return {"values": values, "skipped": skipped or None}
+
+
+_DETAILS: Final[dict[str, Callable[[Row], Row]]] = {
+    "duplicate": _duplicate,
+    "inconsistent-offsets": _inconsistent,
+    "unseen": _unseen,
+    **dict.fromkeys(
+        (
+            *("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll"),
+            *("nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip"),
+        ),
+        _step,
+    ),
+}
+
+
+def key(topic: str, partition: int | None) -> int | str | None:
+    """The key of a record: a number, or whatever else, as EDN."""
+    return partition if topic == TOPIC else topic
+
+
+def _value(text: str | None) -> int | str | None:
+    """A value: a number, or whatever else, as EDN."""
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else text

@@ -1,0 +1,168 @@
+"""From the scanner's rows of numbers to a table of our operations."""
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from highwater.checkers.jepsen import edn_operations as o
+from highwater.checkers.jepsen import edn_scanner as s
+from highwater.checkers.jepsen.edn_tokens import NONE
+from highwater.harness.runs.history import (
+    ASSIGN,
+    END,
+    FAIL,
+    INFO,
+    OK,
+    OPERATIONS,
+    READ,
+    REBALANCE,
+    RUN,
+    SEEK,
+    SEND,
+    SUBSCRIBE,
+)
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+
+TOPIC: Final = "jepsen"
+"""The topic whose partitions are the keys that are numbers. Any other key is a topic of its own."""
+
+_KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
+_OUTCOMES: Final = (INFO, OK, FAIL, INFO)  # in the order of operations.INVOKE, OK, FAIL, INFO
+_KEY_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some operations, and what they sent, polled or were assigned.
+
+    Attributes:
+        ops: the columns of ``operations.START …``, an operation a row.
+        rows: the columns of ``scanner.OP …``, a micro-operation a row.
+        begun: when each operation was invoked; NONE when it is not known.
+    """
+
+    ops: Numbers
+    rows: Numbers
+    begun: Numbers
+
+
+class Clock:
+    """Makes times grow strictly from one operation of the history to the next.
+
+    Jepsen's order of real time is the order of its history, in which two times may be equal, and a
+    hand-made history may have none. Each is moved as little as that takes.
+    """
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def set(self, ops: Numbers) -> None:
+        """Correct the times of the next operations of the history, invocations among them."""
+        if len(ops):
+            place = np.arange(len(ops))
+            floor = np.maximum(np.maximum(ops[:, o.TIME], 0) - place, self._last + 1)
+            ops[:, o.TIME] = np.maximum.accumulate(floor) + place
+            self._last = int(ops[-1, o.TIME])
+
+
+class Pairs:
+    """Finds the invocation of every completion, across batches."""
+
+    def __init__(self) -> None:
+        self.waiting: Numbers = np.empty((0, o.OP_COLUMNS), np.int64)
+        """Invocations whose processes have done nothing since."""
+
+    def add(self, ops: Numbers) -> tuple[Numbers, Numbers]:
+        """Take the next operations of the history.
+
+        Returns:
+            When each was invoked (NONE: itself an invocation, or without one); and the invocations
+            that will never be completed, since their process began another.
+        """
+        before = len(self.waiting)
+        both = np.concatenate([self.waiting, ops])
+        clients = np.flatnonzero(both[:, o.PROCESS] != NONE)
+        order = clients[np.argsort(both[clients, o.PROCESS], kind="stable")]
+        process, invokes = both[order, o.PROCESS], both[order, o.TYPE] == o.INVOKE
+        follows = np.zeros(len(order), bool)
+        follows[1:] = process[1:] == process[:-1]
+        paired = follows & ~invokes
+        paired[1:] &= invokes[:-1]
+        begun = np.full(len(both), NONE)
+        begun[order[paired]] = both[order[np.flatnonzero(paired) - 1], o.TIME]
+        last = np.ones(len(order), bool)
+        last[:-1] = ~follows[1:]
+        answered = np.zeros(len(order), bool)
+        answered[:-1] = paired[1:]
+        self.waiting = both[order[last & invokes]]
+        return begun[before:], both[order[invokes & ~answered & ~last]]
+
+
+def table(text: Bytes, batch: Batch) -> pa.Table:
+    """The micro-operations of a batch in columns of ``harness.runs.history.OPERATIONS``.
+
+    Args:
+        text: the whole file.
+    """
+    ops, rows = batch.ops[batch.rows[:, s.OP]], batch.rows
+    begun = batch.begun[batch.rows[:, s.OP]]
+    unanswered = ops[:, o.TYPE] == o.INVOKE
+    columns = {
+        "process": pa.array(ops[:, o.PROCESS]).cast(pa.string()).dictionary_encode(),
+        "kind": _word(rows[:, s.KIND], _KINDS),
+        "phase": _word(np.zeros(len(rows), np.int64), (RUN,)),
+        "outcome": _word(ops[:, o.TYPE], _OUTCOMES),
+        "invoke_ns": np.where(unanswered, ops[:, o.TIME], np.where(begun == NONE, 0, begun)),
+        "complete_ns": pa.array(ops[:, o.TIME], mask=unanswered),
+        **_places(text, rows),
+        "offset": pa.array(rows[:, s.OFFSET], mask=rows[:, s.OFFSET] == NONE),
+        "value": _strings(text, rows[:, s.RECORD_AT], rows[:, s.RECORD_END]),
+        "op": ops[:, o.START],
+    }
+    arrays = [
+        pa.array(columns[field.name]).cast(field.type)
+        if field.name in columns
+        else pa.nulls(len(rows), field.type)
+        for field in OPERATIONS
+    ]
+    return pa.Table.from_arrays(arrays, schema=OPERATIONS)
+
+
+def _word(codes: Numbers, words: tuple[str, ...]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(words))
+
+
+def _places(text: Bytes, rows: Numbers) -> dict[str, pa.Array]:
+    """``topic`` and ``partition`` of every key; a row without one has no partition."""
+    key, none = rows[:, s.KEY], rows[:, s.KEY_AT] == NONE
+    is_partition = (key >= 0) & (key <= _KEY_MAX)
+    named = ~is_partition & ~none
+    topics = np.zeros(len(rows), np.int64)
+    words = pa.array([TOPIC])
+    if named.any():
+        found = _strings(text, rows[named, s.KEY_AT], rows[named, s.KEY_END]).dictionary_encode()
+        topics[named] = found.indices.to_numpy() + 1
+        words = pa.concat_arrays([words, found.dictionary])
+    return {
+        "topic": pa.DictionaryArray.from_arrays(pa.array(topics, pa.int32()), words),
+        "partition": pa.array(np.where(is_partition, key, 0).astype(np.int32), mask=none),
+    }
+
+
+def _strings(text: Bytes, starts: Numbers, ends: Numbers) -> pa.Array:
+    """What stands at these places; nothing where there is none.
+
+    Raises:
+        pa.ArrowInvalid: it is not UTF-8.
+    """
+    lengths = np.where(starts == NONE, 0, ends - starts)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+    buffers = (pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(text[places]))
+    found = pa.StringArray.from_buffers(len(starts), *buffers)
+    found.validate(full=True)
+    return found

@@ -1,0 +1,105 @@
+"""Kafka's checkpoint files as values: what a replica had written down about itself.
+
+Text: a version (0), how many entries follow, an entry a line. Kafka writes them aside and renames,
+so a half-written one is never ordinary; an empty one is, which a broker makes when it starts.
+Source: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile (storage module; before 2.8
+kafka.server.checkpoints).
+"""
+
+from pathlib import Path
+from typing import Final
+
+from highwater.harness.base.errors import StoreError
+from highwater.harness.base.files import read_regular
+
+HIGH_WATERMARK: Final = "replication-offset-checkpoint"
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+LOG_START: Final = "log-start-offset-checkpoint"
+LEADER_EPOCH: Final = "leader-epoch-checkpoint"
+
+_VERSION: Final = "0"
+
+Offsets = dict[tuple[str, int], int]
+"""Topic and partition to offset."""
+
+
+class CheckpointError(StoreError):
+    """A checkpoint file is missing or malformed; the message says which line."""
+
+
+def read_offsets(path: Path) -> Offsets:
+    """A broker's HW (``HIGH_WATERMARK``), flushed offset or log start offset of every partition.
+
+    Raises:
+        CheckpointError: the file cannot be read, or is malformed.
+    """
+    return parse_offsets(_text(path), path)
+
+
+def parse_offsets(text: str, origin: Path) -> Offsets:
+    """The same from the file's text; ``origin`` is what an error names.
+
+    Raises:
+        CheckpointError: the text is malformed.
+    """
+    offsets: Offsets = {}
+    for line, (topic, partition, offset) in _entries(text, origin, width=3):
+        key = (topic, _number(origin, line, partition))
+        if key in offsets:
+            raise _malformed(origin, line, f"{topic}-{partition} a second time")
+        offsets[key] = _number(origin, line, offset)
+    return offsets
+
+
+def read_epochs(path: Path) -> tuple[tuple[int, int], ...]:
+    """A replica's leader epochs, each with the offset at which it starts, in order (KIP-101).
+
+    Raises:
+        CheckpointError: the file cannot be read, or is malformed, or its epochs do not grow.
+    """
+    epochs: list[tuple[int, int]] = []
+    for line, (epoch, start) in _entries(_text(path), path, width=2):
+        entry = (_number(path, line, epoch), _number(path, line, start))
+        if epochs and (entry[0] <= epochs[-1][0] or entry[1] < epochs[-1][1]):
+            raise _malformed(path, line, f"epoch {epoch} from {start} after {epochs[-1]}")
+        epochs.append(entry)
+    return tuple(epochs)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path).decode("utf-8")
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is no text: {error}") from error
+
+
+def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]]:
+    """Line numbers and words of the entries, their number checked."""
+    lines = text.splitlines()
+    if not lines:
+        return []  # made at the start of its broker, and not written yet
+    if lines[0].strip() != _VERSION:
+        raise _malformed(path, 1, f"version {lines[0]!r}")
+    count = _number(path, 2, lines[1]) if len(lines) > 1 else -1
+    entries = [(line, words.split()) for line, words in enumerate(lines[2:], start=3)]
+    if len(entries) != count:
+        raise _malformed(path, 2, f"{len(entries)} entries follow where {count} are announced")
+    for line, words in entries:
+        if len(words) != width:
+            raise _malformed(path, line, f"{len(words)} words instead of {width}")
+    return entries
+
+
+def _number(path: Path, line: int, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise _malformed(path, line, f"{text!r} instead of a number")
+    return int(text)
+
+
+def _malformed(path: Path, line: int, found: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path} line {line}: {found}",
+        hint="It is judged as if the broker had no checkpoint; keep the file, it is evidence.",
+    )

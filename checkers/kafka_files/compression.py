@@ -1,0 +1,152 @@
+"""Decompression as Kafka frames it: xerial snappy, LZ4 with the header checksum of KAFKA-3160.
+
+Built on cramjam: one wheel for all four codecs, each of them releasing the GIL, and every result a
+buffer that is joined into an arena without another copy.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+import numpy as np
+
+from highwater.harness.base.wording import count
+
+NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+"""Names by the codec number in the lowest three bits of the attributes; 5 to 7 mean nothing."""
+
+SWOLLEN_BYTES_MAX: Final = 128 << 20
+"""What a batch may decompress to, of 4 KB at the least. Kafka has no such limit, but producers end
+a batch at batch.size before it is compressed; one of this size was made to be a bomb."""
+
+_SWELLS: Final = 16  # times its size that room is made for at first, and no less than:
+_ROOM_BYTES: Final = 1 << 16
+_NO_ROOM: Final = "whole buffer"  # cramjam's words where the room does not suffice
+
+_XERIAL: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES: Final = 16
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_WORD: Final = 0xFFFFFFFF
+
+
+class CodecError(Exception):
+    """The bytes do not decompress; the caller makes a finding of it."""
+
+
+class SwollenError(CodecError):
+    """They may be sound, but there are more than ``SWOLLEN_BYTES_MAX`` in them."""
+
+
+def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
+    """The records inside a compressed batch (v2) or wrapper message (v0, v1).
+
+    Args:
+        codec: 1 gzip, 2 snappy, 3 lz4, 4 zstd (v2 alone).
+        data: what was compressed.
+        magic: 0, 1 or 2; before 2 the checksum of an LZ4 header may be the wrong one.
+
+    Raises:
+        CodecError: an unknown codec, or bytes that it does not accept.
+        SwollenError: too much comes out.
+    """
+    try:
+        match codec:
+            case 1:
+                return _into(cramjam.gzip.decompress_into, data)
+            case 2:
+                return _snappy(data)
+            case 3:
+                frame = _mend_lz4(data) if magic < 2 else data  # noqa: PLR2004
+                return _into(cramjam.lz4.decompress_into, frame)
+            case 4 if magic == 2:  # noqa: PLR2004
+                return _into(cramjam.zstd.decompress_into, data)
+    except (cramjam.DecompressionError, ValueError, struct.error, IndexError) as error:
+        raise CodecError(f"{NAMES[codec]} data cannot be decompressed: {error}") from error
+    raise CodecError(f"compression codec {codec} is not known to format v{magic}")
+
+
+def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memoryview:
+    """Decompress into room of a bounded size; a larger one when the first does not suffice."""
+    room = min(max(_SWELLS * len(data), _ROOM_BYTES), SWOLLEN_BYTES_MAX)
+    while True:
+        out = np.empty(room, dtype=np.uint8)
+        try:
+            return out[: decompress_into(data, out)].data
+        except cramjam.DecompressionError as error:
+            if _NO_ROOM not in str(error):
+                raise
+            if room == SWOLLEN_BYTES_MAX:
+                raise _swollen() from error
+        room = SWOLLEN_BYTES_MAX
+
+
+def _swollen() -> SwollenError:
+    return SwollenError(f"it decompresses to more than {SWOLLEN_BYTES_MAX >> 20} MiB")
+
+
+def _snappy(data: memoryview) -> memoryview:
+    """Xerial's stream of raw blocks, each after its size; or one raw block, as some write."""
+    if bytes(data[: len(_XERIAL)]) != _XERIAL:
+        return memoryview(_raw_snappy(data, SWOLLEN_BYTES_MAX))
+    blocks = []
+    room = SWOLLEN_BYTES_MAX
+    at = _XERIAL_HEADER_BYTES
+    while at < len(data):
+        (size,) = struct.unpack_from(">i", data, at)
+        at += 4
+        if not 0 < size <= len(data) - at:
+            raise ValueError(
+                f"a snappy block of {count(size, 'byte')} where {len(data) - at:,} are left"
+            )
+        blocks.append(_raw_snappy(data[at : at + size], room))
+        room -= len(blocks[-1])
+        at += size
+    return memoryview(b"".join(blocks))
+
+
+def _raw_snappy(block: memoryview, room: int) -> memoryview:
+    """One block, which says itself how long it is."""
+    if cramjam.snappy.decompress_raw_len(block) > room:
+        raise _swollen()
+    return memoryview(cramjam.snappy.decompress_raw(block))
+
+
+def _mend_lz4(data: memoryview) -> bytes:
+    """The frame with the header checksum that LZ4 specifies.
+
+    Kafka before 0.10 took it over the magic number too (KAFKA-3160); message format v0 keeps
+    it so.
+    """
+    if bytes(data[:4]) != _LZ4_MAGIC:
+        raise ValueError("no LZ4 frame")
+    flags = data[4]
+    end = 6 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+    checksum = _xxh32(bytes(data[4:end])) >> 8 & 0xFF
+    return b"".join((data[:end], bytes((checksum,)), data[end + 1 :]))
+
+
+def _xxh32(data: bytes) -> int:
+    """XXH32 with seed 0 of fewer than 16 bytes, which a frame header always is."""
+    prime1, prime2, prime3, prime4, prime5 = (
+        0x9E3779B1,
+        0x85EBCA77,
+        0xC2B2AE3D,
+        0x27D4EB2F,
+        0x165667B1,
+    )
+    whole = len(data) // 4 * 4
+    value = prime5 + len(data)
+    for (word,) in struct.iter_unpack("<I", data[:whole]):
+        value = _rotate(value + word * prime3, 17) * prime4
+    for byte in data[whole:]:
+        value = _rotate(value + byte * prime5, 11) * prime1
+    value &= _WORD
+    value = (value ^ value >> 15) * prime2 & _WORD
+    value = (value ^ value >> 13) * prime3 & _WORD
+    return value ^ value >> 16
+
+
+def _rotate(value: int, bits: int) -> int:
+    value &= _WORD
+    return (value << bits | value >> 32 - bits) & _WORD

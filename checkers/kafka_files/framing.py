@@ -1,0 +1,211 @@
+"""From bytes to batches: where each begins, and what to say of bytes that begin none."""
+
+import errno
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from aiokafka.record._crecords import crc32c_cython as crc32c
+
+from highwater.checkers.kafka_files import message_set_v0_v1, record_batch_v2
+from highwater.checkers.kafka_files.column_decoding import ArenaFullError, Chunk, Damage, Decoded
+from highwater.harness.base.wording import count
+
+CHUNK_BYTES: Final = 1 << 21
+"""Batches are decoded together until they fill this many bytes of the file, a quarter of it where
+they are compressed: an arena of tens of megabytes falls out of the processor's caches."""
+
+_FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
+_OFFSET_AND_LENGTH: Final = 12
+_WINDOW_BYTES: Final = 1 << 20
+_SEARCH_BYTES_MAX: Final = 64 << 20  # behind a broken batch, for the one that follows
+_TRIALS_MAX: Final = 1000  # of what looks like it there
+_LEAST: Final = (26, 34, 61)  # whole bytes of the smallest batch of each format
+_CODEC_AT: Final = (17, 17, 22)  # the byte of each format's batch that names its codec
+_CODEC: Final = 0x07
+
+
+def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[Decoded]:
+    """A chunk's records; in several parts where it decompresses to more than memory should hold.
+
+    Args:
+        data: the segment.
+        chunk: of one family of formats.
+        floor: the least offset that may come.
+    """
+    family = message_set_v0_v1 if chunk.legacy else record_batch_v2
+    try:
+        parts = [family.decode(data, chunk, floor=floor)]
+    except ArenaFullError:
+        middle = len(chunk.positions) // 2
+        (offset,) = struct.unpack_from(">q", data, int(chunk.positions[middle]))
+        first = replace(
+            chunk,
+            positions=chunk.positions[:middle],
+            sizes=chunk.sizes[:middle],
+            following=offset,
+        )
+        rest = replace(chunk, positions=chunk.positions[middle:], sizes=chunk.sizes[middle:])
+        for part in (first, rest):
+            for decoded in decode(data, part, floor):
+                floor = floor if decoded.last is None else decoded.last + 1
+                yield decoded
+    else:
+        yield from parts
+
+
+def frames(data: memoryview, start: int, stop: int, limit: int) -> Iterator[Chunk | int]:
+    """Walk from batch to batch by their lengths, in chunks of one family of formats.
+
+    Before the first chunk comes another one of up to two batches that lie before ``start``, for
+    context. Bytes that do not begin a whole batch end the walk with their position.
+
+    Args:
+        data: the segment.
+        start: batches that begin before this byte are left out.
+        stop: and those that begin at this byte or behind it.
+        limit: the first offset that cannot be in the segment.
+    """
+    context: list[int] = []
+    positions: list[int] = []
+    legacy, at, full, end, following = False, 0, 0, len(data), limit
+    frame = _FRAME.unpack_from
+    while end - at >= _FRAME.size:
+        offset, length, magic = frame(data, at)
+        behind = at + length + _OFFSET_AND_LENGTH
+        if not (0 <= magic < len(_LEAST) and at + _LEAST[magic] <= behind <= end):
+            break
+        if at >= stop:
+            following = offset
+            break
+        family = magic < 2  # noqa: PLR2004
+        if at < start:
+            context = [*context[-1:], at] if family == legacy else [at]
+            legacy = family
+            at = behind
+            continue
+        if context:
+            yield _chunk(context, at, legacy=legacy, following=offset, context=True)
+            context = []
+        if positions and (at >= full or family != legacy):
+            yield _chunk(positions, at, legacy=legacy, following=offset)
+            positions = []
+        if not positions:
+            legacy = family
+            full = at + (CHUNK_BYTES >> 2 * bool(data[at + _CODEC_AT[magic]] & _CODEC))
+        positions.append(at)
+        at = behind
+    if positions:
+        yield _chunk(positions, at, legacy=legacy, following=following)
+    if start <= at < min(stop, end):
+        yield at
+
+
+def _chunk(
+    positions: list[int], end: int, *, legacy: bool, following: int, context: bool = False
+) -> Chunk:
+    bounds = np.array([*positions, end], dtype=np.int64)
+    return Chunk(
+        legacy=legacy,
+        positions=bounds[:-1],
+        sizes=np.diff(bounds),
+        following=following,
+        context=context,
+    )
+
+
+def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
+    """What to say of the bytes from ``at`` on, which do not begin a whole batch.
+
+    Args:
+        data: the segment.
+        at: where the walk ended.
+        file: the descriptor of what ``data`` is, which may tell of holes in it.
+        floor: the least offset that may come.
+    """
+    left = len(data) - at
+    if _blank(data, at, file):
+        return Damage(kind="zeros", position=at, error=f"{left} preallocated bytes are unused")
+    if left < _FRAME.size:
+        return Damage(
+            kind="torn", position=at, error=f"{count(left, 'byte')} of a batch's header, no more"
+        )
+    offset, length, magic = _FRAME.unpack_from(data, at)
+    size = length + _OFFSET_AND_LENGTH
+    if not 0 <= magic < len(_LEAST):
+        error = (
+            f"a batch of format {magic}, which does not exist; {count(left, 'byte')} cannot be read"
+        )
+    elif size < _LEAST[magic]:
+        few = f"a batch of {count(size, 'byte')}, which is too few"
+        error = f"{few}; {count(left, 'byte')} cannot be read"
+    elif _whole(data, at, magic):
+        error = f"a batch of {count(size, 'byte')} where {left:,} are left, which its checksum fits"
+    elif _another_batch(data, at + 1, offset, magic):
+        error = (
+            f"a batch of {count(size, 'byte')} where {left:,} are left, though more batches follow"
+        )
+    elif offset < floor:
+        error = f"the last batch claims offset {offset} where {floor} or a later one has to come"
+    else:
+        error = f"{left:,} of the last batch's {count(size, 'byte')}; the rest was never written"
+        return Damage(kind="torn", position=at, error=error, base_offset=offset, magic=magic)
+    return Damage(kind="corrupt", position=at, error=error, base_offset=offset, crc_ok=False)
+
+
+def _blank(data: memoryview, at: int, file: int | None) -> bool:
+    """Whether there is nothing but zeros from ``at`` on. Holes of a sparse file are skipped."""
+    while at < len(data):
+        if file is not None:
+            try:
+                at = max(at, os.lseek(file, at, os.SEEK_DATA))
+            except OSError as error:
+                return error.errno == errno.ENXIO  # a hole up to the end
+        window = data[at : at + _WINDOW_BYTES]
+        if np.frombuffer(window, dtype=np.uint8).any():
+            return False
+        at += len(window)
+    return True
+
+
+def _whole(data: memoryview, at: int, magic: int) -> bool:
+    """Whether the checksum fits all that is left: then the batch is there, its length is broken."""
+    if len(data) - at < _LEAST[magic]:
+        return False
+    crc_at, covers_from, compute = (17, 21, crc32c) if magic == 2 else (12, 16, zlib.crc32)  # noqa: PLR2004
+    return bool(compute(data[at + covers_from :]) == int.from_bytes(data[at + crc_at :][:4]))
+
+
+def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
+    """Whether a sound batch of a greater offset lies behind: then a length was broken."""
+    end = min(len(data), begin + _SEARCH_BYTES_MAX)
+    trials = 0
+    for start in range(begin, end, _WINDOW_BYTES):
+        window = np.frombuffer(data[start : start + _WINDOW_BYTES + _FRAME.size], dtype=np.uint8)
+        for at in (start + _framed(window, len(data) - start, offset, magic)).tolist():
+            trials += 1
+            if trials > _TRIALS_MAX:
+                return False
+            size = _FRAME.unpack_from(data, at)[1] + _OFFSET_AND_LENGTH
+            one = _chunk([at], at + size, legacy=magic < 2, following=1 << 62)  # noqa: PLR2004
+            if any(len(decoded.owner) for decoded in decode(data, one, 0)):
+                return True
+    return False
+
+
+def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarray:
+    """Where in a window something looks like a batch with an offset soon after ``offset``."""
+    if len(window) < _FRAME.size:
+        return np.empty(0, dtype=np.int64)
+    frames = np.lib.stride_tricks.sliding_window_view(window, _FRAME.size)
+    places = np.flatnonzero(frames[:, 16] == magic)
+    found = np.ascontiguousarray(frames[places, :12])
+    claimed = found[:, :8].view(">i8")[:, 0].astype(np.int64)
+    size = found[:, 8:].copy().view(">i4")[:, 0].astype(np.int64) + _OFFSET_AND_LENGTH
+    # An offset takes a byte at least: greater leaps are chance.
+    soon = (claimed > offset) & (claimed <= min(offset, (1 << 63) - 1 - left) + left)
+    return places[soon & (size >= _LEAST[magic]) & (size <= left - places)]

@@ -1,0 +1,79 @@
+"""An anomaly that clients' own steps show: its sentence, and its steps as witnesses."""
+
+from typing import Final
+
+from highwater.checkers.lineage.evidence import Row
+from highwater.checkers.lineage.subject import where
+from highwater.harness.runs.history import SEND
+from highwater.harness.runs.verdict import Witness
+
+_SOURCE: Final = "history/ops"
+_SAYS: Final = {
+    "inconsistent-offsets": "{place} is that of {copies}.",
+    "phantom": "{last} read {record} at {place}; nobody ever sent it.",
+    "G1a": "{first} failed to send {record}; {last} read it at {place} all the same.",
+    "precommitted-read": "{last} sent {record} and read it in the same operation.",
+    "vanished": "{first} sent {record}, and it was read at {place}; {last} did not find it there.",
+    "poll-skip": "{last} polled {to} after {from_}, and left out {skipped}.",
+    "int-poll-skip": "{last} got {to} right after {from_} in one operation: {skipped} is left out.",
+    "nonmonotonic-poll": "{last} polled {to} after {from_}: it went back.",
+    "int-nonmonotonic-poll": "{last} got {to} after {from_} in one operation: it went back.",
+    "nonmonotonic-send": "{last} sent {to} after {from_}; in the log it stands before it.",
+    "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation; in the log it"
+    " stands before it.",
+    "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} stands"
+    " between them.",
+}
+_CYCLE: Final = "{count} operations, each of which came before the next, came before themselves."
+_NAMED_MAX: Final = 3
+
+
+def sentence(row: Row) -> str:
+    """What is wrong, for a person, of a row of ``anomaly.ANOMALY`` that has steps."""
+    steps = row["steps"]
+    first, last = steps[0], steps[-1]
+    name = where(row["topic"], row["partition"])
+    place = name if row["offset"] is None else f"offset {row['offset']} of {name}"
+    says = _SAYS.get(row["kind"], _CYCLE).format(
+        count=len(steps),
+        first=first["process"],
+        last=last["process"],
+        from_=_record(first),
+        to=_record(last),
+        record=row["value"],
+        place=place,
+        copies=" and ".join(str(copy["value"]) for copy in row["copies"] or ()),
+        skipped=_skipped(row),
+    )
+    return f"{says[:1].upper()}{says[1:]}"
+
+
+def witnesses(row: Row) -> tuple[Witness, ...]:
+    """The steps that show an anomaly, in the order that makes it one."""
+    return tuple(
+        Witness(
+            who=step["process"],
+            what=step["kind"],
+            time_ns=step["invoke_ns"],
+            says=f"{step['process']} {_did(step)} {_record(step)} ({step['outcome']}).",
+            source=_SOURCE,
+        )
+        for step in row["steps"]
+    )
+
+
+def _did(step: Row) -> str:
+    return "sent" if step["kind"] == SEND else step["kind"]
+
+
+def _record(step: Row) -> str:
+    if step["value"] is None:
+        return f"operation {step['op']}"
+    return str(step["value"]) + ("" if step["offset"] is None else f" at {step['offset']}")
+
+
+def _skipped(row: Row) -> str:
+    copies = row["copies"] or ()
+    named = ", ".join(f"{copy['value']} at {copy['offset']}" for copy in copies[:_NAMED_MAX])
+    more = (row["delta"] or 0) - 1 - min(len(copies), _NAMED_MAX)
+    return f"{named} and {more} more" if more > 0 else named

@@ -1,0 +1,181 @@
+"""What clients and disks say of each record must fit together, whatever the release.
+
+Nothing here knows a rule of Kafka's. A history from which something was dropped, or a disk that was
+edited, contradicts what the others hold.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.model.explain.trace import Observed, Trace
+from highwater.checkers.model.explain.truncations import Wrong
+from highwater.harness.runs.history import FENCE, FINAL, OK, READ, REBALANCE, RUN, SEND
+
+_SEQUENCE: Final = re.compile(r"(p\d+)-(\d+)")
+_NAMED_MAX: Final = 5
+
+
+def contradictions(observed: Observed) -> Iterator[tuple[int | None, Wrong]]:
+    """What does not fit, with the partition that it is about."""
+    sends = observed.ops.filter(pc.equal(observed.ops["kind"], SEND))
+    sent = set(sends["value"].to_pylist())
+    yield from ((None, wrong) for wrong in _gaps(sent))
+    reads = observed.ops.filter(pc.equal(observed.ops["kind"], READ))
+    yield from ((None, wrong) for wrong in _unsent(sent, reads["value"], "read"))
+    hidden = _hidden(observed, sends)
+    for partition, trace in observed.traces.items():
+        here = reads.filter(pc.equal(reads["partition"], partition))
+        for disk in trace.disks.values():
+            found = _unsent(sent, pa.array(disk.ids, pa.string()), "on a disk")
+            yield from ((partition, wrong) for wrong in found)
+        yield from ((partition, wrong) for wrong in _disks(trace))
+        if observed.status.quiesced and not observed.status.problems:
+            fences = _fences(trace, sends)
+            yield from ((partition, wrong) for wrong in _ends(observed, trace, fences))
+            yield from ((partition, wrong) for wrong in _final_reads(trace, here, fences, hidden))
+        yield from ((partition, wrong) for wrong in _jumps(observed, trace, here, hidden))
+
+
+def _hidden(observed: Observed, sends: pa.Table) -> set[str]:
+    """Records that stand in a log, and that read_committed readers may step over (KIP-98)."""
+    if not observed.plan.workload.transactions:
+        return set()
+    return set(sends.filter(pc.not_equal(sends["outcome"], OK))["value"].to_pylist())
+
+
+def _gaps(sent: set[str]) -> Iterator[Wrong]:
+    """A producer numbers its records from 0 without a gap."""
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for value in sent:
+        if found := _SEQUENCE.fullmatch(value):
+            numbers[found[1]].add(int(found[2]))
+    for prefix, seen in sorted(numbers.items()):
+        missing = sorted(set(range(max(seen) + 1)) - seen)
+        if missing:
+            names = [f"{prefix}-{number}" for number in missing]
+            yield _wrong(f"The history lacks the sending of {_listed(names)}.", "history/ops")
+
+
+def _unsent(sent: set[str], values: pa.ChunkedArray | pa.Array, where: str) -> Iterator[Wrong]:
+    """Nobody reads or stores what was not sent."""
+    unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
+    if unknown:
+        says = f"Nobody sent {_listed(sorted(unknown))}, which is {where}."
+        yield _wrong(says, "history/ops" if where == "read" else "replicas")
+
+
+def _disks(trace: Trace) -> Iterator[Wrong]:
+    """Offsets rise by one, epochs never fall, and no epoch begins before its leader did.
+
+    On ZooKeeper a leader that is the only one in sync may start again, and begin its epoch anew
+    from where its log then ends.
+    """
+    begun = {start.epoch: start.offset for start in trace.starts if start.told}
+    for line in (each for broker in trace.lines for each in trace.of_kind(broker, "leader")):
+        begun[line.epoch] = min(line.offset, begun.get(line.epoch, line.offset))
+    for broker, disk in sorted(trace.disks.items()):
+        for step in np.flatnonzero(np.diff(disk.offsets) != 1).tolist():
+            after, then = map(int, disk.offsets[step : step + 2])
+            if not (trace.sent_whole(broker, then - 1) or trace.cut_within(broker, then)):
+                says = f"The disk of broker {broker} has a gap after offset {after}."
+                yield _wrong(says, "replicas")
+                break
+        told = np.flatnonzero(disk.epochs >= 0)  # records of before KIP-98's format have none
+        falls = np.flatnonzero(np.diff(disk.epochs[told]) < 0)
+        if len(falls):
+            at = int(disk.offsets[told[falls[0] + 1]])
+            yield _wrong(
+                f"On the disk of broker {broker} the leader epoch falls at offset {at}.", "replicas"
+            )
+        for epoch in np.unique(disk.epochs):
+            first = int(disk.offsets[np.argmax(disk.epochs == epoch)])
+            if epoch >= 0 and first < begun.get(int(epoch), 0):
+                yield _wrong(
+                    f"The disk of broker {broker} has epoch {epoch} from offset {first}, before its"
+                    f" leader began at {begun[int(epoch)]}.",
+                    "replicas",
+                )
+
+
+def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
+    """Offset and id of the partition's last record, as far as it was acknowledged."""
+    ours = pc.and_(pc.equal(sends["process"], FENCE), pc.equal(sends["outcome"], OK))
+    here = sends.filter(pc.and_(ours, pc.equal(sends["partition"], trace.partition)))
+    rows = zip(here["offset"].to_pylist(), here["value"].to_pylist(), strict=True)
+    return [(offset, value) for offset, value in rows if offset is not None]
+
+
+def _ends(observed: Observed, trace: Trace, fences: list[tuple[int, str]]) -> Iterator[Wrong]:
+    """The fence was committed, so that every member of the ISR has it."""
+    last = trace.leaderships[-1] if trace.leaderships else None
+    for offset, value in fences:
+        for broker in sorted(last.isr if last else ()):
+            disk = trace.disks.get(broker)
+            if disk is None or disk.record(offset) != value:
+                yield _wrong(
+                    f"The disk of broker {broker}, a member of the ISR, lacks {value}, which all of"
+                    f" the ISR of {observed.topic}-{trace.partition} acknowledged at {offset}.",
+                    "replicas",
+                )
+
+
+def _final_reads(
+    trace: Trace, reads: pa.Table, fences: list[tuple[int, str]], hidden: set[str]
+) -> Iterator[Wrong]:
+    """The final read is what the leader's disk holds, record by record, up to the fence."""
+    last = trace.leaderships[-1] if trace.leaderships else None
+    disk = trace.disks.get(last.leader) if last else None
+    final = reads.filter(pc.and_(pc.equal(reads["phase"], FINAL), pc.equal(reads["outcome"], OK)))
+    if last is None or disk is None:
+        return
+    offsets = final["offset"].to_pylist()
+    read = dict(zip(offsets, final["value"].to_pylist(), strict=True))
+    for offset in range(1 + max([*offsets, *(offset for offset, _ in fences)], default=-1)):
+        held, met = disk.record(offset), read.get(offset)
+        stepped_over = met is None and held in hidden
+        if held != met and not stepped_over and offset in disk.at:
+            yield _wrong(
+                f"The final reader met {met or 'nothing'} at offset {offset}, but the"
+                f" disk of the leader, broker {last.leader}, holds {held}.",
+                "history/ops",
+            )
+            return
+
+
+def _jumps(observed: Observed, trace: Trace, reads: pa.Table, hidden: set[str]) -> Iterator[Wrong]:
+    """A consumer reads on without a gap, as long as nobody else is elected.
+
+    Not so a member of a group; and markers of transactions, and what was not committed, are no gap.
+    """
+    if len({row.leader for row in trace.leaderships}) > 1:
+        return
+    unread: set[int] = set()
+    if observed.plan.workload.transactions and trace.leaderships:
+        disk = trace.disks.get(trace.leaderships[-1].leader)
+        ids = zip(disk.offsets.tolist(), disk.ids, strict=True) if disk else ()
+        unread = {offset for offset, held in ids if held is None or held in hidden}
+    moves = observed.ops.filter(pc.equal(observed.ops["kind"], REBALANCE))
+    members = set(moves["process"].to_pylist())
+    run = reads.filter(pc.equal(reads["phase"], RUN))
+    for process in sorted(set(run["process"].to_pylist()) - members):
+        offsets = run.filter(pc.equal(run["process"], process))["offset"].to_numpy()
+        for index in np.flatnonzero(np.diff(offsets) > 1):
+            after, then = int(offsets[index]), int(offsets[index + 1])
+            if not unread.issuperset(range(after + 1, then)):
+                yield _wrong(f"{process} read nothing between {after} and {then}.", "history/ops")
+                break
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED_MAX} others" if len(names) > _NAMED_MAX else ""
+    return ", ".join(names[:_NAMED_MAX]) + more
+
+
+def _wrong(says: str, event: str) -> Wrong:
+    return Wrong(rule="books", says=says, broker=None, time_ns=-1, event=event)

@@ -1,0 +1,129 @@
+"""Every election and every change of an ISR must be one that may be."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from highwater.checkers.model.explain.trace import LOOK, SECOND, Leadership, Observed, Trace
+from highwater.checkers.model.explain.truncations import Wrong
+
+_LAG: Final = 31 * SECOND
+"""The longest replica.lag.time.max.ms that a release has by default, and a little."""
+
+_SLACK: Final = 2 * SECOND
+
+_AWAY: Final = frozenset(
+    ("kill", "pause", "zombie", "power-failure", "wipe", "segment-deleted", "bit-flip")
+)
+"""Faults between whose injection and healing a broker certainly does nothing."""
+
+
+def wrong_elections(observed: Observed, trace: Trace) -> Iterator[Wrong]:
+    """Decisions about a partition that no rule allows."""
+    first = next(iter(trace.leaderships), None)
+    assigned = frozenset(first.isr if first else ())
+    for row in trace.leaderships:
+        if row.leader >= 0 and row.leader not in row.isr:
+            yield _wrong(row, "leader-in-isr", f"leader {row.leader} is not in the ISR")
+        if len(assigned) == observed.plan.topic.replication_factor and not assigned >= {*row.isr}:
+            yield _wrong(row, "assignment", "the ISR has a member that is no replica")
+    for before, now in pairwise(trace.leaderships):
+        if now.epoch < before.epoch:
+            yield _wrong(now, "epochs-rise", f"the leader epoch fell from {before.epoch}")
+        elif now.leader != before.leader and now.leader >= 0:
+            yield from _elected(observed, trace, before, now)
+        if now.leader == before.leader and now.epoch == before.epoch:
+            yield from _changed(observed, trace, before, now)
+
+
+def _elected(
+    observed: Observed, trace: Trace, before: Leadership, now: Leadership
+) -> Iterator[Wrong]:
+    """A leader is one of the ISR before, unless unclean elections are allowed."""
+    if now.epoch == before.epoch:
+        yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
+    if now.leader in before.isr or observed.plan.topic.unclean_leader_election:
+        return
+    if observed.rules.elr and len(before.isr) < observed.plan.topic.min_insync_replicas:
+        return  # an eligible leader, kept while the ISR is too small, seen by nobody (KIP-966)
+    if now.epoch > before.epoch + 1:
+        return
+    if trace.joined(now.leader, before, now) or _decided_unheard(trace, now):
+        return
+    yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
+
+
+def _decided_unheard(trace: Trace, now: Leadership) -> bool:
+    """Whether more was decided before this election than was said or seen.
+
+    The partition epoch rises with each decision (KIP-497). A controller may take a replica into the
+    ISR and move the leader to it before the old leader has heard of the first: the next says both.
+    """
+    lines = [
+        line
+        for broker in trace.lines
+        for line in trace.of_kind(broker, "leader", "follower", "isr")
+        if line.partition_epoch >= 0
+    ]
+    begun = [line for line in lines if line.broker == now.leader and line.kind == "leader"]
+    elected = max((one.partition_epoch for one in begun if one.epoch == now.epoch), default=-1)
+    told = [line for line in lines if line.partition_epoch < elected]
+    if not told:
+        return False
+    last = max(told, key=lambda line: (line.partition_epoch, -line.time_ns))
+    seen = sum(last.time_ns + LOOK < row.time_ns <= now.time_ns for row in trace.leaderships)
+    return elected - last.partition_epoch > seen
+
+
+def _changed(
+    observed: Observed, trace: Trace, before: Leadership, now: Leadership
+) -> Iterator[Wrong]:
+    """Who joins runs and has caught up; who is dropped did not run, or lagged."""
+    for joined in {*now.isr} - {*before.isr}:
+        if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
+            yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")
+        if _lacks(trace, joined, now):
+            yield _wrong(now, "isr", f"broker {joined} joined the ISR below the leader's HW")
+    for left in {*before.isr} - {*now.isr}:
+        if not _may_leave(observed, trace, left, now):
+            yield _wrong(now, "isr", f"broker {left} left the ISR, though it ran and kept up")
+
+
+def _away(observed: Observed, broker: int, time_ns: int) -> bool:
+    """Whether a broker was surely down: struck well before, and mended well after."""
+    return any(
+        one.broker == broker
+        and one.fault in _AWAY
+        and one.since_ns < time_ns - _SLACK
+        and time_ns + _SLACK < one.until_ns
+        for one in observed.faults
+    )
+
+
+def _lacks(trace: Trace, broker: int, now: Leadership) -> bool:
+    """Whether a replica surely had less than what its leader had committed well before."""
+    leader = trace.mark_at(now.leader, now.time_ns - SECOND)
+    later = [m.leo for m in trace.marks.get(broker, ()) if m.time_ns >= now.time_ns - LOOK]
+    return leader is not None and bool(later) and max(later) < leader.hw
+
+
+def _may_leave(observed: Observed, trace: Trace, broker: int, now: Leadership) -> bool:
+    if any(
+        one.broker == broker and one.since_ns <= now.time_ns and one.until_ns >= now.time_ns - _LAG
+        for one in observed.faults
+    ):
+        return True
+    own, leader = trace.mark_at(broker, now.time_ns), trace.mark_at(now.leader, now.time_ns)
+    if own is None or leader is None:
+        return True
+    return own.leo < leader.leo or any(one.since_ns <= now.time_ns for one in observed.faults)
+
+
+def _wrong(row: Leadership, rule: str, says: str) -> Wrong:
+    return Wrong(
+        rule=rule,
+        says=f"{says[:1].upper()}{says[1:]}.",
+        broker=row.leader if row.leader >= 0 else None,
+        time_ns=row.time_ns,
+        event=row.event,
+    )

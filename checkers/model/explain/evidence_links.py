@@ -1,0 +1,165 @@
+"""The links that a chain is made of: an observed event each, in a sentence that names the rule."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from highwater.checkers.model.explain.trace import SECOND, Line, Observed, Start, Struck, Trace
+from highwater.checkers.model.report_types import Because
+
+Row = dict[str, Any]
+_CLIENT: Final = 6 * SECOND
+"""For so long after a change a client may still send to where the leader was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Links in order; ``why_not`` is empty when they explain the anomaly.
+
+    ``open``: nothing contradicts it, and yet no rule that is looked for here leads to it.
+    """
+
+    links: tuple[Because, ...] = ()
+    why_not: str = ""
+    open: bool = False
+
+
+def refuse(why_not: str, *links: Because) -> Chain:
+    """No explanation, because something contradicts it."""
+    return Chain(links=links, why_not=why_not)
+
+
+def unknown(why_not: str, *links: Because) -> Chain:
+    """No explanation, because no rule is known here that leads to it."""
+    return Chain(links=links, why_not=why_not, open=True)
+
+
+def acknowledged(observed: Observed, trace: Trace, send: Row) -> Because:
+    """What a record's producer was told, and by whom as far as anybody saw."""
+    leader = trace.leader_at(send["complete_ns"] or send["invoke_ns"])
+    by = f" by broker {leader.leader}, the leader" if leader and leader.leader >= 0 else ""
+    at = "" if send["offset"] is None else f" at offset {send['offset']}"
+    acks = observed.plan.workload.acks
+    return Because(
+        rule=f"acks={acks}",
+        says=f"{send['value']} was acknowledged{at}{by}, with acks={acks}.",
+        event=f"{send['process']}: {send['outcome']}{at}",
+        broker=leader.leader if leader and leader.leader >= 0 else None,
+        time_ns=send["complete_ns"],
+    )
+
+
+def disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> Because | None:
+    """What kept a leader from answering, around a time: its fault, or a change of leader.
+
+    With acks=all it waits for everybody in the ISR, so that their faults keep it as well; and for
+    whom it would take in, before the controller has agreed (KIP-497, the maximal ISR).
+    """
+    rows = _around(trace, since_ns, until_ns)
+    waited = observed.plan.workload.acks == "all"
+    leaders = {row.leader for row in rows} | {b for row in rows if waited for b in row.isr}
+    if waited and observed.rules.async_isr:
+        leaders |= {b for row in trace.leaderships for b in row.isr}
+    for one in observed.faults:
+        ends = one.until_ns + _CLIENT
+        if one.broker in leaders and one.since_ns - _CLIENT <= until_ns and since_ns <= ends:
+            return struck(one)
+    changed = [
+        row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns + _CLIENT
+    ]
+    before = trace.leader_at(since_ns - _CLIENT) or next(iter(changed), None)  # at a run's begin
+    for row in changed:
+        if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
+            who = "nobody" if row.leader < 0 else f"broker {row.leader}"
+            return Because(
+                rule="elections",
+                says=f"Then {who} led, in epoch {row.epoch}.",
+                event=row.event,
+                broker=row.leader if row.leader >= 0 else None,
+                time_ns=row.time_ns,
+            )
+    return None
+
+
+def hung_up(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> Because | None:
+    """The change of leader of another partition upon which a broker hung up on acks=0.
+
+    It has no other way to say that it leads a partition no more (``KafkaApis.handleProduceRequest``
+    closes the connection). What is under way on that connection, for whatever partition, is gone.
+    """
+    then = trace.leader_at(since_ns)
+    if then is None or observed.plan.workload.acks != "0":
+        return None
+    for other in observed.traces.values():
+        for before, now in pairwise(other.leaderships):
+            gone = before.leader == then.leader != now.leader
+            if gone and since_ns - _CLIENT <= now.time_ns <= until_ns + SECOND:
+                says = (
+                    f"Broker {then.leader} led partition {other.partition} no more, and hung up on"
+                    " who sent it something for that with acks=0."
+                )
+                return Because(
+                    rule="acks=0",
+                    says=says,
+                    event=now.event,
+                    broker=then.leader,
+                    time_ns=now.time_ns,
+                )
+    return None
+
+
+def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
+    first = trace.leader_at(since_ns - _CLIENT)
+    rows = [row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns]
+    return [first, *rows] if first else rows
+
+
+def struck(one: Struck) -> Because:
+    """A fault."""
+    return Because(
+        rule=one.fault,
+        says=f"{one.says[:1].upper()}{one.says[1:]}.",
+        event=one.says,
+        broker=one.broker,
+        time_ns=one.since_ns,
+    )
+
+
+def led_without(start: Start, send: Row) -> Because:
+    """The beginning of a leadership without a record."""
+    how = " from outside the ISR" if start.unclean else ""
+    if start.last_leader:
+        how = ", as the last that had led,"
+    at = "" if send["offset"] is None else f" at {send['offset']}"
+    return Because(
+        rule="unclean" if start.unclean else "elr" if start.last_leader else "elections",
+        says=f"Broker {start.broker} was elected{how} in epoch {start.epoch} and led from offset"
+        f" {start.offset}, without {send['value']}{at}.",
+        event=start.unclean or start.last_leader or start.event,
+        broker=start.broker,
+        time_ns=start.time_ns,
+    )
+
+
+def cut_link(line: Line, rule: str) -> Because:
+    """A cut as a link."""
+    return Because(
+        rule=rule,
+        says=f"Broker {line.broker} cut its log to {line.offset}.",
+        event=line.text,
+        broker=line.broker,
+        time_ns=line.time_ns,
+    )
+
+
+def unanswered(observed: Observed, send: Row, until_ns: int) -> Because | None:
+    """What the client itself logged of a request without an answer, while this one was sent."""
+    for said in observed.clients.get(send["process"], ()):
+        if send["invoke_ns"] <= said.time_ns <= until_ns:
+            return Because(
+                rule="retry",
+                says=f"A request of {send['process']} had no answer.",
+                event=said.text,
+                time_ns=said.time_ns,
+            )
+    return None

@@ -1,0 +1,173 @@
+"""A run against the rules of its release: a finding for each anomaly, and for each wrong event."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import pyarrow.parquet as pq
+
+from highwater.checkers.catalogue import our_kinds
+from highwater.checkers.core.anomaly_kinds import Severity
+from highwater.checkers.model.explain.consistency import contradictions
+from highwater.checkers.model.explain.elections import wrong_elections
+from highwater.checkers.model.explain.evidence_links import Chain, Row, refuse
+from highwater.checkers.model.explain.forks import fork
+from highwater.checkers.model.explain.lost_records import lost
+from highwater.checkers.model.explain.other_anomalies import (
+    corrupt,
+    duplicate,
+    reordered,
+    seen,
+    unseen,
+)
+from highwater.checkers.model.explain.read_trace import observe
+from highwater.checkers.model.explain.trace import Observed
+from highwater.checkers.model.explain.truncations import Wrong, cut_count, wrong_cuts
+from highwater.checkers.model.report_types import Because, Finding, Outcome
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.store import Run
+
+_EXPLAIN: Final = {
+    "lost-write": lost,
+    "divergence": fork,
+    "duplicate": duplicate,
+    "nonmonotonic-send": reordered,
+    "int-nonmonotonic-send": reordered,
+    "unseen": unseen,
+    "corrupt": corrupt,
+}
+"""The kind of an anomaly, and who knows why."""
+
+UNKNOWN_RULE: Final = "unknown"
+"""In place of a rule: nothing contradicts the events, and yet no rule is known to lead there."""
+
+_WORDS_MAX: Final = 300
+
+
+@dataclass(slots=True, kw_only=True)
+class Explained:
+    """What came of holding a run against the rules.
+
+    Attributes:
+        unread: why its trace could not be followed; empty when it could.
+    """
+
+    observed: Outcome
+    findings: list[Finding]
+    checked: dict[str, int] = field(default_factory=dict)
+    unread: str = ""
+    trace: Observed | None = None
+
+
+def explain(run: Run) -> Explained:
+    """Explain every anomaly of a judged run, and find every event that no rule allows.
+
+    Whatever cannot be read leaves its anomalies unexplained.
+    """
+    rows = _anomalies(run)
+    lost = sorted({row["value"] for row in rows if row["kind"] == "lost-write" and row["value"]})
+    forked = {row["offset"] for row in rows if row["kind"] == "divergence"} - {None}
+    outcome = Outcome(lost=tuple(lost), forked=tuple(sorted(forked)))
+    try:
+        observed = observe(run)
+        wrong = list(_wrong(observed))
+    except HarnessError as error:
+        return _unread(outcome, rows, error.message)
+    except Exception as error:  # noqa: BLE001 - whatever a broken file leads to, nothing is explained
+        return _unread(outcome, rows, f"the trace could not be followed: {error!r}"[:_WORDS_MAX])
+    observed.suspect(_records(rows))
+    findings = [_finding(row, _EXPLAIN.get(row["kind"], seen)(observed, row)) for row in rows]
+    return Explained(
+        observed=outcome,
+        findings=[*_merged(findings), *wrong],
+        checked=_checked(observed),
+        trace=observed,
+    )
+
+
+def _unread(outcome: Outcome, rows: Iterable[Row], why: str) -> Explained:
+    says = f"{why[:1].upper()}{why[1:].rstrip('.')}."
+    findings = _merged(_finding(row, refuse(says)) for row in rows)
+    return Explained(observed=outcome, findings=findings, unread=says)
+
+
+def _anomalies(run: Run) -> list[Row]:
+    """All that stand for themselves, that Kafka promises anything against, and that are ours."""
+    known = {name for name, one in our_kinds().items() if one.severity is not Severity.EXPECTED}
+    rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []
+    return [row for row in rows if row.get("cause") is None and row["kind"] in known]
+
+
+def _records(rows: Iterable[Row]) -> set[str]:
+    found = {row["value"] for row in rows}
+    found |= {copy["value"] for row in rows for copy in row["copies"] or ()}
+    return {value for value in found if value is not None}
+
+
+def _wrong(observed: Observed) -> Iterator[Finding]:
+    """Events and books that are not as they must be."""
+    for partition, trace in observed.traces.items():
+        for wrong in (*wrong_cuts(trace, observed.rules), *wrong_elections(observed, trace)):
+            yield _outside(observed, partition, wrong, "trace")
+    for where, wrong in contradictions(observed):
+        yield _outside(observed, where, wrong, "books")
+
+
+def _outside(observed: Observed, partition: int | None, wrong: Wrong, kind: str) -> Finding:
+    link = Because(
+        rule=wrong.rule,
+        says=wrong.says,
+        event=wrong.event,
+        broker=wrong.broker,
+        time_ns=None if wrong.time_ns < 0 else wrong.time_ns,
+    )
+    return Finding(
+        kind=kind,
+        topic=observed.topic,
+        partition=partition,
+        offset=None,
+        record=None,
+        verdict="unexplained",
+        because=(link,),
+    )
+
+
+def _finding(row: Row, chain: Chain) -> Finding:
+    rule = UNKNOWN_RULE if chain.open else "none"
+    reason = (Because(rule=rule, says=chain.why_not),) if chain.why_not else ()
+    return Finding(
+        kind=row["kind"],
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        record=row["value"],
+        verdict="unexplained" if chain.why_not else "explained",
+        because=(*chain.links, *reason),
+    )
+
+
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for anomalies that only differ in their record: the first, and how many."""
+    found: dict[tuple[object, ...], Finding] = {}
+    for one in findings:
+        links = (link for link in one.because if not link.rule.startswith("acks="))
+        events = tuple((link.rule, link.broker, link.time_ns) for link in links)
+        reason = one.because[-1].says if one.verdict == "unexplained" else ""
+        key = (one.kind, one.partition, one.verdict, events, reason)
+        before = found.get(key)
+        count = one.count + (before.count if before else 0)
+        found[key] = msgspec.structs.replace(before or one, count=count)
+    return list(found.values())
+
+
+def _checked(observed: Observed) -> dict[str, int]:
+    """How much was held against the rules."""
+    traces = observed.traces.values()
+    return {
+        "elections": sum(len(trace.starts) for trace in traces),
+        "decisions": sum(len(trace.leaderships) for trace in traces),
+        "cuts": sum(map(cut_count, traces)),
+        "operations": observed.ops.num_rows,
+        "records": sum(len(disk.ids) for trace in traces for disk in trace.disks.values()),
+    }

@@ -1,0 +1,112 @@
+"""Why replicas differ: one came back with what a new leader never had, and could keep it."""
+
+from highwater.checkers.model.explain.evidence_links import (
+    Chain,
+    Row,
+    acknowledged,
+    cut_link,
+    led_without,
+    refuse,
+    unknown,
+)
+from highwater.checkers.model.explain.trace import LOOK, NEVER, Line, Observed, Start, Trace
+from highwater.checkers.model.report_types import Because
+
+
+def fork(observed: Observed, anomaly: Row) -> Chain:
+    """Why replicas differ at an offset: one came back with what a new leader never had."""
+    trace = observed.traces.get(anomaly["partition"])
+    offset = anomaly["offset"]
+    if trace is None or offset is None or not trace.leaderships:
+        return refuse("Nobody knows where.")
+    held = {
+        broker: disk.record(offset) for broker, disk in trace.disks.items() if offset in disk.at
+    }
+    final = trace.disks.get(trace.leaderships[-1].leader)
+    current = None if final is None else final.record(offset)
+    others = {b: value for b, value in held.items() if value != current}
+    if current is None or not others:
+        if holes := [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]:
+            return Chain(links=tuple(holes))
+        return refuse("The replicas hold the same record there, or one of them none.")
+    links: list[Because] = []
+    for broker, value in others.items():
+        chain = _strayed(observed, trace, broker, offset, value)
+        if chain.why_not:
+            return chain
+        links += [link for link in chain.links if link not in links]
+    return Chain(links=tuple(links))
+
+
+def _hole(trace: Trace, broker: int, offset: int) -> Because | None:
+    """The cut that took a whole batch with it, of which only the rest was fetched again."""
+    disk = trace.disks[broker]
+    cut = None if offset in disk.at else trace.cut_within(broker, disk.after(offset))
+    return None if cut is None else cut_link(cut, "cut")
+
+
+def _strayed(
+    observed: Observed, trace: Trace, broker: int, offset: int, value: str | None
+) -> Chain:
+    """Why one replica kept its own record."""
+    send = observed.suspects.get(value or "")
+    if send is None:
+        return refuse(f"{value}, which broker {broker} holds, was never sent.")
+    before = trace.leader_at(send["invoke_ns"])
+    starts = [
+        start
+        for start in trace.starts
+        if before is not None
+        and start.epoch > before.epoch
+        and (
+            0 <= start.offset <= offset
+            # An unclean election has let it lead with an older fork of its own.
+            or trace.older(start.broker, offset, trace.disks[broker].epoch(offset))
+        )
+    ]
+    for start in starts:
+        kept = _kept(trace, broker, start, offset)
+        ended_ns = send["complete_ns"] or NEVER
+        twice = trace.disks[broker].record(send["offset"]) == value  # a retry had the answer
+        again = twice or send["invoke_ns"] <= start.time_ns <= ended_ns
+        if kept is None or (send["offset"] not in {None, offset} and not again):
+            continue
+        appended = acknowledged(observed, trace, send)
+        led = led_without(start, {"value": value, "offset": offset})
+        if not observed.rules.epochs:
+            return Chain(links=(appended, led, _kept_link(kept, offset, "epochs", "its own HW")))
+        if not observed.rules.exact_epochs and not _same_epoch(trace, broker, start, offset):
+            says = "where its leader's answer was"
+            return Chain(links=(appended, led, _kept_link(kept, offset, "exact_epochs", says)))
+    return unknown(f"No rule lets broker {broker} keep {value} at offset {offset}.")
+
+
+def _same_epoch(trace: Trace, broker: int, start: Start, offset: int) -> bool:
+    """Whether a replica's own record is of the new leader's epoch: then it is no older fork."""
+    return trace.disks[broker].epoch(offset) >= start.epoch
+
+
+def _kept(trace: Trace, broker: int, start: Start, offset: int) -> Line | None:
+    """The cut, or the fetcher, by which a replica kept an offset though another led from below it.
+
+    None, when it was cut to that offset or below afterwards: then it fetched what others have.
+    """
+    lines = [
+        line
+        for line in trace.of_kind(broker, "truncation", "fetcher")
+        if line.time_ns >= start.time_ns - LOOK
+    ]
+    if not lines or any(line.offset <= offset for line in lines):
+        return None
+    return lines[0]
+
+
+def _kept_link(line: Line, offset: int, rule: str, where: str) -> Because:
+    return Because(
+        rule=rule,
+        says=f"Broker {line.broker} cut its log to {line.offset}, {where}, and so kept its own"
+        f" record at {offset}.",
+        event=line.text,
+        broker=line.broker,
+        time_ns=line.time_ns,
+    )

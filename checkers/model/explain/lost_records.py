@@ -1,0 +1,330 @@
+"""Why an acknowledged record is gone: who acknowledged it, and who led without it, elected how."""
+
+from itertools import takewhile
+from typing import Final
+
+from highwater.checkers.model.explain.evidence_links import (
+    Chain,
+    Row,
+    acknowledged,
+    cut_link,
+    disturbed,
+    hung_up,
+    led_without,
+    refuse,
+    struck,
+    unanswered,
+    unknown,
+)
+from highwater.checkers.model.explain.trace import LOOK, SECOND, Observed, Start, Struck, Trace
+from highwater.checkers.model.report_types import Because
+from highwater.harness.runs.fault_effects import taken
+from highwater.harness.runs.history import OK
+
+_ZOMBIE: Final = 2 * SECOND
+"""For so long a leader that runs may not have heard that it is one no more; longer if it was seen
+to follow only then, as on a busy machine."""
+
+
+def lost(observed: Observed, anomaly: Row) -> Chain:
+    """Why an acknowledged record is gone."""
+    trace = observed.traces.get(anomaly["partition"])
+    send = observed.suspects.get(anomaly["value"])
+    if send is None or send["outcome"] != OK:
+        return refuse("The history does not show that it was acknowledged.")
+    if trace is None:
+        return refuse("Nobody knows which partition it was sent to.")
+    told = acknowledged(observed, trace, send)
+    if held := _held_after_all(trace, anomaly):
+        return refuse(held, told)
+    if anomaly["offset"] is None:
+        return _lost_unanswered(observed, trace, send, told)
+    return _lost_at(observed, trace, send, told)
+
+
+def _held_after_all(trace: Trace, anomaly: Row) -> str:
+    """A log of the last ISR that holds the record contradicts that it is lost."""
+    last = trace.leaderships[-1] if trace.leaderships else None
+    if last is None:
+        return "Nobody was ever seen to lead."
+    disk = trace.disks.get(last.leader)
+    if disk is None:
+        return "The disk of the last leader is missing."
+    if anomaly["value"] in disk.held:
+        return f"The disk of broker {last.leader}, the last leader, holds it."
+    return ""
+
+
+def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:
+    """acks=0: nobody said that it was written. Something must have been in its way all the same."""
+    since_ns = send["invoke_ns"]
+    until_ns = send["complete_ns"] or since_ns
+    # A broker that refuses one record of acks=0 hangs up, and what was under way with it is gone.
+    link = disturbed(observed, trace, since_ns, until_ns)
+    link = link or unanswered(observed, send, until_ns + SECOND) or _left(observed, send, until_ns)
+    link = link or _not_to_the_leader(observed, trace, send) or _went_with_its_log(trace, send)
+    link = link or hung_up(observed, trace, since_ns, until_ns)
+    if link is None:
+        return refuse("Its leader ran undisturbed when it was sent.", told)
+    return Chain(links=(told, link))
+
+
+def _not_to_the_leader(observed: Observed, trace: Trace, send: Row) -> Because | None:
+    """Nobody tells a producer of acks=0 that it sends to one who leads no more."""
+    now = trace.leader_at(send["invoke_ns"])
+    starts = (start for start in trace.starts if now is not None and start.epoch == now.epoch)
+    return next(filter(None, (_deposed(observed, trace, one, send) for one in starts)), None)
+
+
+def _went_with_its_log(trace: Trace, send: Row) -> Because | None:
+    """It can have stood in its leader's log beyond the end of one who began to lead later on.
+
+    It was written at the LEO that its leader last told, or behind it, and a look later there was
+    something behind it.
+    """
+    invoked_ns = send["invoke_ns"]
+    if (then := trace.leader_at(invoked_ns)) is None:
+        return None
+    before = trace.mark_at(then.leader, invoked_ns)
+    after = trace.mark_at(then.leader, (send["complete_ns"] or invoked_ns) + LOOK)
+    at_most = max((before.leo if before else -1), (after.leo - 1 if after else -1))
+    later = (start for start in trace.starts if start.epoch > then.epoch)
+    shorter = (start for start in later if 0 <= start.offset <= at_most)
+    return next((led_without(start, send) for start in shorter), None)
+
+
+def _left(observed: Observed, send: Row, until_ns: int) -> Because | None:
+    """Its client went right after it: a connection that ends takes along what is under way."""
+    left_ns = observed.left_ns.get(send["process"])
+    if left_ns is None or left_ns > until_ns + LOOK:
+        return None
+    return Because(
+        rule="acks=0",
+        says=f"{send['process']} left right after it, and nobody waits for what is under way.",
+        event=f"{send['process']}: its last answer",
+        time_ns=left_ns,
+    )
+
+
+def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:
+    """It stood at an offset, and somebody led from there or before without it."""
+    chains = [_lost_to(observed, trace, send, start, told) for start in _successors(trace, send)]
+    chains += _lost_at_once(observed, trace, send, told)
+    chains += _lost_from_disk(observed, trace, send, told)
+    none = unknown("Nobody was seen to begin to lead without it.", told)
+    return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
+
+
+def _lost_from_disk(observed: Observed, trace: Trace, send: Row, told: Because) -> list[Chain]:
+    """A fault took it from the front of the log of somebody who led then: nobody copies that."""
+    found = []
+    for one in observed.faults:
+        if one.fault != "segment-deleted":
+            continue
+        gone = any(send["offset"] in taken_ for taken_ in _ranges(observed, trace, one))
+        led = [row for row in trace.leaderships if row.time_ns > one.since_ns]
+        later = next((row for row in led if row.leader == one.broker), None)
+        if gone and later and one.since_ns >= send["invoke_ns"]:
+            says = f"Broker {one.broker} led then, in epoch {later.epoch}."
+            link = Because(
+                rule="elections",
+                says=says,
+                event=later.event,
+                broker=one.broker,
+                time_ns=later.time_ns,
+            )
+            found.append(Chain(links=(told, struck(one), link)))
+    return found
+
+
+def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Because) -> Chain:
+    """Why one who led without it could be the leader."""
+    cut, led = _cut(trace, start.broker, send), led_without(start, send)
+    if start.unclean:
+        if not observed.plan.topic.unclean_leader_election:
+            return refuse("It was elected from outside the ISR, which is not allowed.", told, led)
+        return Chain(links=(told, led))
+    if observed.plan.workload.acks != "all":
+        fell = _fell(observed, told.broker, send, start)
+        return Chain(links=tuple(link for link in (told, fell, cut, led) if link))
+    return _lost_though_committed(observed, trace, send, start, (told, cut, led))
+
+
+def _successors(trace: Trace, send: Row) -> list[Start]:
+    """Who led, after the record was appended, from its offset or from before it; likeliest first.
+
+    Or with what is older there: who is elected uncleanly may have a fork of its own. Whoever
+    appended it does not lack it, whatever the observer saw of its LEO, unless it followed somebody
+    since and cut its log for them.
+    """
+    offset, since_ns, until_ns = send["offset"], send["invoke_ns"], send["complete_ns"]
+    before = trace.leader_at(since_ns - LOOK) or trace.leaderships[0]
+    wrote = trace.leader_at(until_ns) or before
+    found = [
+        start
+        for start in trace.starts
+        if start.epoch > before.epoch
+        and (
+            trace.older(start.broker, offset, min(wrote.epoch, start.epoch))
+            or (
+                0 <= start.offset <= offset
+                and (start.told or start.broker != before.leader or _gave_up(trace, start, send))
+                and _took_its_place(trace, start, offset)
+            )
+        )
+    ]
+    return sorted(found, key=lambda start: start.time_ns < until_ns - LOOK)
+
+
+def _lost_at_once(observed: Observed, trace: Trace, send: Row, told: Because) -> list[Chain]:
+    """It was appended by one who led no more, and had not heard of it: nobody else ever had it."""
+    if observed.plan.workload.acks == "all":
+        return []
+    now = trace.leader_at(send["invoke_ns"] - LOOK) or trace.leaderships[0]
+    found = []
+    for start in trace.starts:
+        lacks = start.epoch == now.epoch and 0 <= start.offset <= send["offset"]
+        if not (lacks and _took_its_place(trace, start, send["offset"])):
+            continue
+        if deposed := _deposed(observed, trace, start, send):
+            found.append(Chain(links=(led_without(start, send), deposed, told)))
+    return found
+
+
+def _deposed(observed: Observed, trace: Trace, start: Start, send: Row) -> Because | None:
+    """Who led before an election, if it may have answered as the leader that it no longer was.
+
+    Whoever was elected may have been elected twice in a row: what counts is when it first was.
+    """
+    earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]
+    reign = [*takewhile(lambda row: row.leader == start.broker, reversed(earlier))]
+    others = earlier[: len(earlier) - len(reign)]
+    if not others:
+        return None
+    deposed_ns = reign[-1].time_ns if reign else start.time_ns
+    leader, acked_ns = others[-1].leader, send["complete_ns"]
+    says = f"Broker {leader} led before, and had not heard that it led no more."
+    follows = trace.of_kind(leader, "truncation", "fetcher")
+    heard_ns = next((one.time_ns for one in follows if one.time_ns > deposed_ns), 0)
+    for one in observed.faults:
+        slept = (
+            one.fault in {"pause", "zombie"} and one.broker == leader and one.since_ns < deposed_ns
+        )
+        if slept and -_ZOMBIE < acked_ns - one.until_ns < max(_ZOMBIE, heard_ns - one.until_ns):
+            woken = f"{one.says}; woken again {one.until_ns / SECOND:.3f} s"
+            return Because(
+                rule="zombie", says=says, event=woken, broker=leader, time_ns=one.until_ns
+            )
+    if deposed_ns <= acked_ns < max(heard_ns + LOOK, deposed_ns + _ZOMBIE):  # its last answers
+        event = others[-1].event
+        return Because(
+            rule="zombie", says=says, event=event, broker=leader, time_ns=others[-1].time_ns
+        )
+    return None
+
+
+def _took_its_place(trace: Trace, start: Start, offset: int) -> bool:
+    """Whether what stands there in the end is of that epoch or a later one, as far as one knows."""
+    disk = trace.disks.get(trace.leaderships[-1].leader)
+    epoch = -1 if disk is None else disk.epoch(offset)
+    return epoch < 0 or epoch >= start.epoch
+
+
+def _fell(observed: Observed, leader: int | None, send: Row, start: Start) -> Because | None:
+    """What befell who acknowledged it, if anything did: a planned move does it too."""
+    for one in observed.faults:
+        overlaps = one.since_ns - SECOND <= start.time_ns and send["invoke_ns"] <= one.until_ns
+        if one.broker == leader and overlaps:
+            return struck(one)
+    return None
+
+
+def _gave_up(trace: Trace, start: Start, send: Row) -> bool:
+    """Whether who began to lead had cut the offset off before that."""
+    cut = _cut(trace, start.broker, send)
+    return cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns
+
+
+def _cut(trace: Trace, broker: int, send: Row) -> Because | None:
+    """The cut by which a replica gave up an offset that it may have held."""
+    for line in trace.of_kind(broker, "truncation"):
+        if line.offset <= send["offset"] and line.time_ns >= send["invoke_ns"] - LOOK:
+            return cut_link(line, "cut")
+    return None
+
+
+def _lost_though_committed(
+    observed: Observed,
+    trace: Trace,
+    send: Row,
+    start: Start,
+    links: tuple[Because, Because | None, Because],
+) -> Chain:
+    """acks=all and a leader from the ISR: only a release's own faults explain that."""
+    told, cut, led = links
+    rules, known = observed.rules, tuple(link for link in links if link)
+    if gone := _taken(observed, trace, start, send):
+        return Chain(links=(told, gone, led))
+    if cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns + SECOND:
+        if not rules.epochs:
+            because = Because(
+                rule="epochs",
+                says=f"{cut.says[:-1]}, its own HW, to which {send['value']} was not committed.",
+                event=cut.event,
+                broker=cut.broker,
+                time_ns=cut.time_ns,
+            )
+            return Chain(links=(told, because, led))
+        if not rules.epoch_on_election and _was_unknown(trace, cut):
+            because = Because(
+                rule="epoch_on_election",
+                says=f"{cut.says[:-1]}, its own HW, because its leader knew no such epoch.",
+                event=cut.event,
+                broker=cut.broker,
+                time_ns=cut.time_ns,
+            )
+            return Chain(links=(told, because, led))
+    if not rules.join_from_epoch_start and (joined := _joined(trace, start, send)):
+        return Chain(links=(told, joined, led))
+    return unknown("A member of the ISR should have had it.", *known)
+
+
+def _taken(observed: Observed, trace: Trace, start: Start, send: Row) -> Because | None:
+    """The fault that took the record from the disk of who led without it, before that."""
+    for one in observed.faults:
+        before = one.broker == start.broker and send["invoke_ns"] <= one.since_ns <= start.time_ns
+        if before and any(send["offset"] in gone for gone in _ranges(observed, trace, one)):
+            return struck(one)
+    return None
+
+
+def _ranges(observed: Observed, trace: Trace, one: Struck) -> list[range]:
+    """The offsets that a fault took from its broker's replica."""
+    return list(taken(one.says, observed.topic, trace.partition))
+
+
+def _was_unknown(trace: Trace, cut: Because) -> bool:
+    """Whether the leader had said that it does not know the follower's epoch."""
+    return any(
+        "unknown offset" in line.text and 0 <= (cut.time_ns or 0) - line.time_ns < SECOND
+        for line in trace.of_kind(cut.broker if cut.broker is not None else -1, "answer")
+    )
+
+
+def _joined(trace: Trace, start: Start, send: Row) -> Because | None:
+    """A change of the ISR that let a replica in which was seen to lack the record (KAFKA-7128)."""
+    isr: tuple[int, ...] | None = None
+    for row in trace.leaderships:
+        joins = isr is not None and start.broker in row.isr and start.broker not in isr
+        mark = trace.mark_at(start.broker, row.time_ns)
+        if joins and mark and mark.leo <= send["offset"] and row.time_ns >= send["invoke_ns"]:
+            return Because(
+                rule="join_from_epoch_start",
+                says=f"Broker {start.broker} joined the ISR with LEO {mark.leo}, without"
+                f" {send['value']}.",
+                event=row.event,
+                broker=start.broker,
+                time_ns=row.time_ns,
+            )
+        isr = row.isr
+    return None

@@ -1,0 +1,110 @@
+"""Why a record stands twice, too late, or was not looked for; what explains a damaged disk."""
+
+from highwater.checkers.model.explain.evidence_links import (
+    Chain,
+    Row,
+    cut_link,
+    disturbed,
+    hung_up,
+    refuse,
+    struck,
+    unanswered,
+)
+from highwater.checkers.model.explain.trace import SECOND, Line, Observed
+from highwater.checkers.model.report_types import Because
+from highwater.harness.runs.fault_effects import taken
+
+
+def duplicate(observed: Observed, anomaly: Row) -> Chain:
+    """Why a record stands twice: its producer heard nothing, and sent it again.
+
+    A broker knows a record of an idempotent producer again by producer id, epoch and sequence
+    (KIP-98). A client that takes a new epoch after requests without an answer, as librdkafka does,
+    and sends their records again, is not known.
+    """
+    send = observed.suspects.get(anomaly["value"])
+    if send is None:
+        return refuse("The history does not show that it was sent.")
+    how = "because no answer to the first attempt came"
+    if observed.plan.workload.idempotence:
+        trace = observed.traces.get(anomaly["partition"])
+        disks = trace.disks.values() if trace else ()
+        if not any(len(disk.writers(anomaly["value"])) > 1 for disk in disks):
+            return refuse("Its producer is idempotent: the broker should have known it again.")
+        how = f"{how}, in a new epoch of its producer, in which no broker knows it again"
+    return _sent_again(observed, anomaly, send, how)
+
+
+def reordered(observed: Observed, anomaly: Row) -> Chain:
+    """Why a record stands before one that was sent earlier: that was sent again, behind it.
+
+    A producer has several requests on their way; without idempotence (KIP-98) the leader does not
+    know that one before was refused (``max.in.flight.requests.per.connection`` in Kafka's docs).
+    """
+    if observed.plan.workload.idempotence:
+        return refuse("Its producer is idempotent: the broker should have kept the order.")
+    [earlier, _] = anomaly["steps"]
+    return _sent_again(observed, anomaly, earlier, f"behind {anomaly['value']}")
+
+
+def _sent_again(observed: Observed, anomaly: Row, send: Row, how: str) -> Chain:
+    """A send whose first attempt came to nothing that its producer heard of, and why."""
+    trace = observed.traces.get(anomaly["partition"])
+    if trace is None:
+        return refuse("Nobody knows which partition it was sent to.")
+    until_ns = send["complete_ns"] or send["invoke_ns"] + 60 * SECOND
+    again = Because(
+        rule="retry",
+        says=f"{send['value']} was sent again, {how}.",
+        event=f"{send['process']}: {send['outcome']} after"
+        f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
+        time_ns=send["complete_ns"],
+    )
+    # With acks=0 it is told that all is well when its request has left.
+    later_ns = SECOND if observed.plan.workload.acks == "0" else 0
+    heard = unanswered(observed, send, until_ns + later_ns)
+    link = heard or disturbed(observed, trace, send["invoke_ns"], until_ns)
+    link = link or hung_up(observed, trace, send["invoke_ns"], until_ns)
+    if link is None:
+        return refuse("Every request of its producer had its answer.", again)
+    return Chain(links=(link, again))
+
+
+def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+    """Why nobody looked: the harness must have said that the final read ended early."""
+    if not observed.status.problems:
+        return refuse("The final read ended without a problem, and yet not with the fence.")
+    says = observed.status.problems[0]
+    link = Because(rule="final-read", says="The final read ended early.", event=says)
+    return Chain(links=(link,))
+
+
+def corrupt(observed: Observed, anomaly: Row) -> Chain:
+    """A fault that was injected damages a disk, and of replication's rules one alone."""
+    for copy in anomaly["copies"] or ():
+        trace = observed.traces.get(copy["partition"])
+        cut = trace and trace.sent_whole(copy["broker"], copy["offset"])
+        if cut:
+            return Chain(links=(cut_link(cut, "cut"), _whole_set(cut, copy)))
+        for one in observed.faults:
+            bits = taken(one.says, observed.topic, copy["partition"])
+            here = one.fault == "bit-flip" and one.broker == copy["broker"]
+            if here and any(copy["offset"] in damaged for damaged in bits):
+                return Chain(links=(struck(one),))
+    return refuse("No rule of replication damages a disk.")
+
+
+def _whole_set(cut: Line, copy: Row) -> Because:
+    return Because(
+        rule="whole-set",
+        says=f"It went on from {cut.offset} with a compressed set of its new leader's that begins"
+        f" before that, and ends at {copy['offset']}: before 0.11 sets are sent whole.",
+        event=copy["note"],
+        broker=copy["broker"],
+        time_ns=cut.time_ns,
+    )
+
+
+def seen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+    """What clients saw, and what follows from no record that was lost and no log that forked."""
+    return refuse("Nothing was cut there, and no rule of replication lets a client see it so.")

@@ -1,0 +1,299 @@
+"""Reads a run into traces, and works out from what was said who began to lead, when and where."""
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.kafka_files.reader import read_segment
+from highwater.checkers.kafka_files.segment_files import segments
+from highwater.checkers.model.explain.client_logs import left, unanswered
+from highwater.checkers.model.explain.trace import (
+    NEVER,
+    SECOND,
+    Disk,
+    Leadership,
+    Line,
+    Mark,
+    Observed,
+    Start,
+    Struck,
+    Trace,
+)
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.harness.runs.fault_effects import taken
+from highwater.harness.runs.fault_times import begun, strikes
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run
+
+_IGNORED: Final = frozenset({"error", "election", "kept"})
+
+
+def observe(run: Run) -> Observed:
+    """Read everything about a run that the rules can be held against.
+
+    Raises:
+        StoreError: a table is missing or broken.
+        UsageError: the model knows no such release.
+    """
+    plan = run.plan()
+    rules = rules_of(plan.played_on, protocol=plan.protocol, written=plan.format)
+    disks = _disks(run, plan)
+    leaderships = _leaderships(run, kraft=rules.kraft)
+    marks, lines = _marks(run), _lines(run, plan)
+    faults = _faults(run, lines[0])
+    traces = {}
+    for partition in range(plan.topic.partitions):
+        trace = Trace(
+            partition=partition,
+            leaderships=leaderships[partition],
+            marks=marks[partition],
+            lines=lines[partition],
+            disks={b: disk for (b, p), disk in disks.items() if p == partition},
+        )
+        trace.starts.extend(_starts(trace, _tails(faults, plan, partition)))
+        traces[partition] = trace
+    ops = _plain(run.table("history/ops"))
+    return Observed(
+        plan=plan,
+        status=run.status(),
+        rules=rules,
+        faults=faults,
+        traces=traces,
+        ops=ops,
+        clients=unanswered(run),
+        left_ns=left(ops),
+    )
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """A table without dictionaries."""
+    columns = [
+        pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[Leadership]]:
+    """Rows in order of time. On KRaft brokers tell them, and some lag behind others."""
+    found: dict[int, list[Leadership]] = defaultdict(list)
+    for row in _rows(run, "events/partitions"):
+        now = Leadership(
+            time_ns=row["time_ns"],
+            leader=row["leader"],
+            epoch=-1 if row["leader_epoch"] is None else row["leader_epoch"],
+            isr=tuple(row["isr"]),
+        )
+        rows = found[row["partition"]]
+        if not (kraft and rows and now.epoch < rows[-1].epoch):
+            rows.append(now)
+    return found
+
+
+def _marks(run: Run) -> dict[int, dict[int, list[Mark]]]:
+    found: dict[int, dict[int, list[Mark]]] = defaultdict(lambda: defaultdict(list))
+    for row in _rows(run, "events/replicas"):
+        if row["leo"] is not None and row["hw"] is not None:
+            mark = Mark(time_ns=row["time_ns"], leo=row["leo"], hw=row["hw"])
+            found[row["partition"]][row["broker"]].append(mark)
+    return found
+
+
+def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[Line]]]:
+    """Lines by partition and broker; what a broker says of itself is told of each partition."""
+    found: dict[int, dict[int, list[Line]]] = defaultdict(lambda: defaultdict(list))
+    for row in _rows(run, "events/log_lines"):
+        if row["kind"] in _IGNORED:
+            continue
+        line = Line(
+            time_ns=row["time_ns"],
+            broker=row["broker"],
+            kind=row["kind"],
+            offset=-1 if row["offset"] is None else row["offset"],
+            text=row["line"],
+        )
+        own = row["partition"]
+        for partition in range(plan.topic.partitions) if own is None else (own,):
+            found[partition][row["broker"]].append(line)
+    return found
+
+
+def _rows(run: Run, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = run.table(name).to_pylist()
+    return sorted((row for row in rows if row["time_ns"] is not None), key=lambda r: r["time_ns"])
+
+
+def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
+    """Faults with their ends; what was never healed ends never. Of no broker is broker -1.
+
+    A fault is recorded when it has taken effect. It begins when the schedule's step is taken; a
+    shutdown of a story, which has no such steps, when its broker says so.
+    """
+    open_: dict[object, Struck] = {}
+    known = strikes(run)
+    found = []
+    for row in _rows(run, "events/faults"):
+        broker, time_ns = row["broker"], row["time_ns"]
+        if row["phase"] == "note":
+            continue
+        target = row["fault"] if broker is None else broker
+        if before := open_.pop(target, None):
+            found.append(replace(before, until_ns=time_ns))
+        if row["phase"] == "inject":
+            since_ns = begun(known, row["fault"], broker, time_ns)
+            if row["fault"] == "stop" and not known:
+                since_ns = _began_to_stop(lines.get(broker, []), time_ns)
+            open_[target] = Struck(
+                fault=row["fault"],
+                broker=-1 if broker is None else broker,
+                since_ns=since_ns,
+                until_ns=NEVER,
+                says=row["says"],
+            )
+    return sorted([*found, *open_.values()], key=lambda one: one.since_ns)
+
+
+def _began_to_stop(lines: list[Line], time_ns: int) -> int:
+    """When a broker that is shut down now began to be."""
+    began = None
+    for line in lines:
+        if line.time_ns <= time_ns and line.kind in {"start", "stop"}:
+            began = None if line.kind == "start" else began or line.time_ns
+    return began or time_ns
+
+
+def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], Disk]:
+    """The frozen replicas of the topic under test."""
+    found: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
+    names = ["offset", "leader_epoch", "record_id", "magic", "last_offset", "damage", "crc_ok"]
+    names += ["producer_id", "producer_epoch"]
+    for segment in segments(Path(run.replicas)) if run.replicas.is_dir() else ():
+        if segment.topic == plan.topic.name:
+            batches = found[segment.broker, segment.partition]
+            batches.extend(batch.select(names) for batch in read_segment(segment))
+    return {key: _disk(batches) for key, batches in found.items()}
+
+
+def _disk(batches: list[pa.RecordBatch]) -> Disk:
+    if not batches:
+        empty = np.empty(0, np.int64)
+        return Disk(offsets=empty, epochs=empty, ids=[])
+    table = pa.Table.from_batches(batches)
+    flawed = table.filter(pc.and_(table["crc_ok"], pc.equal(table["damage"], "corrupt")))
+    old = flawed.filter(pc.less(flawed["magic"], 2))
+    table = table.filter(pc.is_valid(table["offset"]))
+    return Disk(
+        overlapping=frozenset(old["last_offset"].to_pylist()),
+        offsets=table["offset"].to_numpy(),
+        epochs=pc.fill_null(table["leader_epoch"], -1).to_numpy().astype(np.int64),
+        ids=table["record_id"].to_pylist(),
+        producers=[
+            *zip(table["producer_id"].to_pylist(), table["producer_epoch"].to_pylist(), strict=True)
+        ],
+    )
+
+
+_Tail: TypeAlias = tuple[Struck, range]
+"""A fault, and what it took from the end of its broker's log."""
+
+
+def _tails(faults: list[Struck], plan: Plan, partition: int) -> list[_Tail]:
+    return [(one, gone) for one in faults for gone in taken(one.says, plan.topic.name, partition)]
+
+
+def _starts(trace: Trace, tails: list[_Tail]) -> list[Start]:
+    """Every beginning of a leadership: a broker's own line where it writes one, or its LEO then."""
+    own = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
+    told = {(line.broker, line.epoch): line for line in reversed(own)}
+    found: list[Start] = []
+    before: Leadership | None = None
+    for row in trace.leaderships:
+        if row.leader >= 0 and (before is None or row.epoch != before.epoch):
+            away = before is not None and not (
+                row.leader in before.isr or trace.joined(row.leader, before, row)
+            )
+            outside = row.event if away else None
+            said = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
+            line = told.pop((row.leader, row.epoch), None)
+            found.append(_start(trace, row, line, said or outside, tails))
+        before = row
+    # Who led between two looks of the observer is known by its own line alone.
+    found += [
+        _began(
+            line.broker,
+            _said_unclean(trace, line.broker, line.epoch, line.time_ns),
+            time_ns=line.time_ns,
+            epoch=line.epoch,
+            offset=line.offset,
+            isr=(),
+            told=True,
+            event=line.text,
+        )
+        for line in told.values()
+    ]
+    return sorted(found, key=lambda start: (start.epoch, start.time_ns))
+
+
+def _start(
+    trace: Trace, row: Leadership, line: Line | None, outside: str | None, tails: list[_Tail]
+) -> Start:
+    seen, struck = _leo_at(trace, row.leader, row.time_ns, tails)
+    offset = line.offset if line else seen
+    event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
+    return _began(
+        row.leader,
+        outside,
+        time_ns=row.time_ns,
+        epoch=row.epoch,
+        offset=offset,
+        isr=row.isr,
+        told=line is not None or struck,
+        event=event,
+    )
+
+
+def _began(broker: int, outside: str | None, **fields: Any) -> Start:  # noqa: ANN401 - Start's
+    """A beginning; KRaft's controller says of one from outside the ISR whether it had led last."""
+    again = outside is not None and f"lastKnownElr: [{broker}] ->" in outside
+    return Start(
+        broker=broker,
+        unclean=None if again else outside,
+        last_leader=outside if again else None,
+        **fields,
+    )
+
+
+def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tuple[int, bool]:
+    """Where a log ended by the last word on it, and whether that is what a fault had left of it.
+
+    It was observed, or the broker wrote a line on a cut.
+    """
+    mark = trace.mark_at(broker, time_ns)
+    cuts = [one for one in trace.of_kind(broker, "fetcher") if one.time_ns <= time_ns]
+    leo, since_ns = (mark.leo, mark.time_ns) if mark else (-1, 0)
+    if cuts and (mark is None or since_ns < cuts[-1].time_ns):
+        leo, since_ns = cuts[-1].offset, cuts[-1].time_ns
+    left = [
+        gone.start
+        for one, gone in tails
+        if one.broker == broker and since_ns <= one.since_ns <= time_ns and gone.stop >= leo
+    ]
+    return min(leo, *left, leo), bool(left)
+
+
+def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | None:
+    """The controller's own word that it elected somebody from outside the ISR."""
+    for broker in trace.lines:
+        for line in trace.of_kind(broker, "unclean"):
+            now = (
+                f"-> {leader}," in line.text and f"leaderEpoch: {epoch - 1} -> {epoch}" in line.text
+            )
+            then = f"Elect leader {leader} " in line.text and abs(line.time_ns - time_ns) < SECOND
+            if now or then:
+                return line.text
+    return None

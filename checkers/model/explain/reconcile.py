@@ -1,0 +1,178 @@
+"""The model's whole answer about a run: what was predicted, observed, explained, and what not."""
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Final
+
+import msgspec
+
+from highwater.checkers.model.explain.explanations import UNKNOWN_RULE, Explained, explain
+from highwater.checkers.model.explain.trace import Observed
+from highwater.checkers.model.protocol.rules_by_release import Rules
+from highwater.checkers.model.report_types import (
+    Beat,
+    Because,
+    Difference,
+    Finding,
+    Outcome,
+    Reconciliation,
+    Status,
+)
+from highwater.checkers.model.schedules.script_trace import recast
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import UNKNOWN, Verdict
+
+_FENCE: Final = "fence"
+
+
+def as_random(run: Run, verdict: Verdict) -> Reconciliation:
+    """The answer about a run that nobody scripted: its trace against the rules."""
+    found = explain(run)
+    return Reconciliation(
+        run=run.name,
+        kafka=verdict.kafka,
+        kind="random",
+        status=_random_status(found, verdict),
+        reasons=_reasons(found, verdict),
+        observed=found.observed,
+        findings=tuple(found.findings),
+        checked=found.checked,
+    )
+
+
+def as_scripted(
+    run: Run,
+    verdict: Verdict,
+    foretold: Outcome,
+    remedies: Sequence[tuple[str, ...]] = (),
+    course: Sequence[Beat] = (),
+) -> Reconciliation:
+    """The answer about a run whose script the model has played, too.
+
+    Args:
+        foretold: what the model made of it; ``logs`` in the order of the assignment.
+        remedies: sets of switches of which each, were it on, would have the model keep everything.
+        course: how the model came there, in its own names A, B and C.
+    """
+    found = explain(run)
+    predicted = _cast(foretold, found.trace)
+    observed = _with_logs(found)
+    differences = tuple(_differences(predicted, observed))
+    findings = tuple(_foretold(one, predicted, remedies) for one in found.findings)
+    absent = tuple(_absent(predicted, observed))
+    missed = run.status().problems
+    return Reconciliation(
+        run=run.name,
+        kafka=verdict.kafka,
+        kind="scripted",
+        status=_scripted_status(found, verdict, findings, absent, differences, missed),
+        reasons=missed or _reasons(found, verdict),
+        predicted=predicted,
+        observed=observed,
+        findings=findings,
+        absent=absent,
+        differences=differences,
+        course=recast(course, list(predicted.logs)),
+        checked=found.checked,
+    )
+
+
+def _reasons(found: Explained, verdict: Verdict) -> tuple[str, ...]:
+    unread = (found.unread,) if found.unread else ()
+    return unread + (verdict.reasons if verdict.verdict == UNKNOWN else ())
+
+
+def _random_status(found: Explained, verdict: Verdict) -> Status:
+    if found.unread:
+        return "unknown"
+    if any(one.verdict == "unexplained" for one in found.findings):
+        return "unexplained"
+    return "unknown" if verdict.verdict == UNKNOWN else "explained"
+
+
+def _scripted_status(
+    found: Explained,
+    verdict: Verdict,
+    findings: Iterable[Finding],
+    absent: tuple[str, ...],
+    differences: tuple[Difference, ...],
+    missed: tuple[str, ...],
+) -> Status:
+    if missed:
+        return "not-reproduced"
+    if found.unread:
+        return "unknown"
+    if any(one.verdict == "unexplained" for one in findings):
+        return "unexplained"
+    if verdict.verdict == UNKNOWN:
+        return "unknown"
+    if absent:
+        return "not-reproduced"
+    return "unexplained" if differences else "as-predicted"
+
+
+def _cast(foretold: Outcome, trace: Observed | None) -> Outcome:
+    """The prediction with broker ids for replicas: the first ISR is in the assignment's order."""
+    rows = trace.traces[0].leaderships if trace else []
+    brokers = list(rows[0].isr) if rows else []
+    if len(brokers) != len(foretold.logs) or brokers[0] != rows[0].leader:
+        return foretold
+    logs = {str(b): log for b, log in zip(brokers, foretold.logs.values(), strict=True)}
+    return msgspec.structs.replace(foretold, logs=logs)
+
+
+def _with_logs(found: Explained) -> Outcome:
+    """What was observed, with the logs of the replicas, without the fence of the final read."""
+    if found.trace is None:
+        return found.observed
+    disks = found.trace.traces[0].disks
+    logs = {
+        str(broker): tuple(
+            str(record) for record in disk.ids if record and not record.startswith(_FENCE)
+        )
+        for broker, disk in sorted(disks.items())
+    }
+    return msgspec.structs.replace(found.observed, logs=logs)
+
+
+def _differences(predicted: Outcome, observed: Outcome) -> Iterable[Difference]:
+    for broker, log in predicted.logs.items():
+        if not broker.isdecimal():
+            continue  # nobody knows who played this replica
+        for offset, (wanted, held) in enumerate(zip_longest(log, observed.logs.get(broker, ()))):
+            if wanted != held:
+                yield Difference(broker=int(broker), offset=offset, predicted=wanted, observed=held)
+
+
+def _absent(predicted: Outcome, observed: Outcome) -> Iterable[str]:
+    for record in sorted({*predicted.lost} - {*observed.lost}):
+        yield f"{record} was to be lost, and was not."
+    for offset in sorted({*predicted.forked} - {*observed.forked}):
+        yield f"Offset {offset} was to hold different records, and did not."
+
+
+def _foretold(one: Finding, predicted: Outcome, remedies: Sequence[tuple[str, ...]]) -> Finding:
+    """A finding with the model's word on it: what it does not predict, no chain explains.
+
+    What it does predict, and no chain contradicts, follows from the rule without which it would
+    not.
+    """
+    expected = (one.kind == "lost-write" and one.record in predicted.lost) or (
+        one.kind == "divergence" and one.offset in predicted.forked
+    )
+    if one.kind not in {"lost-write", "divergence"}:
+        return one
+    if expected and remedies and one.because[-1].rule == UNKNOWN_RULE:
+        switches = remedies[0]
+        held = " ".join(Rules.__dataclass_fields__[name].metadata["says"] for name in switches)
+        because = Because(
+            rule=switches[0],
+            says=f"The model, playing the same script, does it too, and not if this held: {held}",
+            event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
+        )
+        links = (*one.because[:-1], because)
+        return msgspec.structs.replace(one, verdict="explained", because=links)
+    if expected:
+        return one
+    link = Because(rule="none", says="The model, playing the same script, does not do this.")
+    return msgspec.structs.replace(one, verdict="unexplained", because=(*one.because, link))

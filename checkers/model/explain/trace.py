@@ -1,0 +1,284 @@
+"""One partition of one run as a trace: who led, what each replica and broker said, what is on disk.
+
+Plain Python values. A trace is small (it has what changed, not what was sent); disks and operations
+are Arrow tables and NumPy arrays.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.model.protocol.rules_by_release import Rules
+from highwater.harness.runs.history import SEND
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Status
+
+MS: Final = 1_000_000
+SECOND: Final = 1000 * MS
+NEVER: Final = (1 << 63) - 1
+LOOK: Final = 250 * MS
+"""Two looks of the observer at one broker are never farther apart, if the machine can keep up."""
+
+_EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
+_DECISION: Final = re.compile(r"partition epoch (\d+)|[vV]ersion updated to \[?(\d+)")
+_ISR: Final = re.compile(r"ISR (?:updated|from \[?[\d, ]*\]?) to \[?([\d, ]+)")
+_LEADER: Final = re.compile(
+    r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """A row of ``events/partitions``."""
+
+    time_ns: int
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+
+    @property
+    def event(self) -> str:
+        """It in words."""
+        return f"leader {self.leader}, leader epoch {self.epoch}, ISR {list(self.isr)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What a replica told of itself."""
+
+    time_ns: int
+    leo: int
+    hw: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of a broker's log."""
+
+    time_ns: int
+    broker: int
+    kind: str
+    offset: int
+    text: str
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch that it tells, -1 for none."""
+        found = _EPOCH.search(self.text)
+        return int(found[1]) if found else -1
+
+    @property
+    def partition_epoch(self) -> int:
+        """The number of the decision about the partition that it tells, -1 for none."""
+        found = _DECISION.search(self.text)
+        return int(found[1] or found[2]) if found else -1
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The ISR that it tells, as it is to be."""
+        found = _ISR.search(self.text)
+        return frozenset(map(int, re.findall(r"\d+", found[1]))) if found else frozenset()
+
+    @property
+    def leader(self) -> int:
+        """The leader that it tells, -1 for none."""
+        found = _LEADER.search(self.text)
+        return int(found[1] or found[2]) if found else -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struck:
+    """A fault on a broker, from its injection until it was healed."""
+
+    fault: str
+    broker: int
+    since_ns: int
+    until_ns: int
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A broker began to lead: from which offset on, and what shows it.
+
+    Attributes:
+        unclean: what shows that it was elected from outside the ISR; None: nothing does.
+        last_leader: what shows that it was elected because it had led last, when nobody was in
+            sync any more (KIP-966); None: nothing does. Kafka calls that unclean, and allows it.
+        told: the broker itself wrote the offset down; else it is the LEO that was last observed.
+    """
+
+    time_ns: int
+    broker: int
+    epoch: int
+    offset: int
+    isr: tuple[int, ...]
+    unclean: str | None
+    told: bool
+    event: str
+    last_leader: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Disk:
+    """A replica as it was frozen: parallel arrays in order of the file.
+
+    ``epochs`` holds -1 for formats without.
+
+    Attributes:
+        overlapping: last offsets of message sets of before 0.11 whose checksum is right, and which
+            do not fit between their neighbours. Their records are left out.
+        producers: who wrote each, by producer id and producer epoch; None for formats without.
+    """
+
+    offsets: np.ndarray[Any, np.dtype[np.int64]]
+    epochs: np.ndarray[Any, np.dtype[np.int64]]
+    ids: list[str | None]
+    overlapping: frozenset[int] = frozenset()
+    producers: list[tuple[int | None, int | None]] = field(default_factory=list)
+
+    def writers(self, record: str) -> set[tuple[int | None, int | None]]:
+        """Under which producer ids and epochs a record stands there."""
+        return {by for name, by in zip(self.ids, self.producers, strict=False) if name == record}
+
+    @cached_property
+    def held(self) -> frozenset[str | None]:
+        """The records that stand there, wherever."""
+        return frozenset(self.ids)
+
+    @cached_property
+    def at(self) -> dict[int, int]:
+        """Offset to index."""
+        return {int(offset): index for index, offset in enumerate(self.offsets)}
+
+    def record(self, offset: int | None) -> str | None:
+        """The record at an offset."""
+        index = None if offset is None else self.at.get(offset)
+        return None if index is None else self.ids[index]
+
+    def epoch(self, offset: int) -> int:
+        """The leader epoch at an offset, -1 for none."""
+        index = self.at.get(offset)
+        return -1 if index is None else int(self.epochs[index])
+
+    def after(self, offset: int) -> int:
+        """The offset that follows on another."""
+        index = int(np.searchsorted(self.offsets, offset, side="right"))
+        return int(self.offsets[index]) if index < len(self.offsets) else self.end
+
+    @property
+    def end(self) -> int:
+        """The offset after the last."""
+        return int(self.offsets[-1]) + 1 if len(self.offsets) else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """All that was observed of one partition, each list in order of time."""
+
+    partition: int
+    leaderships: list[Leadership]
+    marks: dict[int, list[Mark]]
+    lines: dict[int, list[Line]]
+    disks: dict[int, Disk]
+    starts: list[Start] = field(default_factory=list)
+
+    def leader_at(self, time_ns: int) -> Leadership | None:
+        """Who led, by the last row before."""
+        index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
+        return self.leaderships[index - 1] if index else None
+
+    def mark_at(self, broker: int, time_ns: int) -> Mark | None:
+        """What a replica last told before."""
+        marks = self.marks.get(broker, [])
+        index = bisect_right(marks, time_ns, key=lambda mark: mark.time_ns)
+        return marks[index - 1] if index else None
+
+    def sent_whole(self, broker: int, last: int) -> Line | None:
+        """The cut that has a set, the one that ends at ``last``, overlap with what lies before.
+
+        Before 0.11 compressed records are fetched in the set in which they were sent, also when it
+        begins before the offset that was asked for, and a follower compares nothing but the last
+        offset with its own (``Log.append`` of 0.10.2). Logs that forked have other sets.
+        """
+        disk = self.disks.get(broker)
+        if disk is None or last not in disk.overlapping:
+            return None
+        before = disk.offsets[disk.offsets < last]
+        end = int(before[-1]) + 1 if len(before) else 0
+        cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == end)
+        return next(cuts, None)
+
+    def cut_within(self, broker: int, offset: int) -> Line | None:
+        """The cut of a replica to an offset, which may have been in the midst of a batch.
+
+        All of that batch goes, and what is fetched next stands where the log was to be cut: a gap
+        (``LogSegment.truncateTo`` cuts the file before the batch, ``Log.truncateTo`` sets the LEO).
+        """
+        cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == offset)
+        return next(cuts, None)
+
+    def older(self, broker: int, offset: int, epoch: int) -> bool:
+        """Whether a replica holds at an offset what was written before a leader epoch."""
+        disk = self.disks.get(broker)
+        return disk is not None and 0 <= disk.epoch(offset) < epoch
+
+    def joined(self, broker: int, before: Leadership, now: Leadership) -> bool:
+        """Whether a leader says that it took a broker into the ISR between two looks."""
+        return any(
+            before.time_ns - LOOK <= line.time_ns <= now.time_ns + LOOK and broker in line.isr
+            for leader in self.lines
+            for line in self.of_kind(leader, "isr")
+        )
+
+    def of_kind(self, broker: int, *kinds: str) -> list[Line]:
+        """A broker's lines of some kinds."""
+        return [line for line in self.lines.get(broker, ()) if line.kind in kinds]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line of a client's log."""
+
+    time_ns: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A run with all its traces.
+
+    Attributes:
+        ops: ``history/ops``, its dictionaries decoded.
+        clients: requests that timed out or lost their connection, by the clients' names.
+        left_ns: when a producer whose place another took had its last answer, by their names.
+        suspects: the sends of the records that anomalies are about, by the records' ids.
+    """
+
+    plan: Plan
+    status: Status
+    rules: Rules
+    faults: list[Struck]
+    traces: dict[int, Trace]
+    ops: pa.Table
+    clients: dict[str, list[Said]] = field(default_factory=dict)
+    left_ns: dict[str, int] = field(default_factory=dict)
+    suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def topic(self) -> str:
+        """The topic under test."""
+        return self.plan.topic.name
+
+    def suspect(self, values: Iterable[str]) -> None:
+        """Look up the sends of some records, all in one pass."""
+        wanted = pc.is_in(self.ops["value"], pa.array(sorted(values), pa.string()))
+        found = self.ops.filter(pc.and_(pc.equal(self.ops["kind"], SEND), wanted))
+        self.suspects.update((row["value"], row) for row in found.to_pylist())

@@ -1,0 +1,218 @@
+"""Every cut of a log must be one that the release's rules allow, for a reason that was observed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.checkers.model.explain.trace import LOOK, SECOND, Line, Trace
+from highwater.checkers.model.protocol.rules_by_release import Rules
+
+_KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", "stop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrong:
+    """Something that the rules do not allow, why not, and the event."""
+
+    rule: str
+    says: str
+    broker: int | None
+    time_ns: int
+    event: str
+
+
+def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[Wrong]:
+    """Cuts of every replica of a partition that no rule allows.
+
+    From 0.11 on the fetcher's thread says first where it is going to cut; with an old protocol or
+    message format it asks nobody, and answers itself with its HW.
+    """
+    for broker in sorted(trace.lines):
+        told = trace.of_kind(broker, *_KINDS)
+        says = rules.epochs or any(line.kind == "answer" for line in told)
+        check = _to_the_leaders_answer if says else _to_the_own_hw
+        yield from check(trace, rules, broker, told)
+
+
+def cut_count(trace: Trace) -> int:
+    """How many cuts were observed."""
+    return sum(len(trace.of_kind(broker, "truncation")) for broker in trace.lines)
+
+
+def _to_the_own_hw(trace: Trace, _: Rules, broker: int, told: list[Line]) -> Iterator[Wrong]:
+    """To 0.10.2: a new follower cuts to its HW, and then has a fetcher that begins there."""
+    for index, line in enumerate(told):
+        if line.kind != "truncation":
+            continue
+        if index and told[index - 1].kind == "range" and told[index - 1].offset == line.offset:
+            continue
+        life = [one.kind for one in told[:index] if one.kind in {"start", "stop"}]
+        ending = life[-1:] == ["stop"]
+        kinds = {"fetcher", "start", "truncation"}
+        cause = next((one for one in told[index + 1 :] if one.kind in kinds), None)
+        fetches = cause is not None and cause.kind == "fetcher"
+        if not (fetches or ending or _died(trace, broker, line, cause)):
+            yield _wrong(line, "epochs", "it did not begin to follow anybody")
+        elif fetches and cause is not None and cause.offset > line.offset:
+            yield _wrong(line, "epochs", f"it then fetched from {cause.offset}")
+        elif why := _not_its_hw(trace, broker, line):
+            yield _wrong(line, "epochs", why)
+
+
+def _died(trace: Trace, broker: int, line: Line, then: Line | None) -> bool:
+    """Whether the broker's next life began, and nobody saw it between its cut and that."""
+    if then is None or then.kind != "start":
+        return False
+    seen = (mark.time_ns for mark in trace.marks.get(broker, ()))
+    return not any(line.time_ns + LOOK < at < then.time_ns for at in seen)
+
+
+def _not_its_hw(trace: Trace, broker: int, line: Line) -> str:
+    """Why a replica's HW cannot have been there; empty when it can.
+
+    One that was taken away and comes again begins with nothing, whatever it had.
+    """
+    made = [each.time_ns for each in trace.of_kind(broker, "created")]
+    made_ns = max((at for at in made if at <= line.time_ns), default=0)
+    seen = [m for m in trace.marks.get(broker, ()) if made_ns <= m.time_ns <= line.time_ns]
+    everywhere = (m.hw for marks in trace.marks.values() for m in marks)
+    highest = max(everywhere, default=0)
+    if line.offset > highest:
+        return f"no HW was ever above {highest}"
+    restarted = (
+        any(
+            one.kind == "start" and one.time_ns > seen[-1].time_ns - SECOND
+            for one in trace.lines[broker]
+        )
+        if seen
+        else True
+    )
+    lowest = min((m.hw for m in seen[-3:]), default=0)
+    if not restarted and line.offset < lowest:
+        return f"its HW was {seen[-1].hw}"
+    return ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Following:
+    """What a replica did since it last began to follow or to lead.
+
+    Attributes:
+        since_ns: when it had begun to do what it did before, if that came to anything.
+        asked: what its leader told it last, until it has acted on that.
+        cut: where it last cut its log.
+    """
+
+    cause: Line | None = None
+    since_ns: int = 0
+    asked: Line | None = None
+    cut: int | None = None
+
+
+def _to_the_leaders_answer(trace: Trace, rules: Rules, _: int, told: list[Line]) -> Iterator[Wrong]:
+    """Since 0.11: to where an epoch of the leader ends, to the HW if it cannot say, or its LEO."""
+    now = _Following()
+    for line in _in_order(told):
+        if line.kind in {"fetcher", "leader"}:
+            now = _Following(cause=line, since_ns=_since(trace, now, line))
+        elif line.kind in {"answer", "range"}:
+            now.asked = line
+        elif line.kind == "truncation":
+            if why := _why_not(trace, rules, line, now):
+                yield _wrong(line, _rule(rules), why)
+            now.asked, now.cut = None, line.offset
+
+
+def _since(trace: Trace, before: _Following, line: Line) -> int:
+    """Since when epochs count that its new leader may know better.
+
+    Where nothing came of whom it followed before (that one was gone), they count from before that.
+    """
+    cause = before.cause
+    if cause is None:
+        return 0
+    idle = cause.kind == "fetcher" and before.cut is None and not _had_fetched(trace, line, cause)
+    return before.since_ns if idle else cause.time_ns
+
+
+def _in_order(told: list[Line]) -> list[Line]:
+    """Lines by when what they tell began.
+
+    A fetcher is told of when its thread runs and may have cut; but it is never older than its
+    broker's last leadership.
+    """
+    began, led = [], 0
+    for line in sorted(told, key=lambda one: one.time_ns):
+        led = line.time_ns if line.kind == "leader" else led
+        early = max(line.time_ns - LOOK, led) if line.kind == "fetcher" else line.time_ns
+        began.append((early, line))
+    return [line for _, line in sorted(began, key=lambda one: one[0])]
+
+
+def _rule(rules: Rules) -> str:
+    return (
+        "cut_on_fetch" if rules.cut_on_fetch else "exact_epochs" if rules.exact_epochs else "epochs"
+    )
+
+
+def _why_not(trace: Trace, rules: Rules, line: Line, now: _Following) -> str:
+    """Why a cut is not allowed; empty when it is."""
+    cause, asked = now.cause, now.asked
+    if cause is None or cause.kind == "leader":
+        return "it did not follow anybody"
+    # Its fetcher begins where its log ends: who was frozen may have written more, unobserved.
+    seen = (m.leo for m in trace.marks.get(line.broker, ()))
+    if line.offset > max(seen, default=0) and line.offset > cause.offset:
+        return "its log was never so long"
+    if asked is not None:
+        return "" if asked.offset == line.offset else f"its leader had told it {asked.offset}"
+    if now.cut is not None and (not rules.exact_epochs or line.offset >= now.cut):
+        return "it had cut its log already"
+    if _had_fetched(trace, line, cause):
+        return "it had fetched from its leader already"
+    ends = _ends(trace, now.since_ns, line.time_ns)
+    if rules.exact_epochs:  # to where its own next epoch began, too, if the leader has not that one
+        ends |= {one.offset for one in trace.starts if one.broker == line.broker and one.epoch > 0}
+    known = line.offset in ends or _is_leo_of(trace, cause.leader, line)
+    return "" if known else "no epoch of its leader ends there"
+
+
+def _had_fetched(trace: Trace, line: Line, cause: Line) -> bool:
+    """Whether its log was seen to have grown under this leader: all questions come before that.
+
+    What was seen before its last start does not count: it may have written more before it ended.
+    """
+    starts = trace.of_kind(line.broker, "start")
+    alive_ns = max((one.time_ns for one in starts if one.time_ns <= cause.time_ns), default=0)
+    marks = [m for m in trace.marks.get(line.broker, ()) if m.time_ns >= alive_ns]
+    begun = [m.leo for m in marks if m.time_ns <= cause.time_ns + LOOK]
+    since = [m.leo for m in marks if cause.time_ns + LOOK < m.time_ns <= line.time_ns]
+    return bool(since) and max(since) > max(begun[-3:] or since[:1])
+
+
+def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
+    """Where epochs ended that others begun since it last followed, or led."""
+    return {
+        start.offset
+        for start in trace.starts
+        if since_ns - SECOND <= start.time_ns <= until_ns + SECOND and start.epoch > 0
+    }
+
+
+def _is_leo_of(trace: Trace, leader: int, line: Line) -> bool:
+    """Whether the leader's log may have ended there: its LEO is where its last epoch ends."""
+    marks = trace.marks.get(leader, [])
+    before = [mark.leo for mark in marks if mark.time_ns <= line.time_ns]
+    after = [mark.leo for mark in marks if line.time_ns < mark.time_ns <= line.time_ns + SECOND]
+    around = before[-1:] + after[:1]
+    return bool(around) and min(around) <= line.offset <= max(around)
+
+
+def _wrong(line: Line, rule: str, why: str) -> Wrong:
+    return Wrong(
+        rule=rule,
+        says=f"Broker {line.broker} cut its log to {line.offset}, but {why}.",
+        broker=line.broker,
+        time_ns=line.time_ns,
+        event=line.text,
+    )

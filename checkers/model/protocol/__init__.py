@@ -1,0 +1,1 @@
+"""Kafka's replication as functions over a state: every release's rules."""

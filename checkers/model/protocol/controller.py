@@ -1,0 +1,141 @@
+"""What the controller decides: who leads and who is in sync, as brokers leave and come back."""
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.scope import (
+    K_BROKERS,
+    K_ELR,
+    K_LAST_LEADER_ALIVE,
+    K_MIN_ISR,
+    K_REMOVAL_BUMPS_EPOCH,
+    K_UNCLEAN,
+    K_UNCLEAN_START_LEAVES,
+)
+from highwater.checkers.model.protocol.state_layout import (
+    DECISION,
+    DECISIONS,
+    ELR,
+    EPOCH,
+    FLAG_OVERFLOW,
+    FLAGS,
+    LAST_LEADER,
+    LIVE,
+    MAX_DECISIONS,
+    NOBODY,
+    isr_of,
+    leader_of,
+    newest,
+    size,
+)
+
+
+@rule
+def decide(s: State, leader: int, isr: int, bump: int) -> None:
+    """Write a decision: leader (-1 for none), ISR, and whether the leader epoch rises."""
+    last = newest(s)
+    if last + 1 >= MAX_DECISIONS:
+        s[FLAGS] = int(s[FLAGS]) | FLAG_OVERFLOW
+        return
+    s[DECISION + last + 1] = (NOBODY if leader < 0 else leader) | (isr << 2)
+    s[EPOCH + last + 1] = int(s[EPOCH + last]) + bump
+    s[DECISIONS] = last + 2
+
+
+@rule
+def eligible(s: State, k: Constants) -> int:
+    """Who may be elected now: the live ISR, else the live ELR, else who led last, else anybody.
+
+    The ELR and the last known leader count from KIP-966 on; anybody in unclean elections only.
+    """
+    live = int(s[LIVE])
+    clean = isr_of(s, newest(s)) & live
+    if not clean and k[K_ELR]:
+        clean = int(s[ELR]) & live
+        if not clean and isr_of(s, newest(s)) == 0 and int(s[ELR]) == 0 and s[LAST_LEADER]:
+            clean = 1 << (int(s[LAST_LEADER]) - 1)
+            if k[K_LAST_LEADER_ALIVE]:
+                clean &= live
+    if not clean and k[K_UNCLEAN]:
+        return live
+    return clean
+
+
+@rule
+def keep_eligible(s: State, k: Constants, before: int, after: int) -> None:
+    """Who left an ISR that is now smaller than min.insync.replicas stays eligible (KIP-966)."""
+    if not k[K_ELR]:
+        return
+    if size(after) >= min(k[K_MIN_ISR], k[K_BROKERS]):
+        s[ELR] = 0
+    else:
+        s[ELR] = (int(s[ELR]) | before) & ~after & 7
+
+
+@rule
+def elect(s: State, k: Constants, chosen: int) -> None:
+    """Make an eligible broker the leader; those of the ISR that are not alive leave it."""
+    before = isr_of(s, newest(s))
+    in_sync = (before >> chosen) & 1
+    isr = (before & int(s[LIVE])) | (1 << chosen) if in_sync else 1 << chosen
+    if in_sync or (int(s[ELR]) >> chosen) & 1:
+        keep_eligible(s, k, before, isr)
+    else:
+        s[ELR] = 0  # the election is unclean: nobody is known to have everything
+    s[LAST_LEADER] = 0
+    decide(s, chosen, isr, 1)
+
+
+@rule
+def lose(s: State, k: Constants, b: int, successor: int) -> bool:
+    """A broker's session is over: it leaves the ISR, and its leadership goes to ``successor``.
+
+    Args:
+        successor: ``b`` where nobody is chosen. False when the choice cannot be.
+    """
+    s[LIVE] = int(s[LIVE]) & ~(1 << b) & 7
+    last = newest(s)
+    leader, before = leader_of(s, last), isr_of(s, last)
+    if leader != b:
+        if successor != b:
+            return False
+        after = before & ~(1 << b) & 7
+        if after and after != before:
+            keep_eligible(s, k, before, after)
+            decide(s, leader, after, int(k[K_REMOVAL_BUMPS_EPOCH]))
+        elif after != before and k[K_ELR]:
+            keep_eligible(s, k, before, 0)
+            decide(s, leader, 0, 0)
+        return True
+    if successor != b:
+        if not (eligible(s, k) >> successor) & 1:
+            return False
+        elect(s, k, successor)
+        return True
+    if eligible(s, k):
+        return False
+    _orphan(s, k, b, before)
+    return True
+
+
+@rule
+def _orphan(s: State, k: Constants, b: int, before: int) -> None:
+    """The last of the ISR is gone: no leader. It stays the ISR, or becomes the ELR (KIP-966)."""
+    if k[K_ELR]:
+        keep_eligible(s, k, before, 0)
+        s[LAST_LEADER] = b + 1
+        decide(s, -1, 0, 1)
+    else:
+        decide(s, -1, 1 << b, 1)
+
+
+@rule
+def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
+    """A broker has a session again: it is elected if it may be and nobody leads."""
+    s[LIVE] = int(s[LIVE]) | (1 << b)
+    if k[K_ELR] and killed and k[K_UNCLEAN_START_LEAVES]:
+        s[ELR] = int(s[ELR]) & ~(1 << b) & 7  # it may lack what it had not flushed
+    if leader_of(s, newest(s)) < 0:
+        candidates = eligible(s, k)
+        if (candidates >> b) & 1:
+            elect(s, k, b)
+        elif candidates and not candidates & int(s[LIVE]):
+            elect(s, k, int(s[LAST_LEADER]) - 1)  # though it is dead: KAFKA-19522

@@ -1,0 +1,244 @@
+"""What must hold in every state: what clients were promised, and what the protocol relies on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.scope import K_BROKERS
+from highwater.checkers.model.protocol.state_layout import (
+    ANSWER,
+    FLAG_OVERFLOW,
+    FLAG_REREAD,
+    FLAGS,
+    HW,
+    KNOWN,
+    LEO,
+    LOG,
+    MAX_RECORDS,
+    READ,
+    REMOTE,
+    SENT,
+    STATUS,
+    VIEW,
+    Status,
+    get,
+    is_live,
+    is_up,
+    isr_of,
+    leader_of,
+    newest,
+    presumes,
+)
+
+_ACKNOWLEDGED = int(Status.ACKNOWLEDGED)
+
+
+@rule
+def established(s: State) -> int:
+    """The leader that the controller named last, once it runs and knows it; else -1."""
+    leader = leader_of(s, newest(s))
+    if leader < 0 or not is_up(s, leader) or get(s, leader, KNOWN) != newest(s):
+        return -1
+    return leader
+
+
+@rule
+def _holds(s: State, b: int, record: int) -> bool:
+    for position in range(get(s, b, LEO)):
+        if (get(s, b, LOG + position) & 7) - 1 == record:
+            return True
+    return False
+
+
+@rule
+def acked_kept(s: State, k: Constants) -> bool:
+    """The leader holds every acknowledged record."""
+    leader = established(s)
+    if leader >= 0:
+        for record in range(int(s[SENT])):
+            if s[STATUS + record] == _ACKNOWLEDGED and not _holds(s, leader, record):
+                return False
+    return True
+
+
+@rule
+def read_kept(s: State, k: Constants) -> bool:
+    """The leader holds every record that a consumer has read."""
+    leader = established(s)
+    if leader >= 0:
+        for offset in range(MAX_RECORDS):
+            if s[READ + offset] and not _holds(s, leader, int(s[READ + offset]) - 1):
+                return False
+    return True
+
+
+@rule
+def read_once(s: State, k: Constants) -> bool:
+    """No consumer reads two records at one offset."""
+    return int(s[FLAGS]) & FLAG_REREAD == 0
+
+
+@rule
+def _same_to(s: State, a: int, b: int, end: int) -> bool:
+    for position in range(end):
+        if get(s, a, LOG + position) != get(s, b, LOG + position):
+            return False
+    return True
+
+
+@rule
+def agree_below_hw(s: State, k: Constants) -> bool:
+    """Two replicas hold the same records below the high watermarks of both."""
+    for a in range(k[K_BROKERS]):
+        for b in range(a):
+            if not _same_to(s, a, b, min(get(s, a, HW), get(s, b, HW))):
+                return False
+    return True
+
+
+@rule
+def at_rest(s: State, k: Constants) -> bool:
+    """Everybody runs, is in the ISR of one leader, and has fetched and committed all it has."""
+    leader = established(s)
+    everybody = (1 << k[K_BROKERS]) - 1
+    if leader < 0 or get(s, leader, VIEW) != everybody or isr_of(s, newest(s)) != everybody:
+        return False
+    end = get(s, leader, LEO)
+    for b in range(k[K_BROKERS]):
+        if not is_up(s, b) or get(s, b, KNOWN) != newest(s) or get(s, b, ANSWER):
+            return False
+        if get(s, b, LEO) != end or get(s, b, HW) != end:
+            return False
+        if b != leader and get(s, leader, REMOTE + b) != end:
+            return False
+    return True
+
+
+@rule
+def agree_at_rest(s: State, k: Constants) -> bool:
+    """Whole logs agree once everybody is in sync."""
+    if at_rest(s, k):
+        for b in range(1, k[K_BROKERS]):
+            if not _same_to(s, 0, b, get(s, 0, LEO)):
+                return False
+    return True
+
+
+@rule
+def leader_in_isr(s: State, k: Constants) -> bool:
+    """The leader that the controller names is in the ISR that it keeps."""
+    leader = leader_of(s, newest(s))
+    return leader < 0 or (isr_of(s, newest(s)) >> leader) & 1 == 1
+
+
+@rule
+def leader_live(s: State, k: Constants) -> bool:
+    """The leader that the controller names has a session."""
+    leader = leader_of(s, newest(s))
+    return leader < 0 or is_live(s, leader)
+
+
+@rule
+def _isr_holds(s: State, k: Constants, leader: int, isr: int) -> bool:
+    for b in range(k[K_BROKERS]):
+        if (isr >> b) & 1 and not _same_to(s, leader, b, get(s, leader, HW)):
+            return False
+    return True
+
+
+@rule
+def weak_isr(s: State, k: Constants) -> bool:
+    """Whoever takes itself for the leader: the ISR that it believes in holds all below its HW."""
+    for b in range(k[K_BROKERS]):
+        if presumes(s, b) and not _isr_holds(s, k, b, get(s, b, VIEW)):
+            return False
+    return True
+
+
+@rule
+def strong_isr(s: State, k: Constants) -> bool:
+    """Whoever takes itself for the leader: the controller's ISR holds all below its HW."""
+    for b in range(k[K_BROKERS]):
+        if presumes(s, b) and not _isr_holds(s, k, b, isr_of(s, newest(s))):
+            return False
+    return True
+
+
+@rule
+def log_matching(s: State, k: Constants) -> bool:
+    """Logs with the same epoch at one offset are the same up to there."""
+    for a in range(k[K_BROKERS]):
+        for b in range(a):
+            for position in range(min(get(s, a, LEO), get(s, b, LEO)) - 1, -1, -1):
+                if get(s, a, LOG + position) >> 3 == get(s, b, LOG + position) >> 3:
+                    if not _same_to(s, a, b, position + 1):
+                        return False
+                    break
+    return True
+
+
+@rule
+def type_ok(s: State, k: Constants) -> bool:
+    """Every value is one that it can have."""
+    if int(s[FLAGS]) & FLAG_OVERFLOW:
+        return False
+    for b in range(k[K_BROKERS]):
+        hw, leo = get(s, b, HW), get(s, b, LEO)
+        if not 0 <= hw <= leo <= MAX_RECORDS or not -1 <= get(s, b, KNOWN) <= newest(s):
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """One thing that must hold.
+
+    Attributes:
+        bit: its place in what ``broken`` returns.
+        says: it, as a sentence.
+        promise: whether clients rely on it; the others are the protocol's own means.
+    """
+
+    bit: int
+    says: str
+    promise: bool
+
+
+_PROMISES: Final[tuple[Callable[[State, Constants], bool], ...]] = (
+    acked_kept,
+    agree_below_hw,
+    agree_at_rest,
+    read_once,
+    read_kept,
+)
+_MEANS: Final = (leader_in_isr, weak_isr, strong_isr, log_matching, type_ok, leader_live)
+
+INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
+    {
+        function.__name__.replace("_", "-"): Invariant(
+            bit=bit, says=function.__doc__ or "", promise=function in _PROMISES
+        )
+        for bit, function in enumerate((*_PROMISES, *_MEANS))
+    }
+)
+"""Every invariant by name."""
+
+
+@rule
+def broken(s: State, k: Constants) -> int:
+    """Which invariants a state breaks, as a mask of their bits."""
+    return (
+        (0 if acked_kept(s, k) else 1)
+        | (0 if agree_below_hw(s, k) else 2)
+        | (0 if agree_at_rest(s, k) else 4)
+        | (0 if read_once(s, k) else 8)
+        | (0 if read_kept(s, k) else 16)
+        | (0 if leader_in_isr(s, k) else 32)
+        | (0 if weak_isr(s, k) else 64)
+        | (0 if strong_isr(s, k) else 128)
+        | (0 if log_matching(s, k) else 256)
+        | (0 if type_ok(s, k) else 512)
+        | (0 if leader_live(s, k) else 1024)
+    )

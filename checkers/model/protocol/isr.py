@@ -1,0 +1,121 @@
+"""The in-sync replicas as their leader keeps them: who joins, who is dropped, who is told."""
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.controller import keep_eligible
+from highwater.checkers.model.protocol.replica_log import raise_hw, start_after
+from highwater.checkers.model.protocol.scope import (
+    K_ASYNC_ISR,
+    K_CAUGHT_UP_STAYS,
+    K_FAILURES,
+    K_JOIN_FROM_EPOCH_START,
+    K_LIVE_JOINS_ONLY,
+)
+from highwater.checkers.model.protocol.state_layout import (
+    FAILURES,
+    HW,
+    KNOWN,
+    LEO,
+    PENDING,
+    REMOTE,
+    VIEW,
+    epoch_of,
+    get,
+    is_live,
+    is_up,
+    isr_of,
+    leader_of,
+    newest,
+    presumes,
+    put,
+    set_isr,
+)
+
+
+@rule
+def progress(s: State, k: Constants, leader: int, b: int) -> None:
+    """The leader notes how far a follower is; it may join the ISR, and the HW may rise."""
+    leo = get(s, b, LEO)
+    put(s, leader, REMOTE + b, leo)
+    if not (get(s, leader, VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
+        _grow(s, k, leader, get(s, leader, VIEW) | (1 << b))
+    raise_hw(s, k, leader)
+
+
+@rule
+def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
+    """Whether a follower has caught up enough for the ISR."""
+    if get(s, leader, PENDING) or leo < get(s, leader, HW):
+        return False
+    if k[K_LIVE_JOINS_ONLY] and not is_live(s, b):
+        return False
+    if not k[K_JOIN_FROM_EPOCH_START]:
+        return True
+    return leo >= start_after(s, leader, epoch_of(s, leader) - 1)
+
+
+@rule
+def _may_write(s: State, leader: int) -> bool:
+    """A leader may change the ISR only as it was decided last (zkVersion, partition epoch)."""
+    known = get(s, leader, KNOWN)
+    return (
+        known == newest(s)
+        and leader_of(s, known) == leader
+        and isr_of(s, known) == get(s, leader, VIEW)
+    )
+
+
+@rule
+def _grow(s: State, k: Constants, leader: int, isr: int) -> None:
+    """Write a larger ISR. A leader reckons with it from then on, whether it has heard or not."""
+    if _may_write(s, leader):
+        keep_eligible(s, k, isr_of(s, newest(s)), isr)
+        set_isr(s, newest(s), isr)
+        put(s, leader, VIEW, isr)
+
+
+@rule
+def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
+    """Write an ISR without ``b``."""
+    view = get(s, leader, VIEW)
+    if not presumes(s, leader) or leader == b or not (view >> b) & 1 or get(s, leader, PENDING):
+        return False
+    if k[K_CAUGHT_UP_STAYS] and get(s, leader, REMOTE + b) == get(s, leader, LEO):
+        return False
+    if not _may_write(s, leader):
+        return False
+    isr = view & ~(1 << b) & 7
+    keep_eligible(s, k, view, isr)
+    set_isr(s, newest(s), isr)
+    if k[K_ASYNC_ISR]:
+        put(s, leader, PENDING, isr)  # until it hears, its HW waits for ``b``
+    else:
+        put(s, leader, VIEW, isr)
+        raise_hw(s, k, leader)
+    return True
+
+
+@rule
+def shrink(s: State, k: Constants, leader: int, b: int) -> bool:
+    """A follower that does not run has not fetched for replica.lag.time.max.ms: it is dropped."""
+    return not is_up(s, b) and _shrink(s, k, leader, b)
+
+
+@rule
+def lag(s: State, k: Constants, leader: int, b: int) -> bool:
+    """The same for a follower that runs, and does not get through: a failure of the network."""
+    if s[FAILURES] >= k[K_FAILURES] or not is_up(s, b):
+        return False
+    s[FAILURES] = int(s[FAILURES]) + 1
+    return _shrink(s, k, leader, b)
+
+
+@rule
+def confirm(s: State, k: Constants, leader: int) -> bool:
+    """A leader hears that the ISR it asked for holds."""
+    pending = get(s, leader, PENDING)
+    if not presumes(s, leader) or not pending:
+        return False
+    put(s, leader, VIEW, pending)
+    put(s, leader, PENDING, 0)
+    raise_hw(s, k, leader)
+    return True

@@ -1,0 +1,140 @@
+"""How a broker takes in what the controller decided: becoming leader, follower, or neither."""
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.replica_log import cut, last_epoch, raise_hw
+from highwater.checkers.model.protocol.scope import (
+    K_BROKERS,
+    K_CUT_ON_FETCH,
+    K_CUT_ON_MISSED_EPOCH,
+    K_CUT_ON_NEW_EPOCH,
+    K_ELECTED_AGAIN_IS_NEW,
+    K_EPOCH_ON_ELECTION,
+    K_EPOCHS,
+    K_KRAFT,
+)
+from highwater.checkers.model.protocol.state_layout import (
+    AWAITED,
+    ELECTED,
+    FETCHER,
+    HW,
+    KNOWN,
+    LATE_JOINERS,
+    MAX_BROKERS,
+    PENDING,
+    REMOTE,
+    VIEW,
+    Fetcher,
+    epoch_of,
+    follows,
+    get,
+    is_live,
+    is_up,
+    isr_of,
+    leader_of,
+    newest,
+    put,
+)
+
+_NONE = int(Fetcher.NONE)
+_TRUNCATING = int(Fetcher.TRUNCATING)
+_FETCHING = int(Fetcher.FETCHING)
+
+
+@rule
+def learn(s: State, k: Constants, b: int) -> bool:
+    """A broker applies the next decision; who had lost its session hears the newest one only.
+
+    With ZooKeeper, brokers pass over a decision that names no leader: they keep the epoch and the
+    leader that they know (``ReplicaManager.makeFollowers``), so that an epoch can be missed.
+    """
+    known, last = get(s, b, KNOWN), newest(s)
+    if not is_up(s, b) or not (is_live(s, b) or (k[K_KRAFT] and known >= 0)):
+        return False
+    late = (int(s[LATE_JOINERS]) >> b) & 1
+    decision = last if late or known < 0 else known + 1
+    while not k[K_KRAFT] and decision <= last and leader_of(s, decision) < 0:
+        decision += 1
+    if known >= last or decision > last:
+        return False
+    s[LATE_JOINERS] = int(s[LATE_JOINERS]) & ~(1 << b) & 7
+    apply_decision(s, k, b, decision)
+    return True
+
+
+@rule
+def skip(s: State, k: Constants, b: int) -> bool:
+    """A KRaft broker applies several decisions as one: the newest image against its own."""
+    known, last = get(s, b, KNOWN), newest(s)
+    if not k[K_KRAFT] or not is_up(s, b) or known < 0 or known + 1 >= last:
+        return False
+    s[LATE_JOINERS] = int(s[LATE_JOINERS]) & ~(1 << b) & 7
+    apply_decision(s, k, b, last)
+    return True
+
+
+@rule
+def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
+    """Take in one decision."""
+    before, old_epoch = follows(s, b), epoch_of(s, b)
+    put(s, b, KNOWN, decision)
+    leader = leader_of(s, decision)
+    if leader == b:
+        _become_leader(s, k, b, before, old_epoch)
+    elif leader < 0:
+        _retire(s, b)
+        put(s, b, FETCHER, _NONE)
+    else:
+        _become_follower(s, k, b, before, old_epoch)
+
+
+@rule
+def _become_leader(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
+    """Lead with one's own, maybe stale, HW; nothing is known of the others' LEO."""
+    known = get(s, b, KNOWN)
+    put(s, b, VIEW, isr_of(s, known))
+    put(s, b, PENDING, 0)
+    put(s, b, FETCHER, _NONE)
+    missed = epoch_of(s, b) > old_epoch + 1 and k[K_ELECTED_AGAIN_IS_NEW]
+    if before != b or missed:
+        for other in range(k[K_BROKERS]):
+            put(s, b, REMOTE + other, -1)
+    if epoch_of(s, b) != old_epoch and k[K_EPOCHS] and k[K_EPOCH_ON_ELECTION]:
+        put(s, b, ELECTED, epoch_of(s, b) + 1)
+    raise_hw(s, k, b)
+
+
+@rule
+def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
+    """Decide where to cut, each release in its own way; see ``rules``."""
+    _retire(s, b)
+    leader = follows(s, b)
+    gap = epoch_of(s, b) - old_epoch
+    anew = (k[K_CUT_ON_NEW_EPOCH] and gap > 0) or (k[K_CUT_ON_MISSED_EPOCH] and gap > 1)
+    if leader == before and not anew:
+        return
+    if not k[K_EPOCHS]:
+        cut(s, k, b, get(s, b, HW))
+        put(s, b, FETCHER, _FETCHING)
+        return
+    if not k[K_CUT_ON_FETCH]:
+        put(s, b, FETCHER, _TRUNCATING)
+        return
+    if last_epoch(s, b) < 0:
+        cut(s, k, b, get(s, b, HW))
+    put(s, b, FETCHER, _FETCHING)
+
+
+@rule
+def _retire(s: State, b: int) -> None:
+    """Forget what only a leader knows."""
+    put(s, b, VIEW, 0)
+    put(s, b, PENDING, 0)
+    put(s, b, AWAITED, 0)
+    for other in range(MAX_BROKERS):
+        put(s, b, REMOTE + other, 0)
+
+
+@rule
+def settled(s: State, b: int) -> bool:
+    """Whether a broker runs, has a session, and knows the newest decision."""
+    return is_up(s, b) and is_live(s, b) and get(s, b, KNOWN) == newest(s)

@@ -1,0 +1,244 @@
+"""Every step that the cluster, its operator or its clients can take, and how to take it."""
+
+from enum import IntEnum
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from highwater.checkers.model.protocol.broker_process import (
+    checkpoint,
+    expire,
+    kill,
+    move,
+    pause,
+    register,
+    resume,
+    start,
+    stop,
+)
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.isr import confirm, lag, shrink
+from highwater.checkers.model.protocol.leadership import learn, skip
+from highwater.checkers.model.protocol.replica_log import append, raise_hw
+from highwater.checkers.model.protocol.replication import ask, fetch, receive, truncate
+from highwater.checkers.model.protocol.rounds import run, save, tell
+from highwater.checkers.model.protocol.scope import K_ACKS, K_BY_ROUND, K_MIN_ISR, K_RECORDS, Scope
+from highwater.checkers.model.protocol.state_layout import (
+    ANSWER,
+    AWAITED,
+    DISK,
+    FETCHER,
+    HW,
+    KNOWN,
+    LEO,
+    LIVE,
+    MAX_RECORDS,
+    PROCESS,
+    SENT,
+    STATUS,
+    VIEW,
+    Process,
+    Status,
+    epoch_of,
+    get,
+    newest,
+    presumes,
+    put,
+    size,
+)
+
+
+class Move(IntEnum):
+    """Kinds of step. Those up to LAG are done to the cluster; the others it takes by itself.
+
+    RUN, TELL and SAVE are of a search by rounds: they stand for many of the others at once.
+    """
+
+    SEND = 0
+    KILL = 1
+    PAUSE = 2
+    RESUME = 3
+    START = 4
+    STOP = 5
+    MOVE = 6
+    LAG = 7
+    EXPIRE = 8
+    REGISTER = 9
+    LEARN = 10
+    SKIP = 11
+    TRUNCATE = 12
+    FETCH = 13
+    ASK = 14
+    RECEIVE = 15
+    SHRINK = 16
+    CONFIRM = 17
+    CHECKPOINT = 18
+    RUN = 19
+    TELL = 20
+    SAVE = 21
+
+
+OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
+ROUNDS: Final = frozenset({Move.RUN, Move.TELL, Move.SAVE})
+_MESSAGES: Final = frozenset(range(Move.LEARN, Move.RUN)) | {Move.REGISTER, Move.LAG}
+_SEND, _KILL, _PAUSE, _RESUME = int(Move.SEND), int(Move.KILL), int(Move.PAUSE), int(Move.RESUME)
+_START, _STOP, _MOVE, _LAG = int(Move.START), int(Move.STOP), int(Move.MOVE), int(Move.LAG)
+_EXPIRE, _REGISTER, _LEARN = int(Move.EXPIRE), int(Move.REGISTER), int(Move.LEARN)
+_SKIP, _TRUNCATE, _FETCH = int(Move.SKIP), int(Move.TRUNCATE), int(Move.FETCH)
+_ASK, _RECEIVE, _SHRINK = int(Move.ASK), int(Move.RECEIVE), int(Move.SHRINK)
+_CONFIRM, _CHECKPOINT = int(Move.CONFIRM), int(Move.CHECKPOINT)
+_RUN, _TELL = int(Move.RUN), int(Move.TELL)
+_ACKS_ALL = 2
+_PAUSED, _DEAD = int(Process.PAUSED), int(Process.DEAD)
+_UNKNOWN, _ACKNOWLEDGED = int(Status.UNKNOWN), int(Status.ACKNOWLEDGED)
+
+
+def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
+    """All steps that the scope could ever need, one ``(kind, broker, other broker)`` a row.
+
+    Of a round the broker is a mask: who runs.
+
+    The other broker is the successor of STOP and EXPIRE (the same broker: nobody), and the follower
+    of LAG and SHRINK; elsewhere it is 0.
+    """
+    brokers = range(scope.brokers)
+    kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
+    rows = [
+        (kind, b, other)
+        for kind in kinds
+        for b, other in product(_firsts(kind, scope), brokers if kind in OF_TWO else [0])
+        if kind not in (Move.LAG, Move.SHRINK) or b != other
+    ]
+    spent = dict.fromkeys((Move.LAG, Move.KILL, Move.PAUSE, Move.RESUME), scope.failures)
+    spent |= {Move.MOVE: scope.moves, Move.STOP: scope.moves if scope.stops else 0}
+    spent |= dict.fromkeys((Move.ASK, Move.RECEIVE), scope.late)
+    return np.array([row for row in rows if spent.get(row[0], 1)], dtype=np.int8)
+
+
+def _firsts(kind: Move, scope: Scope) -> range:
+    """What the first number of a step's row may be: a broker, or of a round a set of them."""
+    return range(1, 1 << scope.brokers) if kind in ROUNDS else range(scope.brokers)
+
+
+@rule
+def send(s: State, k: Constants, b: int) -> bool:
+    """A producer's record reaches a broker that takes itself for the leader."""
+    record = int(s[SENT])
+    if record >= k[K_RECORDS] or not presumes(s, b) or get(s, b, LEO) >= MAX_RECORDS:
+        return False
+    if k[K_ACKS] == _ACKS_ALL and size(get(s, b, VIEW)) < k[K_MIN_ISR]:
+        return False
+    if k[K_BY_ROUND] and get(s, b, KNOWN) != newest(s):
+        return False  # a broker that runs has heard of it by now
+    s[SENT] = record + 1
+    if k[K_ACKS] == _ACKS_ALL:
+        s[STATUS + record] = _UNKNOWN
+        put(s, b, AWAITED, get(s, b, AWAITED) | 1 << record)
+    else:
+        s[STATUS + record] = _ACKNOWLEDGED
+    append(s, b, epoch_of(s, b) * 8 + record + 1)
+    raise_hw(s, k, b)
+    return True
+
+
+@rule
+def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001 - as apply
+    """Whether a step is worth a try: a cheap look that refuses most of those that cannot be taken.
+
+    Never false where ``apply`` would be true. The search asks it before it copies a state.
+    """
+    if kind >= _RUN:
+        return True
+    process = get(s, b, PROCESS)
+    if process >= _DEAD:
+        return kind in (_START, _EXPIRE)
+    if process == _PAUSED:
+        return kind in (_KILL, _RESUME, _EXPIRE)
+    if kind in (_START, _RESUME, _EXPIRE):
+        return False
+    known = get(s, b, KNOWN)
+    if kind in (_LEARN, _SKIP):
+        return known != newest(s)
+    if kind == _CHECKPOINT:
+        return get(s, b, DISK) != get(s, b, HW)
+    if kind in (_TRUNCATE, _FETCH, _ASK):
+        return get(s, b, FETCHER) != 0
+    if kind in (_SEND, _SHRINK, _CONFIRM, _LAG):
+        return get(s, b, VIEW) != 0
+    if kind == _RECEIVE:
+        return get(s, b, ANSWER) != 0
+    if kind == _REGISTER:
+        return (int(s[LIVE]) >> b) & 1 == 0
+    return True
+
+
+@rule
+def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
+    """Take one step in place. False: it cannot be taken, and ``s`` is of no use any more."""
+    if kind >= _RUN:
+        return _round(s, k, kind, b)
+    if kind >= _LEARN:
+        return _by_itself(s, k, kind, b, other)
+    if kind == _SEND:
+        return send(s, k, b)
+    if kind == _KILL:
+        return kill(s, k, b)
+    if kind == _PAUSE:
+        return pause(s, k, b)
+    if kind == _RESUME:
+        return resume(s, b)
+    if kind == _START:
+        return start(s, k, b)
+    if kind == _STOP:
+        return stop(s, k, b, other)
+    if kind == _MOVE:
+        return move(s, k, b)
+    if kind == _LAG:
+        return lag(s, k, b, other)
+    if kind == _EXPIRE:
+        return expire(s, k, b, other)
+    return register(s, k, b)
+
+
+@rule
+def _round(s: State, k: Constants, kind: int, running: int) -> bool:
+    if kind == _RUN:
+        return run(s, k, running)
+    if kind == _TELL:
+        return tell(s, k, running)
+    return save(s, k, running)
+
+
+@rule
+def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
+    if kind == _LEARN:
+        return learn(s, k, b)
+    if kind == _SKIP:
+        return skip(s, k, b)
+    if kind == _TRUNCATE:
+        return truncate(s, k, b)
+    if kind == _FETCH:
+        return fetch(s, k, b)
+    if kind == _ASK:
+        return ask(s, k, b)
+    if kind == _RECEIVE:
+        return receive(s, k, b)
+    if kind == _SHRINK:
+        return shrink(s, k, b, other)
+    if kind == _CONFIRM:
+        return confirm(s, k, b)
+    return checkpoint(s, b)
+
+
+def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
+    """The state after a step that was found under other rules, maybe; None if these lack it.
+
+    Whom an election chooses is the rules' own affair: where the one named cannot be, another is.
+    """
+    kind, b, other = row
+    for successor in (other, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (other,):
+        after = s.copy()
+        if apply(after, k, kind, b, successor):
+            return after
+    return None

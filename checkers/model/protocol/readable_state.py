@@ -1,0 +1,189 @@
+"""A state as people, files and drawings have it."""
+
+from typing import Final
+
+import msgspec
+
+from highwater.checkers.model.protocol.compiled import Constants
+from highwater.checkers.model.protocol.compiled import State as Vector
+from highwater.checkers.model.protocol.scope import K_BROKERS
+from highwater.checkers.model.protocol.state_layout import (
+    ANSWER,
+    ANSWER_COUNT,
+    ANSWER_FROM,
+    ANSWER_HW,
+    ANSWER_LOG,
+    ANSWER_OFFSET,
+    DISK,
+    ELR,
+    EPOCH,
+    FETCHER,
+    HW,
+    LAST_LEADER,
+    LEO,
+    LIVE,
+    LOG,
+    PROCESS,
+    READ,
+    SENT,
+    STATUS,
+    VIEW,
+    AnswerKind,
+    Fetcher,
+    Process,
+    Status,
+    epoch_of,
+    follows,
+    get,
+    isr_of,
+    leader_of,
+    newest,
+)
+
+NOBODY: Final = -1
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A record in a log, and the leader epoch that it was written in."""
+
+    record: str
+    epoch: int
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A fetch answer under way.
+
+    Attributes:
+        leader: who gave it.
+        kind: ``records``, or ``diverging``.
+        offset: asked for, or at which the diverging epoch ends.
+        epoch: the diverging one; None of records.
+        hw: the leader's, as told.
+    """
+
+    leader: int
+    kind: str
+    offset: int
+    epoch: int | None
+    entries: tuple[Entry, ...]
+    hw: int
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker and its replica.
+
+    Attributes:
+        process: ``up``, ``paused``, ``dead`` (killed) or ``stopped`` (in order).
+        hw_on_disk: what it would start with.
+        follows: whom it takes for the leader, itself maybe; -1 for nobody.
+        epoch: the leader epoch that it knows; -1 for none.
+        isr: of whom takes itself for the leader: the ISR that it believes in.
+        fetcher: ``none``, ``truncating`` (it must ask where to cut) or ``fetching``.
+        answer: what is under way to it.
+    """
+
+    process: str
+    log: tuple[Entry, ...]
+    hw: int
+    hw_on_disk: int
+    follows: int
+    epoch: int
+    isr: tuple[int, ...]
+    fetcher: str
+    answer: Answer | None
+
+    @property
+    def leo(self) -> int:
+        """Log end offset."""
+        return len(self.log)
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything, at one moment.
+
+    Attributes:
+        leader: whom the controller named last; -1 is nobody.
+        live: brokers with a session.
+        elr: replicas that may lead although they are not in the ISR (KIP-966).
+        last_leader: whom KIP-966 remembers while nobody leads; -1 is nobody.
+        acked: records that producers were told are stored.
+        read: what a consumer has read, offset by offset; None where nothing was.
+    """
+
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+    live: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_leader: int
+    sent: int
+    acked: tuple[str, ...]
+    read: tuple[str | None, ...]
+    replicas: tuple[Replica, ...]
+
+
+def name_of(record: int) -> str:
+    """A record's name, by its place in the order of sending."""
+    return f"m{record + 1}"
+
+
+def decode(s: Vector, k: Constants) -> State:
+    """The state that a vector holds."""
+    last = newest(s)
+    n = int(k[K_BROKERS])
+    read = [int(s[READ + offset]) for offset in range(int(s[SENT]))]
+    while read and not read[-1]:
+        read.pop()
+    return State(
+        leader=leader_of(s, last),
+        epoch=int(s[EPOCH + last]),
+        isr=_members(isr_of(s, last)),
+        live=_members(int(s[LIVE])),
+        elr=_members(int(s[ELR])),
+        last_leader=int(s[LAST_LEADER]) - 1,
+        sent=int(s[SENT]),
+        acked=tuple(
+            name_of(record)
+            for record in range(int(s[SENT]))
+            if s[STATUS + record] == Status.ACKNOWLEDGED
+        ),
+        read=tuple(name_of(one - 1) if one else None for one in read),
+        replicas=tuple(_replica(s, b) for b in range(n)),
+    )
+
+
+def _replica(s: Vector, b: int) -> Replica:
+    return Replica(
+        process=Process(get(s, b, PROCESS)).name.lower(),
+        log=tuple(_entry(get(s, b, LOG + offset)) for offset in range(get(s, b, LEO))),
+        hw=get(s, b, HW),
+        hw_on_disk=get(s, b, DISK),
+        follows=follows(s, b),
+        epoch=epoch_of(s, b),
+        isr=_members(get(s, b, VIEW)) if follows(s, b) == b else (),
+        fetcher=Fetcher(get(s, b, FETCHER)).name.lower(),
+        answer=_answer(s, b),
+    )
+
+
+def _answer(s: Vector, b: int) -> Answer | None:
+    kind, count = AnswerKind(get(s, b, ANSWER)), get(s, b, ANSWER_COUNT)
+    if kind is AnswerKind.NONE:
+        return None
+    records = kind is AnswerKind.RECORDS
+    return Answer(
+        leader=get(s, b, ANSWER_FROM),
+        kind=kind.name.lower(),
+        offset=get(s, b, ANSWER_OFFSET),
+        epoch=None if records else count,
+        entries=tuple(_entry(get(s, b, ANSWER_LOG + n)) for n in range(count)) if records else (),
+        hw=get(s, b, ANSWER_HW),
+    )
+
+
+def _entry(packed: int) -> Entry:
+    return Entry(record=name_of((packed & 7) - 1), epoch=packed >> 3)
+
+
+def _members(mask: int) -> tuple[int, ...]:
+    return tuple(b for b in range(8) if (mask >> b) & 1)

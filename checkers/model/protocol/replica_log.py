@@ -1,0 +1,135 @@
+"""What a replica does with its own log: append, cut, keep its epochs, raise its high watermark."""
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.scope import (
+    K_BELOW_FIRST_IS_EMPTY,
+    K_BROKERS,
+    K_CUT_DROPS_EMPTY_EPOCH,
+    K_MIN_ISR,
+    K_STRICT_MIN_ISR,
+)
+from highwater.checkers.model.protocol.state_layout import (
+    AWAITED,
+    ELECTED,
+    FLAG_REREAD,
+    FLAGS,
+    HW,
+    LEO,
+    LOG,
+    PENDING,
+    READ,
+    REMOTE,
+    STATUS,
+    VIEW,
+    Status,
+    get,
+    put,
+    size,
+)
+
+UNDEFINED = -1
+_ACKNOWLEDGED = int(Status.ACKNOWLEDGED)
+
+
+@rule
+def append(s: State, b: int, entry: int) -> None:
+    """Write one entry at the log's end; an epoch entry without records gives way to it."""
+    leo = get(s, b, LEO)
+    put(s, b, LOG + leo, entry)
+    put(s, b, LEO, leo + 1)
+    put(s, b, ELECTED, 0)
+
+
+@rule
+def cut(s: State, k: Constants, b: int, offset: int) -> None:
+    """Truncate the log to an offset, with the epochs that began there, and the HW down to it."""
+    leo = get(s, b, LEO)
+    if offset >= leo:
+        if k[K_CUT_DROPS_EMPTY_EPOCH]:
+            put(s, b, ELECTED, 0)
+        return
+    for position in range(offset, leo):
+        put(s, b, LOG + position, 0)
+    put(s, b, LEO, offset)
+    put(s, b, ELECTED, 0)
+    put(s, b, HW, min(get(s, b, HW), offset))
+
+
+@rule
+def last_epoch(s: State, b: int) -> int:
+    """The newest epoch in the replica's list, or UNDEFINED."""
+    elected = get(s, b, ELECTED)
+    if elected:
+        return elected - 1
+    leo = get(s, b, LEO)
+    return get(s, b, LOG + leo - 1) >> 3 if leo else UNDEFINED
+
+
+@rule
+def largest_epoch_to(s: State, b: int, epoch: int) -> int:
+    """The largest epoch in the replica's list that is not above ``epoch``, or UNDEFINED."""
+    elected = get(s, b, ELECTED)
+    if elected and elected - 1 <= epoch:
+        return elected - 1
+    for position in range(get(s, b, LEO) - 1, -1, -1):
+        found = get(s, b, LOG + position) >> 3
+        if found <= epoch:
+            return found
+    return UNDEFINED
+
+
+@rule
+def start_after(s: State, b: int, epoch: int) -> int:
+    """Where ``epoch`` ends: where the replica's first larger one starts, or at its LEO."""
+    leo = get(s, b, LEO)
+    for position in range(leo):
+        if get(s, b, LOG + position) >> 3 > epoch:
+            return position
+    return leo
+
+
+@rule
+def told_epoch(s: State, k: Constants, b: int, asked: int) -> int:
+    """The epoch that a leader's answer about ``asked`` is for, or UNDEFINED if it has no answer.
+
+    ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 an epoch below all that the
+    leader knows is answered as if it had known it, and it were empty.
+    """
+    latest = last_epoch(s, b)
+    if asked > latest:
+        return UNDEFINED
+    found = largest_epoch_to(s, b, asked)
+    return asked if found == UNDEFINED and k[K_BELOW_FIRST_IS_EMPTY] else found
+
+
+@rule
+def expose(s: State, k: Constants, b: int, offset: int) -> None:
+    """A record comes to lie below a leader's HW: consumers read it, its producer hears of it."""
+    entry = get(s, b, LOG + offset)
+    record = (entry & 7) - 1
+    if s[READ + offset] == 0:
+        s[READ + offset] = record + 1
+    elif s[READ + offset] != record + 1:
+        s[FLAGS] = int(s[FLAGS]) | FLAG_REREAD
+    awaited = get(s, b, AWAITED)
+    if (awaited >> record) & 1:
+        put(s, b, AWAITED, awaited & ~(1 << record))
+        if size(get(s, b, VIEW)) >= k[K_MIN_ISR]:
+            s[STATUS + record] = _ACKNOWLEDGED
+
+
+@rule
+def raise_hw(s: State, k: Constants, b: int) -> None:
+    """A leader's HW rises to the least LEO of its ISR, the one that it has asked for included."""
+    view = get(s, b, VIEW) | get(s, b, PENDING)
+    floor = min(k[K_MIN_ISR], k[K_BROKERS])
+    if k[K_STRICT_MIN_ISR] and size(view) < floor:
+        return
+    least = get(s, b, LEO)
+    for other in range(k[K_BROKERS]):
+        if other != b and (view >> other) & 1:
+            least = min(least, get(s, b, REMOTE + other))
+    for offset in range(get(s, b, HW), least):
+        expose(s, k, b, offset)
+    if least > get(s, b, HW):
+        put(s, b, HW, least)

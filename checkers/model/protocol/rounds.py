@@ -1,0 +1,133 @@
+"""What can be scheduled from outside: brokers frozen or left running until nothing more happens.
+
+SIGSTOP holds a broker back, and everybody else goes on. So a schedule for real brokers is made of
+commands and rounds: in a round some brokers run until they are quiet, and the others are frozen. A
+search by rounds meets fewer interleavings than one by single messages, and what it finds can be
+replayed without holding back messages.
+"""
+
+from highwater.checkers.model.protocol.broker_process import register
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.isr import confirm
+from highwater.checkers.model.protocol.leadership import learn, skip
+from highwater.checkers.model.protocol.replica_log import last_epoch, start_after, told_epoch
+from highwater.checkers.model.protocol.replication import (
+    clear_answer,
+    fetch,
+    request,
+    take,
+    truncate,
+)
+from highwater.checkers.model.protocol.scope import K_BROKERS, K_CUT_ON_FETCH
+from highwater.checkers.model.protocol.state_layout import (
+    ANSWER,
+    ANSWER_COUNT,
+    DISK,
+    HW,
+    KNOWN,
+    LEO,
+    REMOTE,
+    VIEW,
+    AnswerKind,
+    follows,
+    get,
+    is_up,
+    newest,
+    put,
+)
+
+_LONGEST = 40
+_RECORDS = int(AnswerKind.RECORDS)
+
+
+@rule
+def run(s: State, k: Constants, running: int) -> bool:
+    """Let some brokers run, the others frozen, until none of them has anything to do.
+
+    An idle follower's fetch is parked at its leader, so that a raised HW has not come to it yet.
+    """
+    changed = False
+    for _ in range(_LONGEST):
+        again = False
+        for b in range(k[K_BROKERS]):
+            if (running >> b) & 1 and is_up(s, b) and _step(s, k, b, running):
+                again = True
+        if not again:
+            return changed
+        changed = True
+    return changed
+
+
+@rule
+def tell(s: State, k: Constants, running: int) -> bool:
+    """The parked fetches of those who run are answered, and bring the leader's HW.
+
+    Who runs hears of a decision at once, and its parked fetch ends by that.
+    """
+    changed = False
+    for b in range(k[K_BROKERS]):
+        if (running >> b) & 1 and is_up(s, b) and get(s, b, KNOWN) != newest(s):
+            return False
+        leader = follows(s, b)
+        if leader < 0 or leader == b or not (running >> b) & (running >> leader) & 1:
+            continue
+        if is_up(s, b) and not _idle(s, k, b, leader):
+            return False
+        before = get(s, b, HW)
+        if is_up(s, b) and fetch(s, k, b) and get(s, b, HW) != before:
+            changed = True
+    return changed
+
+
+@rule
+def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
+    """Whether a follower has nothing to get or to cut, as far as its leader can see."""
+    leo, last = get(s, b, LEO), last_epoch(s, b)
+    if leo != get(s, leader, LEO):
+        return False
+    if not k[K_CUT_ON_FETCH] or last < 0:
+        return True
+    return told_epoch(s, k, leader, last) == last and start_after(s, leader, last) >= leo
+
+
+@rule
+def save(s: State, k: Constants, running: int) -> bool:
+    """Those who run write their HW to disk, as they all do every few seconds."""
+    changed = False
+    for b in range(k[K_BROKERS]):
+        if (running >> b) & 1 and is_up(s, b) and get(s, b, DISK) != get(s, b, HW):
+            put(s, b, DISK, get(s, b, HW))
+            changed = True
+    return changed
+
+
+@rule
+def _step(s: State, k: Constants, b: int, running: int) -> bool:
+    """Let one broker do the next thing that it has to do. Who was frozen learns all in one go."""
+    if register(s, k, b) or skip(s, k, b) or learn(s, k, b) or confirm(s, k, b):
+        return True
+    leader = follows(s, b)
+    if leader < 0 or leader == b or not (running >> leader) & 1:
+        return False
+    return truncate(s, k, b) or _fetch(s, k, b, leader)
+
+
+@rule
+def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
+    """Fetch; if there is nothing to get, the fetch is parked, but the leader has noted it."""
+    leo, known, last = get(s, b, LEO), get(s, leader, REMOTE + b), last_epoch(s, b)
+    view, hw = get(s, leader, VIEW), get(s, leader, HW)
+    if not request(s, k, b):
+        return False
+    kind = get(s, b, ANSWER)
+    if kind == 0 or (kind == _RECORDS and get(s, b, ANSWER_COUNT) == 0):
+        clear_answer(s, b)
+        return (
+            get(s, b, LEO) != leo
+            or not is_up(s, b)
+            or get(s, leader, REMOTE + b) != known
+            or get(s, leader, VIEW) != view
+            or get(s, leader, HW) != hw
+        )
+    take(s, k, b)
+    return kind == _RECORDS or get(s, b, LEO) != leo or last_epoch(s, b) != last

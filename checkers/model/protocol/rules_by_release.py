@@ -1,0 +1,229 @@
+"""What each release of Kafka does differently: a table of switches.
+
+Every switch is one rule or the fix of one bug, on or off. Each cites the KIP or issue that brought
+it, and the class of Kafka's source in which it was read, release by release.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+
+
+def _switch(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.field is typed
+    return field(metadata={"says": says, "source": source})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """One release's rules."""
+
+    kraft: bool = _switch(
+        "The controller is a KRaft quorum, not a broker with ZooKeeper.",
+        "KIP-500, KIP-631",
+    )
+    epochs: bool = _switch(
+        "A new follower asks its leader where its last epoch ended; without it, it cuts its log to"
+        " its own HW at once.",
+        "KIP-101; ReplicaFetcherThread.maybeTruncate",
+    )
+    exact_epochs: bool = _switch(
+        "The leader also says which epoch its answer is for, and the follower goes back epoch by"
+        " epoch until both have the same.",
+        "KIP-279; AbstractFetcherThread.getOffsetTruncationState",
+    )
+    epoch_on_election: bool = _switch(
+        "An epoch begins when its leader is elected, not with its first record.",
+        "KAFKA-7415; Partition.makeLeader",
+    )
+    below_first_is_empty: bool = _switch(
+        "A leader that is asked about an epoch before its first says that it ends where that one"
+        " starts; without it, that it does not know.",
+        "KAFKA-7415; LeaderEpochFileCache.endOffsetFor of 2.0.1",
+    )
+    no_epochs_is_undefined: bool = _switch(
+        "A leader without any epoch says so; without it, it tells its LEO, and nothing is cut.",
+        "KAFKA-6857; LeaderEpochFileCache.endOffsetFor",
+    )
+    cut_on_missed_epoch: bool = _switch(
+        "A follower that missed an epoch asks again where to cut, though the leader is the same.",
+        "KAFKA-7164; Partition.makeFollower",
+    )
+    cut_on_new_epoch: bool = _switch(
+        "A follower asks again where to cut whenever the epoch is new.",
+        "KAFKA-7395; Partition.makeFollower of 2.1.0",
+    )
+    join_from_epoch_start: bool = _switch(
+        "A follower joins the ISR only with all that the leader had when its epoch began; without"
+        " it, with all below the leader's HW, which a new leader does not know yet.",
+        "KAFKA-7128; Partition.maybeExpandIsr",
+    )
+    fenced_questions: bool = _switch(
+        "The question where an epoch ended carries the leader epoch; one of another is refused.",
+        "KIP-320; Partition.checkCurrentLeaderEpoch",
+    )
+    fenced_fetches: bool = _switch(
+        "So does every fetch. Up to 2.4 that was so of the first fetch of a session alone.",
+        "KIP-320, KAFKA-9338; FetchSession.CachedPartition",
+    )
+    cut_on_fetch: bool = _switch(
+        "A fetch says what epoch the follower's log ends with, and the answer where the logs"
+        " diverge.",
+        "KIP-595, KAFKA-10435, KAFKA-10554; Partition.readRecords, AbstractFetcherThread",
+    )
+    diverging_is_no_progress: bool = _switch(
+        "A fetch that is answered with a diverging epoch is no progress of the follower's.",
+        "KAFKA-13141; ReplicaManager.updateFollowerFetchState",
+    )
+    late_fenced: bool = _switch(
+        "A fetch answer that was asked for in an older leader epoch is dropped.",
+        "KAFKA-18991; AbstractFetcherThread.processFetchRequest",
+    )
+    late_needs_fetching: bool = _switch(
+        "A late fetch answer is dropped while the follower still has to ask where to cut; without"
+        " it, it is appended, and the question never asked.",
+        "KAFKA-5163; AbstractFetcherThread.processFetchRequest, isReadyForFetch",
+    )
+    out_of_range_cuts: bool = _switch(
+        "A follower that is ahead of its leader cuts its log to the leader's LEO; without it the"
+        " broker ends itself, unless unclean elections are allowed.",
+        "KAFKA-7414; ReplicaFetcherThread.handleOffsetOutOfRange",
+    )
+    diverging_tells_hw: bool = _switch(
+        "An answer that tells where the logs diverge changes the follower's HW too.",
+        "KAFKA-14704; ReplicaFetcherThread.processPartitionData",
+    )
+    cut_drops_empty_epoch: bool = _switch(
+        "A cut at the log's end drops the epoch that began there without a record.",
+        "KAFKA-10706; Log.truncateTo",
+    )
+    elected_again_is_new: bool = _switch(
+        "A leader that is elected again after another, of whom it never heard, forgets how far its"
+        " followers were; without it, it commits by what they held before they were cut. No"
+        " release does; only KRaft brokers pass over decisions.",
+        "none yet, see docs/findings.md; Partition.makeLeader, isNewLeader",
+    )
+    async_isr: bool = _switch(
+        "The leader asks the controller to change the ISR, and reckons with the larger of both"
+        " until it hears; without it, it writes it in ZooKeeper at once.",
+        "KIP-497; AlterIsrManager",
+    )
+    strict_min_isr: bool = _switch(
+        "The HW stands while the ISR is smaller than min.insync.replicas.",
+        "KIP-966, KAFKA-15583; Partition.maybeIncrementLeaderHW",
+    )
+    caught_up_stays: bool = _switch(
+        "A follower whose LEO is its leader's stays in the ISR however long it is silent.",
+        "KAFKA-7152; Partition.getOutOfSyncReplicas",
+    )
+    elr: bool = _switch(
+        "Replicas that leave an ISR smaller than min.insync.replicas stay eligible to lead.",
+        "KIP-966; PartitionChangeBuilder",
+    )
+    unclean_start_leaves: bool = _switch(
+        "A broker that was killed leaves the ELR when it registers again.",
+        "KIP-966; ClusterControlManager.registerBroker",
+    )
+    last_leader_alive: bool = _switch(
+        "The last known leader is elected only when it is alive.",
+        "KAFKA-19522; PartitionChangeBuilder.electAnyLeader",
+    )
+    removal_bumps_epoch: bool = _switch(
+        "The leader epoch rises when the controller takes a follower out of the ISR.",
+        "KAFKA-15021; PartitionChangeBuilder.triggerLeaderEpochBumpForIsrShrinkIfNeeded",
+    )
+    live_joins_only: bool = _switch(
+        "Only an unfenced broker joins the ISR.",
+        "KIP-841; Partition.isReplicaIsrEligible",
+    )
+
+
+SWITCHES: Final = tuple(one.name for one in fields(Rules))
+
+
+def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
+    """The rules of a catalogued release, as far as it is allowed to follow them.
+
+    Args:
+        name: such as ``2.8.2``, or ``3.9.2-zk`` for the same jars on ZooKeeper.
+        protocol: the newest ``inter.broker.protocol.version``, if not the release's own. What
+            followers ask, and leaders of the controller, follows it (``ReplicaFetcherThread``). On
+            KRaft the newest ``metadata.version``, with the features of that release (KIP-584).
+        written: the newest ``log.message.format.version``, likewise. A log of an older format has
+            no epochs; since 2.1 a follower then asks nobody, and cuts to its HW
+            (``AbstractFetcherThread.fetchTruncatingPartitions``).
+
+    Raises:
+        UsageError: no such release is known; the hint names the nearest. Or a limit is no version.
+    """
+    if name not in RELEASES:
+        raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest(name, RELEASES))
+    version = _numbers(name.partition("-")[0])
+    spoken = min(version, _numbers(protocol)) if protocol else version
+    hw_alone = old_format(protocol, written) and version >= (2, 1)
+    kraft = RELEASES[name]
+    return Rules(
+        kraft=kraft,
+        epochs=spoken >= (0, 11) and not hw_alone,
+        exact_epochs=spoken >= (2, 0) and not hw_alone,
+        epoch_on_election=version >= (2, 0, 1),
+        below_first_is_empty=version >= (2, 0, 1),
+        no_epochs_is_undefined=version >= (0, 11, 0, 3),
+        cut_on_missed_epoch=version >= (2, 0, 1),
+        cut_on_new_epoch=version >= (2, 1),
+        join_from_epoch_start=version >= (2, 0, 1),
+        fenced_questions=spoken >= (2, 1),
+        fenced_fetches=version >= (2, 5) and spoken >= (2, 1),
+        cut_on_fetch=version >= (2, 8) and spoken >= (2, 7) and not hw_alone,
+        diverging_is_no_progress=version >= (2, 8, 1),
+        late_fenced=version >= (3, 9, 1) and version != (4, 0, 0),
+        late_needs_fetching=version >= (1, 1),
+        out_of_range_cuts=version >= (2, 0, 1),
+        diverging_tells_hw=(2, 8) <= version < (3, 4, 1),
+        cut_drops_empty_epoch=version >= (2, 7),
+        elected_again_is_new=False,
+        async_isr=spoken >= (2, 7),
+        strict_min_isr=version >= (3, 7),
+        caught_up_stays=version >= (2, 1),
+        elr=kraft and spoken >= (4, 1),
+        unclean_start_leaves=kraft and version >= (4, 0),
+        last_leader_alive=version >= (4, 1),
+        removal_bumps_epoch=not kraft,
+        live_joins_only=kraft or version >= (3, 3),
+    )
+
+
+def old_format(protocol: str, written: str) -> bool:
+    """Whether records are written without leader epochs, under limits as ``rules_of`` has them."""
+    return any(most and _numbers(most) < (0, 11) for most in (protocol, written))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.split(".")
+    if not all(part.isdecimal() for part in parts):
+        raise UsageError(f"{version!r} is not a version", hint="Write 0.10.2, say.")
+    return tuple(map(int, parts))
+
+
+_ZOOKEEPER = [
+    "0.9.0.1",
+    "0.10.0.1",
+    "0.10.2.2",
+    "0.11.0.2",
+    "0.11.0.3",
+    "1.0.2",
+    "1.1.1",
+    "2.0.0",
+    "2.0.1",
+    "2.1.1",
+    "2.4.1",
+    "2.8.0",
+    "2.8.2",
+    "3.3.2",
+    "3.9.2-zk",
+]
+_KRAFT = ["3.7.2", "3.9.0", "3.9.2", "4.0.1", "4.0.2", "4.1.2", "4.3.1"]
+
+RELEASES: Final = dict.fromkeys(_ZOOKEEPER, False) | dict.fromkeys(_KRAFT, True)
+"""Every catalogued release, and whether KRaft keeps its metadata."""

@@ -1,0 +1,151 @@
+"""How much the search may do, and the constants vector that every rule reads."""
+
+from dataclasses import dataclass, fields
+from typing import Final, Literal
+
+import numpy as np
+
+from highwater.checkers.model.protocol.compiled import Constants, State
+from highwater.checkers.model.protocol.rules_by_release import Rules
+from highwater.checkers.model.protocol.state_layout import (
+    BLOCKS,
+    DECISION,
+    DECISIONS,
+    FETCHER,
+    KNOWN,
+    LIVE,
+    MAX_BROKERS,
+    MAX_RECORDS,
+    VIEW,
+    WIDTH,
+    Fetcher,
+    block,
+)
+from highwater.harness.base.errors import UsageError
+
+Acks = Literal["0", "1", "all"]
+By = Literal["message", "round"]
+ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
+BOUNDS: Final = {
+    "brokers": (2, MAX_BROKERS),
+    "records": (1, MAX_RECORDS),
+    "failures": (0, 9),
+    "moves": (0, 9),
+    "late": (0, 9),
+}
+"""The least and the most of a scope's numbers; min_isr is 1 up to the brokers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The bounds of a search, and the settings that decide what Kafka promises.
+
+    Attributes:
+        brokers: replicas of the partition, 2 or 3.
+        records: how many are sent at most, 1 to 6.
+        failures: kills, pauses and lagging followers at most. A leadership move is no failure.
+        moves: leadership moves and orderly stops at most.
+        late: fetch answers at most that arrive after other things have happened.
+        acks: what producers wait for.
+        min_isr: ``min.insync.replicas``.
+        unclean: ``unclean.leader.election.enable``.
+        by: what is one step: every message, or a round in which some brokers run until they are
+            quiet and the others are frozen, which is what can be done to real ones.
+        stops: whether a planned move may be an orderly stop too.
+        old_format: records are written as before 0.11, without leader epochs.
+
+    Raises:
+        UsageError: a bound that the model cannot hold.
+    """
+
+    brokers: int = 3
+    records: int = 2
+    failures: int = 1
+    moves: int = 2
+    late: int = 0
+    acks: Acks = "all"
+    min_isr: int = 1
+    unclean: bool = False
+    old_format: bool = False
+    by: By = "message"
+    stops: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit in a state."""
+        bounds = {**BOUNDS, "min_isr": (1, self.brokers)}
+        for name, (low, high) in bounds.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise UsageError(
+                    f"the model cannot do {name} = {value}", hint=f"Choose from {low} to {high}."
+                )
+        if self.acks not in ACKS:
+            raise UsageError(f"acks {self.acks!r} is unknown", hint="Choose 0, 1 or all.")
+
+
+K_BROKERS: Final = 0
+K_RECORDS: Final = 1
+K_FAILURES: Final = 2
+K_MOVES: Final = 3
+K_LATE: Final = 4
+K_ACKS: Final = 5
+K_MIN_ISR: Final = 6
+K_UNCLEAN: Final = 7
+K_OLD_FORMAT: Final = 8
+K_BY_ROUND: Final = 9
+_FIRST_RULE: Final = 10
+
+_RULES: Final = {one.name: _FIRST_RULE + n for n, one in enumerate(fields(Rules))}
+
+K_KRAFT: Final = _RULES["kraft"]
+K_EPOCHS: Final = _RULES["epochs"]
+K_EXACT_EPOCHS: Final = _RULES["exact_epochs"]
+K_EPOCH_ON_ELECTION: Final = _RULES["epoch_on_election"]
+K_CUT_ON_NEW_EPOCH: Final = _RULES["cut_on_new_epoch"]
+K_JOIN_FROM_EPOCH_START: Final = _RULES["join_from_epoch_start"]
+K_FENCED_QUESTIONS: Final = _RULES["fenced_questions"]
+K_FENCED_FETCHES: Final = _RULES["fenced_fetches"]
+K_DIVERGING_TELLS_HW: Final = _RULES["diverging_tells_hw"]
+K_CUT_DROPS_EMPTY_EPOCH: Final = _RULES["cut_drops_empty_epoch"]
+K_CUT_ON_FETCH: Final = _RULES["cut_on_fetch"]
+K_DIVERGING_IS_NO_PROGRESS: Final = _RULES["diverging_is_no_progress"]
+K_LATE_FENCED: Final = _RULES["late_fenced"]
+K_OUT_OF_RANGE_CUTS: Final = _RULES["out_of_range_cuts"]
+K_ELECTED_AGAIN_IS_NEW: Final = _RULES["elected_again_is_new"]
+K_ASYNC_ISR: Final = _RULES["async_isr"]
+K_STRICT_MIN_ISR: Final = _RULES["strict_min_isr"]
+K_CAUGHT_UP_STAYS: Final = _RULES["caught_up_stays"]
+K_LATE_NEEDS_FETCHING: Final = _RULES["late_needs_fetching"]
+K_NO_EPOCHS_IS_UNDEFINED: Final = _RULES["no_epochs_is_undefined"]
+K_BELOW_FIRST_IS_EMPTY: Final = _RULES["below_first_is_empty"]
+K_CUT_ON_MISSED_EPOCH: Final = _RULES["cut_on_missed_epoch"]
+K_ELR: Final = _RULES["elr"]
+K_UNCLEAN_START_LEAVES: Final = _RULES["unclean_start_leaves"]
+K_LAST_LEADER_ALIVE: Final = _RULES["last_leader_alive"]
+K_REMOVAL_BUMPS_EPOCH: Final = _RULES["removal_bumps_epoch"]
+K_LIVE_JOINS_ONLY: Final = _RULES["live_joins_only"]
+
+
+def constants(scope: Scope, rules: Rules) -> Constants:
+    """The scope and the rules as the vector that compiled code reads."""
+    bounds = [getattr(scope, name) for name in ("brokers", "records", "failures", "moves", "late")]
+    settings = [ACKS.index(scope.acks), scope.min_isr, int(scope.unclean)]
+    settings += [int(scope.old_format), int(scope.by == "round")]
+    switches = [int(getattr(rules, one.name)) for one in fields(rules)]
+    return np.array([*bounds, *settings, *switches], dtype=np.int64)
+
+
+def initial(scope: Scope) -> State:
+    """Empty logs, every broker up and in the ISR; broker 0 leads in epoch 0, and all know it."""
+    s = np.zeros(WIDTH, dtype=np.int8)
+    everybody = (1 << scope.brokers) - 1
+    s[DECISION] = 0 | everybody << 2
+    s[DECISIONS] = 1
+    s[LIVE] = everybody
+    for b in range(MAX_BROKERS):
+        if b >= scope.brokers:
+            s[block(b) + KNOWN] = -1
+        else:
+            s[block(b) + FETCHER] = Fetcher.NONE if b == 0 else Fetcher.FETCHING
+    s[BLOCKS + VIEW] = everybody
+    return s

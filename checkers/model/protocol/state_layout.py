@@ -1,0 +1,186 @@
+"""Where everything lies in the state vector: what each replica, the controller and clients know.
+
+A state is ``WIDTH`` signed bytes. The controller's part comes first, then a block a broker. A log
+entry is one byte, ``epoch * 8 + record + 1``; 0 is no entry. Sets of brokers are bit masks. Records
+are numbered in the order in which they are sent, so that they need no names.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from highwater.checkers.model.protocol.compiled import State, rule
+
+MAX_BROKERS: Final = 3
+MAX_RECORDS: Final = 6
+MAX_DECISIONS: Final = 12
+
+NOBODY: Final = 3
+"""The leader of a decision that names none."""
+
+# The controller: its decisions so far (leader, ISR, epoch of each), and whom it takes to be alive.
+DECISION: Final = 0
+EPOCH: Final = DECISION + MAX_DECISIONS
+DECISIONS: Final = EPOCH + MAX_DECISIONS
+LIVE: Final = DECISIONS + 1
+ELR: Final = LIVE + 1
+LAST_LEADER: Final = ELR + 1  # broker + 1, while there is no leader (KIP-966)
+LATE_JOINERS: Final = LAST_LEADER + 1  # lost their session: they hear the newest decision only
+
+# Clients: how many records were sent, what each producer was told, what a consumer read where.
+SENT: Final = LATE_JOINERS + 1
+STATUS: Final = SENT + 1
+READ: Final = STATUS + MAX_RECORDS
+
+# What was spent of the scope, and what went wrong that no log shows any more.
+FAILURES: Final = READ + MAX_RECORDS
+MOVES: Final = FAILURES + 1
+LATES: Final = MOVES + 1
+FLAGS: Final = LATES + 1
+
+BLOCKS: Final = FLAGS + 1
+
+# A broker and its replica, relative to its block.
+LOG: Final = 0
+LEO: Final = LOG + MAX_RECORDS
+HW: Final = LEO + 1
+DISK: Final = HW + 1  # replication-offset-checkpoint
+PROCESS: Final = DISK + 1
+KNOWN: Final = PROCESS + 1  # index of the last decision it has applied, -1 after a start
+FETCHER: Final = KNOWN + 1
+VIEW: Final = FETCHER + 1  # of a leader: the ISR it believes in
+PENDING: Final = VIEW + 1  # of a leader: a smaller ISR that it has asked for, 0 if none
+ELECTED: Final = PENDING + 1  # epoch + 1 of an epoch entry that no record has followed yet, or 0
+AWAITED: Final = ELECTED + 1  # of a leader: records whose producers it has to answer, a mask
+REMOTE: Final = AWAITED + 1  # of a leader: the LEO of each replica as it last fetched, -1 unknown
+ANSWER: Final = REMOTE + MAX_BROKERS  # kind of the fetch answer in flight to this broker
+ANSWER_FROM: Final = ANSWER + 1  # the leader that gave it
+ANSWER_KNOWN: Final = ANSWER_FROM + 1  # epoch in which it was asked for
+ANSWER_HW: Final = ANSWER_KNOWN + 1
+ANSWER_OFFSET: Final = ANSWER_HW + 1  # offset asked for, or at which the diverging epoch ends
+ANSWER_COUNT: Final = ANSWER_OFFSET + 1  # entries in it, or the diverging epoch
+ANSWER_LOG: Final = ANSWER_COUNT + 1
+BLOCK: Final = ANSWER_LOG + MAX_RECORDS
+
+WIDTH: Final = -(-(BLOCKS + MAX_BROKERS * BLOCK) // 8) * 8
+"""Bytes of a state, whole words of eight."""
+
+
+class Process(IntEnum):
+    """What became of a broker's process."""
+
+    UP = 0
+    PAUSED = 1
+    DEAD = 2
+    STOPPED = 3
+
+
+class Fetcher(IntEnum):
+    """What a follower does next: nothing, ask where to cut, or fetch."""
+
+    NONE = 0
+    TRUNCATING = 1
+    FETCHING = 2
+
+
+class Status(IntEnum):
+    """What the producer of a record was told."""
+
+    UNSENT = 0
+    UNKNOWN = 1
+    ACKNOWLEDGED = 2
+
+
+class AnswerKind(IntEnum):
+    """What a fetch answer in flight says."""
+
+    NONE = 0
+    RECORDS = 1
+    DIVERGING = 2
+
+
+FLAG_REREAD: Final = 1
+"""A consumer has read two records at one offset."""
+
+FLAG_OVERFLOW: Final = 2
+"""More decisions than the vector holds: the scope is too large for it."""
+
+
+@rule
+def block(b: int) -> int:
+    """Where broker ``b`` begins."""
+    return BLOCKS + b * BLOCK
+
+
+@rule
+def get(s: State, b: int, field: int) -> int:
+    """A field of broker ``b``."""
+    return int(s[BLOCKS + b * BLOCK + field])
+
+
+@rule
+def put(s: State, b: int, field: int, value: int) -> None:
+    """Set a field of broker ``b``."""
+    s[BLOCKS + b * BLOCK + field] = value
+
+
+@rule
+def newest(s: State) -> int:
+    """Index of the controller's last decision."""
+    return int(s[DECISIONS]) - 1
+
+
+@rule
+def leader_of(s: State, decision: int) -> int:
+    """Leader that a decision names, -1 for none."""
+    found = int(s[DECISION + decision]) & 3
+    return -1 if found == NOBODY else found
+
+
+@rule
+def isr_of(s: State, decision: int) -> int:
+    """ISR that a decision names, as a mask."""
+    return (int(s[DECISION + decision]) >> 2) & 7
+
+
+@rule
+def set_isr(s: State, decision: int, isr: int) -> None:
+    """Change the ISR of a decision, as its own leader does."""
+    s[DECISION + decision] = (int(s[DECISION + decision]) & 3) | (isr << 2)
+
+
+@rule
+def follows(s: State, b: int) -> int:
+    """The broker that ``b`` believes to lead, -1 for none or if it knows nothing yet."""
+    known = get(s, b, KNOWN)
+    return -1 if known < 0 else leader_of(s, known)
+
+
+@rule
+def epoch_of(s: State, b: int) -> int:
+    """The leader epoch that ``b`` believes in, -1 if it knows nothing yet."""
+    known = get(s, b, KNOWN)
+    return -1 if known < 0 else int(s[EPOCH + known])
+
+
+@rule
+def is_up(s: State, b: int) -> bool:
+    """Whether its process runs."""
+    return get(s, b, PROCESS) == 0
+
+
+@rule
+def presumes(s: State, b: int) -> bool:
+    """Whether ``b`` runs and believes that it leads."""
+    return get(s, b, PROCESS) == 0 and follows(s, b) == b
+
+
+@rule
+def is_live(s: State, b: int) -> bool:
+    """Whether ``b`` has a session with the controller."""
+    return (int(s[LIVE]) >> b) & 1 == 1
+
+
+@rule
+def size(mask: int) -> int:
+    """Members of a set of brokers."""
+    return (mask & 1) + ((mask >> 1) & 1) + ((mask >> 2) & 1)

@@ -1,0 +1,170 @@
+"""Every step in words, with what it did to whom."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from highwater.checkers.model.protocol.compiled import State
+from highwater.checkers.model.protocol.moves import Move
+from highwater.checkers.model.protocol.state_layout import (
+    EPOCH,
+    HW,
+    LEO,
+    SENT,
+    epoch_of,
+    follows,
+    get,
+    isr_of,
+    leader_of,
+    newest,
+)
+
+_Sentence = Callable[[int, int, State, State], str]
+NAMES: Final = "ABC"
+"""Brokers 0, 1 and 2, in words."""
+_ALONE: Final = (0b001, 0b010, 0b100)
+
+
+def says(kind: int, a: int, b: int, before: State, after: State) -> str:
+    """One step as a sentence.
+
+    Args:
+        kind: of ``Move``; ``a`` and ``b`` are its brokers.
+        before: the state that it was taken in; ``after`` is what came of it.
+    """
+    return _SENTENCES[Move(kind)](a, b, before, after)
+
+
+def _send(a: int, _: int, __: State, after: State) -> str:
+    record, offset = int(after[SENT]), get(after, a, LEO) - 1
+    return f"{NAMES[a]} appends m{record} at offset {offset}"
+
+
+def _decided(after: State) -> str:
+    last = newest(after)
+    leader = leader_of(after, last)
+    who = "nobody leads" if leader < 0 else f"{NAMES[leader]} is to lead"
+    isr = ", ".join(NAMES[one] for one in range(3) if (isr_of(after, last) >> one) & 1)
+    return f"{who} in epoch {int(after[EPOCH + last])}, ISR {{{isr}}}"
+
+
+def _change(b: int, before: State, after: State) -> str:
+    """What became of a replica's log and HW."""
+    leo, now = get(before, b, LEO), get(after, b, LEO)
+    parts = []
+    if now < leo:
+        parts.append(f"cuts its log from {leo} to {now}")
+    if now > leo:
+        parts.append(f"gets {_records(now - leo)}, LEO {now}")
+    if get(before, b, HW) != get(after, b, HW):
+        parts.append(f"HW {get(after, b, HW)}")
+    return ", ".join(parts) or "gets nothing new"
+
+
+def _records(count: int) -> str:
+    return "one record" if count == 1 else f"{count} records"
+
+
+def _learn(a: int, _: int, before: State, after: State) -> str:
+    leader = follows(after, a)
+    if leader < 0:
+        return f"{NAMES[a]} hears that nobody leads"
+    role = "that it leads" if leader == a else f"that {NAMES[leader]} leads"
+    change = _change(a, before, after)
+    tail = "" if change == "gets nothing new" else f", and {change}"
+    return f"{NAMES[a]} hears {role}{tail}"
+
+
+def _skip(a: int, b: int, before: State, after: State) -> str:
+    return f"{_learn(a, b, before, after)}, never having heard of what was decided in between"
+
+
+def _fetch(a: int, _: int, before: State, after: State) -> str:
+    leader = follows(before, a)
+    told = f"{NAMES[a]} fetches from {NAMES[leader]}: {_change(a, before, after)}"
+    if get(before, leader, HW) != get(after, leader, HW):
+        told += f"; {NAMES[leader]} commits up to {get(after, leader, HW)}"
+    if isr_of(before, newest(before)) != isr_of(after, newest(after)):
+        told += f"; {NAMES[a]} joins the ISR"
+    return told
+
+
+def _ask(a: int, _: int, before: State, after: State) -> str:
+    leader = follows(before, a)
+    told = f"{NAMES[a]} fetches from {NAMES[leader]}, and the answer is late"
+    if get(before, leader, HW) != get(after, leader, HW):
+        told += f"; {NAMES[leader]} commits up to {get(after, leader, HW)}"
+    return told
+
+
+def _truncate(a: int, _: int, before: State, after: State) -> str:
+    leader = NAMES[follows(before, a)]
+    change = _change(a, before, after)
+    tail = "cuts nothing" if change == "gets nothing new" else change
+    return f"{NAMES[a]} asks {leader} where its epoch ended, and {tail}"
+
+
+def _shrink(a: int, b: int, before: State, after: State) -> str:
+    told = f"{NAMES[a]} drops {NAMES[b]} from the ISR"
+    committed = get(after, a, HW)
+    return told if committed == get(before, a, HW) else f"{told}, and commits up to {committed}"
+
+
+def _who(mask: int) -> str:
+    names = [NAMES[b] for b in range(3) if (mask >> b) & 1]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _run(mask: int, _: int, before: State, after: State) -> str:
+    told = []
+    for b in range(3):
+        if follows(before, b) != follows(after, b) or epoch_of(before, b) != epoch_of(after, b):
+            told.append(_learn(b, 0, before, after))
+        elif (change := _change(b, before, after)) != "gets nothing new":
+            told.append(f"{NAMES[b]} {change}")
+    if isr_of(before, newest(before)) != isr_of(after, newest(after)):
+        told.append(_decided(after))
+    runs = "runs" if mask in _ALONE else "run"
+    return f"{_who(mask)} {runs}: {'; '.join(told) or 'nothing is left to do'}"
+
+
+def _tell(mask: int, _: int, before: State, after: State) -> str:
+    told = [
+        f"{NAMES[b]} HW {get(after, b, HW)}"
+        for b in range(3)
+        if get(before, b, HW) != get(after, b, HW)
+    ]
+    return f"{_who(mask)} go on fetching: {', '.join(told)}"
+
+
+_SENTENCES: Final[Mapping[Move, _Sentence]] = {
+    Move.SEND: _send,
+    Move.KILL: lambda a, _, __, ___: f"{NAMES[a]} is killed",
+    Move.PAUSE: lambda a, _, __, ___: f"{NAMES[a]} is paused",
+    Move.RESUME: lambda a, _, __, ___: f"{NAMES[a]} goes on",
+    Move.START: lambda a, _, __, after: f"{NAMES[a]} starts; {_decided(after)}",
+    Move.STOP: lambda a, _, __, after: f"{NAMES[a]} is shut down in order; {_decided(after)}",
+    Move.MOVE: lambda a, _, __, after: f"leadership is moved to {NAMES[a]}; {_decided(after)}",
+    Move.LAG: lambda a, b, before, after: f"{NAMES[b]} lags: {_shrink(a, b, before, after)}",
+    Move.EXPIRE: lambda a, _, __, after: f"{NAMES[a]}'s session ends; {_decided(after)}",
+    Move.REGISTER: lambda a, _, __, after: f"{NAMES[a]} registers again; {_decided(after)}",
+    Move.LEARN: _learn,
+    Move.SKIP: _skip,
+    Move.TRUNCATE: _truncate,
+    Move.FETCH: _fetch,
+    Move.ASK: _ask,
+    Move.RECEIVE: lambda a, _, before, after: (
+        f"the late answer reaches {NAMES[a]}, which {_change(a, before, after)}"
+    ),
+    Move.SHRINK: _shrink,
+    Move.CONFIRM: lambda a, _, before, after: (
+        f"{NAMES[a]} hears that its ISR holds, and commits up to {get(after, a, HW)}"
+        if get(before, a, HW) != get(after, a, HW)
+        else f"{NAMES[a]} hears that its ISR holds"
+    ),
+    Move.RUN: _run,
+    Move.TELL: _tell,
+    Move.SAVE: lambda mask, _, __, ___: (
+        f"{_who(mask)} {'writes its' if mask in _ALONE else 'write their'} HW to disk"
+    ),
+    Move.CHECKPOINT: lambda a, _, __, after: f"{NAMES[a]} writes HW {get(after, a, HW)} to disk",
+}

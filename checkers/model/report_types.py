@@ -1,0 +1,182 @@
+"""What the model allows against what was observed: ``analysis/model.json`` of a run."""
+
+from typing import Final, Literal, Self
+
+import msgspec
+
+from highwater.harness.base.errors import StoreError
+
+FORMAT: Final = 1
+
+Kind = Literal["scripted", "random"]
+Status = Literal["as-predicted", "explained", "unexplained", "not-reproduced", "unknown"]
+Word = Literal["explained", "unexplained"]
+
+
+class Because(msgspec.Struct, frozen=True, kw_only=True):
+    """One link of an explanation, tied to what was observed.
+
+    Attributes:
+        rule: a switch of ``rules.Rules`` (``epochs``: KIP-101), or a plain name such as ``acks=1``.
+        says: the link as one sentence, for a person.
+        event: what was observed, in the words of its source; None for what was not seen.
+        broker: whom it happened to; None for clients and the controller.
+        time_ns: nanoseconds since the run's start; None for what the disks show at the end.
+    """
+
+    rule: str
+    says: str
+    event: str | None = None
+    broker: int | None = None
+    time_ns: int | None = None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One anomaly, or one thing that no rule of the release allows, and why it came to be.
+
+    Attributes:
+        kind: of the anomaly (lost-write, unseen, divergence, duplicate, corrupt); else ``trace``,
+            an event that the rules do not allow, or ``books``, what the records of the run
+            contradict each other in.
+        offset: where it is; None where no offset is known.
+        record: its id; None when it cannot be read, or none is concerned.
+        because: the chain, in order of time. The reason stands last in an ``unexplained`` one.
+        count: more than 1 where one finding stands for so many anomalies alike.
+    """
+
+    kind: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    record: str | None
+    verdict: Word
+    because: tuple[Because, ...]
+    count: int = 1
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a partition.
+
+    Attributes:
+        lost: ids of acknowledged records that no replica gives back, sorted.
+        forked: offsets at which replicas hold different records, sorted.
+        logs: the record ids of each replica, by broker id as text, in order of offset; empty where
+            they were not compared (a random run has too many).
+    """
+
+    lost: tuple[str, ...] = ()
+    forked: tuple[int, ...] = ()
+    logs: dict[str, tuple[str, ...]] = {}
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """How the model has everybody after a line of its script.
+
+    Attributes:
+        line: of the script, in which replicas are called A, B and C.
+        leader: the broker that leads, by its id as text; empty where nobody does.
+        logs: the record ids of each replica, by broker id as text; likewise ``hw``.
+        down: brokers that are dead or stopped.
+    """
+
+    line: str
+    leader: str
+    epoch: int
+    isr: tuple[str, ...]
+    logs: dict[str, tuple[str, ...]]
+    hw: dict[str, int]
+    down: tuple[str, ...] = ()
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One place at which the predicted and the observed log of a replica differ.
+
+    Attributes:
+        predicted: the record's id; None: the log was to end before.
+        observed: the same of what is there.
+    """
+
+    broker: int
+    offset: int
+    predicted: str | None
+    observed: str | None
+
+
+class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
+    """The model's whole answer about one run.
+
+    Attributes:
+        kafka: the release whose rules were applied.
+        protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that it was
+            to speak, by which older rules hold; empty: its own.
+        written: the newest ``log.message.format.version`` that it was to write; likewise.
+        kind: ``scripted``: the model played the same schedule; ``random``: the run was checked as a
+            trace.
+        status: ``as-predicted``: exactly what was predicted; ``explained``: every anomaly follows
+            from the rules; ``unexplained``: something does not; ``not-reproduced``: what was
+            predicted did not happen; ``unknown``: it could not be told, ``reasons`` say why.
+        predicted: None for a random run.
+        findings: one for each anomaly of the verdict, and one for each event outside the rules.
+        absent: what was predicted and did not happen, a sentence each.
+        differences: record by record, where predicted and observed logs differ.
+        course: the model's states, line by line of its script; empty where it played none.
+        checked: how many events of each kind were found to be within the rules: elections, cuts,
+            ISR changes, acknowledgements, logs.
+    """
+
+    format: int = FORMAT
+    run: str
+    kafka: str
+    protocol: str = ""
+    written: str = ""
+    kind: Kind
+    status: Status
+    reasons: tuple[str, ...] = ()
+    predicted: Outcome | None = None
+    observed: Outcome
+    findings: tuple[Finding, ...] = ()
+    absent: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    course: tuple[Beat, ...] = ()
+    checked: dict[str, int] = {}
+
+    @property
+    def software(self) -> str:
+        """Whose rules they are: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
+        verbs = (("speaking protocol", self.protocol), ("writing format", self.written))
+        limits = " and ".join(f"{what} {most}" for what, most in verbs if most)
+        return f"Kafka {self.kafka} {limits}".rstrip()
+
+    @property
+    def explained(self) -> int:
+        """How many anomalies and events follow from the rules."""
+        return sum(one.count for one in self.findings if one.verdict == "explained")
+
+    @property
+    def unexplained(self) -> int:
+        """How many do not."""
+        return sum(one.count for one in self.findings if one.verdict == "unexplained")
+
+    def to_json(self) -> bytes:
+        """It as ``analysis/model.json`` holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read it back.
+
+        Raises:
+            StoreError: the text is none, or of another format.
+        """
+        try:
+            found = msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise StoreError(
+                f"model.json is broken: {error}", hint="Judge the run again: highwater check RUN"
+            ) from error
+        if found.format != FORMAT:
+            raise StoreError(
+                f"model.json is of format {found.format}, not {FORMAT}",
+                hint="Judge the run again: highwater check RUN",
+            )
+        return found

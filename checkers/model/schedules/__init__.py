@@ -1,0 +1,1 @@
+"""Counterexamples as schedules, and scripts that the model plays."""

@@ -1,0 +1,243 @@
+"""A counterexample as a schedule that real brokers can follow.
+
+Only one that was found by rounds can be: between its commands everybody who is not frozen runs
+until nothing is left to do, as real brokers do. What is expected after each step is what the rules
+make of it of the release that it is played on, which need not be the one that it was found on.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import Final
+
+from highwater.checkers.model.protocol.compiled import Constants
+from highwater.checkers.model.protocol.compiled import State as Vector
+from highwater.checkers.model.protocol.moves import ROUNDS, Move, attempt
+from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.protocol.scope import K_BROKERS, constants, initial
+from highwater.checkers.model.protocol.state_layout import (
+    LIVE,
+    PROCESS,
+    Process,
+    get,
+    is_up,
+    isr_of,
+    leader_of,
+    newest,
+)
+from highwater.checkers.model.protocol.step_sentences import NAMES, says
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Action, Expect, Schedule, Step
+from highwater.harness.base.errors import UsageError
+
+Row = tuple[int, int, int]
+"""A move: its kind and its two arguments."""
+
+_ACTIONS: Final[dict[Move, Action]] = {
+    Move.SEND: "send",
+    Move.KILL: "kill",
+    Move.PAUSE: "pause",
+    Move.RESUME: "resume",
+    Move.START: "start",
+    Move.STOP: "stop",
+    Move.MOVE: "move",
+    Move.EXPIRE: "expire",
+    Move.RUN: "run",
+    Move.TELL: "tell",
+    Move.SAVE: "checkpoint",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A step of a schedule: a move, who runs meanwhile (a mask), and all that happens in it.
+
+    Attributes:
+        moves: the move, with the rounds of those who are not frozen, before it and after it. Real
+            brokers do not wait until a command has been given.
+    """
+
+    move: Row
+    running: int
+    moves: tuple[Row, ...]
+
+
+def compile_for(found: Counterexample, kafka: str) -> Schedule:
+    """The schedule that plays a counterexample on a release.
+
+    Raises:
+        UsageError: it was found by messages; or it cannot be followed, because brokers that must
+            run for a command would run ahead, or because its elections need an order of the
+            assignment that there is not; or the model knows no such release.
+    """
+    if found.scope.by != "round":
+        raise UsageError(
+            "this counterexample was found message by message, and messages cannot be held back",
+            hint="Find one with highwater model explore --by round.",
+        )
+    beats = _arrange(found)
+    rules = rules_of(kafka)
+    k = constants(found.scope, rules)
+    path = [initial(found.scope)]
+    for beat in beats:
+        path.append(_played(beat.moves, path[-1], k))
+    killed = {beat.move[1] for beat in beats if beat.move[0] == Move.KILL}
+    revived, revival = _revived(path[-1], k, killed)
+    return Schedule(
+        kafka=kafka,
+        name=found.name,
+        replicas=found.scope.brokers,
+        acks=found.scope.acks,
+        min_isr=found.scope.min_isr,
+        unclean=found.scope.unclean,
+        order=_order(beats, path, found.scope.brokers),
+        settings=dict(OLD_FORMAT) if found.scope.old_format else {},
+        steps=(
+            *(
+                _step(beat, before, after, k)
+                for beat, before, after in zip(beats, path, path[1:], strict=False)
+            ),
+            *revived,
+        ),
+        moves=(*(row for beat in beats for row in beat.moves), *revival),
+    )
+
+
+def _arrange(found: Counterexample) -> list[Beat]:
+    """Choose who runs while each command is given, so that the invariant still breaks."""
+    machine = found.setting.machine()
+    bit = machine.invariants[found.invariant]
+    rows = [step.numbers() for step in found.steps]
+    kraft = found.setting.rules().kraft
+    for chosen in product(*_choices(rows, kraft=kraft)):
+        beats = [_beat(row, running) for row, running in zip(rows, chosen, strict=True)]
+        moves = [row for beat in beats for row in beat.moves]
+        state = _played(moves, machine.initial, machine.constants)
+        if machine.laws.broken(state, machine.constants) >> bit & 1:
+            return beats
+    raise UsageError(
+        "this counterexample cannot be followed: whoever must run for its commands runs ahead",
+        hint="Search for another one: other bounds, or planned moves without orderly stops.",
+    )
+
+
+def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
+    """For each move who may run meanwhile, best first. On KRaft a broker hands a command on."""
+    choices, before = [], 0
+    for n, (kind, a, _) in enumerate(rows):
+        after = next((who for later, who, _ in rows[n + 1 :] if later == Move.RUN), 0)
+        if kind in ROUNDS:
+            before = a
+            choices.append([a])
+        elif kind in (Move.SEND, Move.START, Move.RESUME):
+            choices.append([1 << a])
+        elif kind == Move.STOP:
+            choices.append([1 << a] if not kraft else [7])
+        else:
+            sets = dict.fromkeys((before & after, after, before) if kraft else (0, before & after))
+            gone = 1 << a if kind in (Move.KILL, Move.PAUSE) else 0
+            choices.append([one & ~gone for one in sets if one & ~gone or not kraft] or [0])
+    return choices
+
+
+def _beat(row: Row, running: int) -> Beat:
+    run = (int(Move.RUN), running, 0)
+    moves = (row,) if row[0] in ROUNDS else (run, row, run)
+    return Beat(move=row, running=running, moves=moves)
+
+
+def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
+    """The state after some moves; one that these rules do not have changes nothing."""
+    for row in rows:
+        after = attempt(state, k, row)
+        state = state if after is None else after
+    return state
+
+
+def _revived(
+    state: Vector, k: Constants, killed: set[int]
+) -> tuple[tuple[Step, ...], tuple[Row, ...]]:
+    """Steps and moves that start a broker again that ends itself, being ahead of its leader.
+
+    It is killed first: 0.10.2.2 was seen to wait for itself for ever in that shutdown.
+    """
+    everybody = (1 << int(k[K_BROKERS])) - 1
+    run = (int(Move.RUN), everybody, 0)
+    state = _played([run], state, k)
+    dead = [b for b in _members(everybody) - killed if get(state, b, PROCESS) == Process.DEAD]
+    steps: list[Step] = []
+    moves: list[Row] = [run] if dead else []
+    for b in dead:
+        expire, start = (int(Move.EXPIRE), b, b), (int(Move.START), b, 0)
+        after = _played([expire], state, k)
+        why = f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that"
+        steps += [
+            Step(action="kill", broker=b, says=why),
+            _step(Beat(move=expire, running=everybody, moves=(expire,)), state, after, k),
+            Step(action="start", broker=b, says=f"{NAMES[b]} starts again"),
+        ]
+        state = _played([start], after, k)
+        moves += [expire, start]
+    return tuple(steps), tuple(moves)
+
+
+def _step(beat: Beat, before: Vector, after: Vector, k: Constants) -> Step:
+    """One step: who must be frozen meanwhile, and what must be seen after it."""
+    kind, a, b = beat.move
+    up = {one for one in range(int(k[K_BROKERS])) if is_up(before, one) or is_up(after, one)}
+    seen = decode(after, k)
+    return Step(
+        action=_ACTIONS[Move(kind)],
+        broker=None if kind in ROUNDS else a,
+        record=f"m{seen.sent}" if kind == Move.SEND else None,
+        says=says(kind, a, b, before, after),
+        held=frozenset(up - _members(beat.running)),
+        expect=_expect(seen, _members(beat.running) & up, Move(kind), a),
+    )
+
+
+def _expect(seen: State, asked: set[int], kind: Move, a: int) -> Expect:
+    """What the controller, the brokers that run, the disks and the producers must show."""
+    replicas = seen.replicas
+    told = set(_members(a)) if kind in (Move.TELL, Move.SAVE) else set()
+    leading = {b for b in asked if replicas[b].follows == b}
+    leo = {b: replicas[b].leo for b in sorted(asked) if replicas[b].process == "up"}
+    hw = {b: replicas[b].hw for b in sorted((told | leading) & set(leo))}
+    return Expect(
+        leader=seen.leader,
+        isr=frozenset(seen.isr),
+        leo=leo or None,
+        hw=hw or None,
+        hw_on_disk={b: replicas[b].hw_on_disk for b in told} if kind is Move.SAVE else None,
+        acked=frozenset(seen.acked) if kind in ROUNDS else None,
+    )
+
+
+def _members(mask: int) -> set[int]:
+    return {b for b in range(3) if (mask >> b) & 1}
+
+
+def _order(beats: Sequence[Beat], path: Sequence[Vector], brokers: int) -> tuple[int, ...]:
+    """An order of the assignment in which the first that can be elected is the one that was."""
+    for order in permutations(range(brokers)):
+        if order[0] == 0 and _fits(list(order), beats, path):
+            return order
+    raise UsageError(
+        "no order of the assignment has these elections end as they do",
+        hint="Search for another counterexample: other bounds, or one invariant alone.",
+    )
+
+
+def _fits(order: list[int], beats: Sequence[Beat], path: Sequence[Vector]) -> bool:
+    for beat, before, after in zip(beats, path, path[1:], strict=False):
+        kind, a, _ = beat.move
+        leader = leader_of(after, newest(after))
+        if kind == Move.MOVE and leader == a:
+            order = [a, *(one for one in order if one != a)]
+        if kind in (Move.STOP, Move.EXPIRE) and leader_of(before, newest(before)) == a:
+            able = isr_of(before, newest(before)) & int(after[LIVE]) & ~(1 << a)
+            first = next((one for one in order if (able >> one) & 1), -1)
+            if leader not in (first, -1):
+                return False
+    return True

@@ -1,0 +1,167 @@
+"""A way to break an invariant, step by step, as a file; and what a search has to say for itself."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from highwater.checkers.model.protocol.invariants import INVARIANTS
+from highwater.checkers.model.protocol.moves import OF_TWO, ROUNDS, Move
+from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.protocol.step_sentences import says
+from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.paths import Leap
+from highwater.checkers.model.search.random_walks import play
+from highwater.harness.base.errors import StoreError, UsageError
+
+FORMAT: Final = 1
+"""Version of the file; it changes when an older reader would misunderstand a newer one."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One move.
+
+    Attributes:
+        move: its kind, as ``moves.Move`` calls it, in lower case.
+        brokers: whose move it is, and the other broker that it names, where it names one; of a
+            round all that run.
+        says: the move as a sentence.
+        after: what everybody holds and believes after it.
+    """
+
+    move: str
+    brokers: tuple[int, ...]
+    says: str
+    after: State
+
+    def numbers(self) -> tuple[int, int, int]:
+        """Kind and brokers as the rules take them."""
+        kind = Move[self.move.upper()]
+        if kind in ROUNDS:
+            return int(kind), sum(1 << one for one in set(self.brokers)), 0
+        a, b = (*self.brokers, 0, 0)[:2]
+        return int(kind), a, b
+
+
+class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way to break an invariant of a release within a scope.
+
+    Attributes:
+        kafka: the release whose rules hold.
+        switched: rules that are other than the release has them.
+        invariant: what the last step breaks, and no step before it.
+        says: the invariant as a sentence.
+        shortest: whether a search has shown that there is no shorter one.
+    """
+
+    format: int = FORMAT
+    kafka: str
+    scope: Scope
+    switched: Mapping[str, bool] = {}
+    invariant: str
+    says: str
+    shortest: bool
+    steps: tuple[Step, ...]
+
+    @property
+    def name(self) -> str:
+        """What its schedule is called."""
+        return f"{self.invariant} on {self.kafka}"
+
+    @property
+    def setting(self) -> Setting:
+        """The model that it was found in."""
+        return Setting(kafka=self.kafka, scope=self.scope, switched=self.switched)
+
+    def to_json(self) -> bytes:
+        """The counterexample as a file holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read a file's content.
+
+        Raises:
+            UsageError: it is of another format, or no counterexample at all.
+        """
+        try:
+            found = msgspec.json.decode(text, type=_FormatOnly).format
+            if found == FORMAT:
+                return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise UsageError(
+                f"this is no counterexample: {error}",
+                hint="highwater model explore --out FILE writes one.",
+            ) from error
+        raise UsageError(
+            f"the counterexample has format {found}; this is format {FORMAT}",
+            hint="Find it again with this release of Highwater: highwater model explore --out FILE",
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file.
+
+        Raises:
+            StoreError: it cannot be read.
+            UsageError: as ``from_json``.
+        """
+        try:
+            return cls.from_json(path.read_bytes())
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+    def replay(self) -> tuple[Leap, ...] | None:
+        """The states on its way by the rules of today; None if it breaks nothing any more.
+
+        Raises:
+            UsageError: a release, rule, move or invariant that the model does not know.
+        """
+        machine = self.setting.machine()
+        try:
+            moves = [step.numbers() for step in self.steps]
+            bit = machine.invariants[self.invariant]
+        except KeyError as error:
+            raise UsageError(f"the model does not know {error}") from error
+        leaps = play(machine, moves, bit)
+        return leaps if leaps is not None and len(leaps) == len(moves) else None
+
+
+class _FormatOnly(msgspec.Struct):
+    format: int
+
+
+def counterexample(
+    setting: Setting, invariant: str, leaps: tuple[Leap, ...], *, shortest: bool
+) -> Counterexample:
+    """Put a path into words."""
+    machine = setting.machine()
+    before, steps = machine.initial, []
+    for leap in leaps:
+        kind, a, b = leap.move
+        steps.append(
+            Step(
+                move=Move(kind).name.lower(),
+                brokers=_brokers(Move(kind), a, b),
+                says=says(kind, a, b, before, leap.after),
+                after=decode(leap.after, machine.constants),
+            )
+        )
+        before = leap.after
+    return Counterexample(
+        kafka=setting.kafka,
+        scope=setting.scope,
+        switched=dict(setting.switched),
+        invariant=invariant,
+        says=INVARIANTS[invariant].says,
+        shortest=shortest,
+        steps=tuple(steps),
+    )
+
+
+def _brokers(kind: Move, a: int, b: int) -> tuple[int, ...]:
+    if kind in ROUNDS:
+        return tuple(one for one in range(8) if (a >> one) & 1)
+    return (a, b) if kind in OF_TWO else (a,)

@@ -1,0 +1,197 @@
+"""One schedule, two executors: what the model found, in words that real brokers can follow too.
+
+A schedule is a list of steps for one partition. The model plays it on its own state, and
+``nemesis.model_replay.schedule_replay`` on real brokers; a step says what is done, who is frozen
+meanwhile, and what must be seen before the next one. Replicas have the model's numbers, 0 to
+``replicas`` - 1.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import msgspec
+
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.runs.plan import Acks
+
+FORMAT: Final = 1
+"""Version of the file; it changes when an older reader would misunderstand a newer schedule."""
+
+Action = Literal[
+    "send", "kill", "pause", "resume", "start", "stop", "move",
+    "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
+    "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell",
+]  # fmt: skip
+
+COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})
+"""Actions that somebody outside takes. The others happen by themselves and are awaited; a session
+is ended by ``expire`` where the coordination can be made to."""
+
+_NEEDS_BROKER: Final = COMMANDED - {"send"} | {"expire", "learn"}
+
+OLD_FORMAT: Final[Mapping[str, str]] = {"log.message.format.version": "0.10.2"}
+"""The broker setting by which records are written without leader epochs, up to 2.8."""
+
+
+class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What must be seen after a step; None is "do not care".
+
+    A frozen or dead broker cannot be asked for its LEO and HW, so of those nothing is awaited.
+
+    Attributes:
+        leader: whom the controller has elected; -1 is nobody.
+        isr: as the controller has it, in any order.
+        leo: of a replica.
+        hw: of a replica, as it knows it itself.
+        hw_on_disk: in a replica's ``replication-offset-checkpoint``.
+        acked: every record that has been acknowledged so far.
+        refused: every record whose producer got an error so far.
+        alive: every replica that has a session (ZooKeeper) or is unfenced (KRaft).
+    """
+
+    leader: int | None = None
+    isr: frozenset[int] | None = None
+    leo: Mapping[int, int] | None = None
+    hw: Mapping[int, int] | None = None
+    hw_on_disk: Mapping[int, int] | None = None
+    acked: frozenset[str] | None = None
+    refused: frozenset[str] | None = None
+    alive: frozenset[int] | None = None
+
+    def numbers(self) -> frozenset[int]:
+        """Every replica that is mentioned."""
+        sets = [self.isr or (), self.alive or (), self.leo or (), self.hw or ()]
+        leader = () if self.leader is None or self.leader < 0 else (self.leader,)
+        return frozenset().union(*sets, self.hw_on_disk or (), leader)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Freeze who is held, do one thing, wait for what must be seen.
+
+    Attributes:
+        action: what is done, or what is awaited.
+        broker: to whom; of a send who is sent to, by default the leader.
+        record: the record's name, of a send.
+        says: the step in a sentence, for a person.
+        held: replicas that are frozen from before the step until after it, so that they do not run
+            ahead. What was appended while a replica was held reaches it after that, never before.
+        expect: what must be seen before the next step.
+    """
+
+    action: Action
+    broker: int | None = None
+    record: str | None = None
+    says: str = ""
+    held: frozenset[int] = frozenset()
+    expect: Expect = Expect()
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Steps for one partition, with the settings they were found under.
+
+    Attributes:
+        kafka: catalogue name of the release whose rules it was found under.
+        order: replicas in the order of the partition's assignment; the first leads at the start.
+        moves: the same steps as the model takes them; none if a person wrote the schedule.
+        settings: broker settings above those of every replay, as Kafka spells them.
+        name: what to call it, in a few words.
+    """
+
+    format: int = FORMAT
+    kafka: str
+    name: str = "schedule"
+    replicas: int = 3
+    acks: Acks = "all"
+    min_isr: int = 1
+    unclean: bool = False
+    order: tuple[int, ...] = (0, 1, 2)
+    moves: tuple[tuple[int, int, int], ...] = ()
+    settings: Mapping[str, str] = {}
+    steps: tuple[Step, ...]
+
+    def to_json(self) -> bytes:
+        """The schedule as a file holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def plain(self) -> dict[str, object]:
+        """The schedule as a plan holds it: of nothing but what JSON knows."""
+        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
+        return found
+
+    @classmethod
+    def from_plain(cls, found: object) -> Self:
+        """Read back what ``plain`` gave.
+
+        Raises:
+            UsageError: it is of another format, no schedule at all, or contradicts itself.
+        """
+        if isinstance(found, dict) and found.get("format", FORMAT) != FORMAT:
+            raise UsageError(
+                f"the schedule has format {found['format']}; this is format {FORMAT}",
+                hint="Find it again with this release of Highwater.",
+            )
+        try:
+            schedule = msgspec.convert(found, type=cls, str_keys=True)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"this is no schedule: {error}") from error
+        _check(schedule)
+        return schedule
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read a file's content.
+
+        Raises:
+            UsageError: it is of another format, no schedule at all, or contradicts itself.
+        """
+        try:
+            return cls.from_plain(msgspec.json.decode(text))
+        except msgspec.DecodeError as error:
+            raise UsageError(f"this is no schedule: {error}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file.
+
+        Raises:
+            StoreError: it cannot be read.
+            UsageError: as ``from_json``.
+        """
+        try:
+            return cls.from_json(path.read_bytes())
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _check(schedule: Schedule) -> None:
+    """Refuse what cannot mean anything."""
+    if sorted(schedule.order) != list(range(schedule.replicas)):
+        raise UsageError(
+            f"the order {list(schedule.order)} does not name each of {schedule.replicas} replicas",
+            hint="Replicas are numbered from 0.",
+        )
+    sent: set[str] = set()
+    for number, step in enumerate(schedule.steps, start=1):
+        problem = _problem(step, schedule.replicas, sent)
+        if problem:
+            raise UsageError(f"step {number}, {step.action}: {problem}")
+        sent |= {step.record} if step.action == "send" and step.record else set()
+
+
+def _problem(step: Step, replicas: int, sent: set[str]) -> str:
+    """What is wrong with a step by itself; empty when nothing is."""
+    named = step.expect.numbers() | step.held
+    named |= frozenset() if step.broker is None else {step.broker}
+    unknown = sorted(named - set(range(replicas)))
+    if unknown:
+        return f"there is no replica {unknown[0]}"
+    if step.action in _NEEDS_BROKER and step.broker is None:
+        return "it does not say which broker"
+    if step.action == "send" and not step.record:
+        return "it does not say which record"
+    if step.action == "send" and step.record in sent:
+        return f"record {step.record} was sent before"
+    if step.action in {"stop", "start"} and step.broker in step.held:
+        return f"replica {step.broker} is held, and cannot {step.action} meanwhile"
+    return ""

@@ -1,0 +1,364 @@
+"""A story as moves of the model: what a release's rules make of it, before any broker runs.
+
+A script is a few lines of text, played by the rules as plain Python:
+
+    settle m0 m1 m2     send each to the leader, and let everybody catch up
+    send m3 to A        nobody fetches it before the script says so
+    fetch B C           one fetch each, in this order
+    let C               C does all that it can do by itself: learn, cut, fetch
+    follow C            C learns whom it follows, and cuts its log, but fetches nothing
+    kill A, pause A, resume A, start A, stop B, checkpoint A
+    cut A to 3          a fault takes from A, which is dead, what it has from offset 3 on
+    expire A for B      A's session ends and B is elected; without a name, nobody is
+    retry m3 to B       unless it was acknowledged, its producer sends it again
+    heal                mend everything, and go on until everybody is at rest
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Final
+
+from highwater.checkers.model.protocol.compiled import Constants, State
+from highwater.checkers.model.protocol.invariants import at_rest
+from highwater.checkers.model.protocol.moves import Move, apply, attempt
+from highwater.checkers.model.protocol.rules_by_release import SWITCHES, Rules
+from highwater.checkers.model.protocol.scope import Acks, Scope, constants, initial
+from highwater.checkers.model.protocol.state_layout import (
+    DECISIONS,
+    FLAG_OVERFLOW,
+    FLAGS,
+    HW,
+    LEO,
+    LOG,
+    PROCESS,
+    STATUS,
+    Process,
+    Status,
+    block,
+    get,
+    leader_of,
+    newest,
+    put,
+)
+from highwater.checkers.model.protocol.step_sentences import NAMES
+from highwater.checkers.model.report_types import Outcome
+from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule
+from highwater.harness.base.errors import HarnessError
+
+_ALONE: Final = (Move.LEARN, Move.TRUNCATE, Move.FETCH, Move.CONFIRM)
+_FOLLOWING: Final = (Move.LEARN, Move.TRUNCATE)
+_MENDED: Final = (Move.RESUME, Move.REGISTER, Move.START)
+_TURNS_MAX: Final = 200
+_NO_REMEDY: Final = frozenset({"kraft"})
+"""What is no rule of replication, but decides which of them there are."""
+
+
+class ScriptError(HarnessError):
+    """A script asks for a step that the model cannot take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The rules and settings under which a script is played.
+
+    Attributes:
+        rules: of the release.
+        unclean: whether unclean elections are allowed, and heeded.
+        old_format: whether records are written without leader epochs.
+    """
+
+    rules: Rules
+    acks: Acks = "all"
+    min_isr: int = 1
+    unclean: bool = False
+    old_format: bool = False
+
+
+def play(script: str, setting: Setting) -> Outcome:
+    """What becomes of the records of a script. ``logs`` are those of A, B and C.
+
+    Raises:
+        ScriptError: a step cannot be taken; the message names it.
+    """
+    stage = Stage.of(script, setting)
+    for _ in perform(script, stage):
+        pass
+    return stage.outcome()
+
+
+def perform(script: str, stage: "Stage") -> Iterator[str]:
+    """Play a script line by line; each is given out when the stage is as it is after it.
+
+    Raises:
+        ScriptError: as ``play``.
+    """
+    for line in _lines(script):
+        verb, *words = line.split()
+        try:
+            done = _VERBS[verb](stage, words)
+        except KeyError as error:
+            raise ScriptError(f"{line!r}: nothing here is called {error.args[0]!r}") from error
+        if not done:
+            raise ScriptError(f"{line!r}: the model cannot do that now")
+        yield line
+
+
+def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> Outcome:
+    """What becomes of the records of a schedule that has moves, once everything is mended.
+
+    Args:
+        rules: of the release that it is played on, which need not be the one that it was found on.
+        unclean: whether unclean elections are allowed, and heeded.
+
+    Raises:
+        ScriptError: nobody comes to rest, or there are more decisions than the model can keep.
+    """
+    sends = sum(kind == Move.SEND for kind, _, _ in schedule.moves)
+    scope = Scope(
+        brokers=schedule.replicas,
+        records=max(1, sends),
+        failures=9,
+        moves=9,
+        late=9,
+        acks=schedule.acks,
+        min_isr=schedule.min_isr,
+        unclean=unclean,
+        old_format=OLD_FORMAT.items() <= schedule.settings.items(),
+        by="round",
+    )
+    stage = Stage(state=initial(scope), k=constants(scope, rules))
+    stage.follow(schedule.moves)
+    if not stage.heal():
+        raise ScriptError("the model's replicas do not come to rest after the schedule")
+    return stage.outcome()
+
+
+def remedies(tell: Callable[[Rules], Outcome], rules: Rules) -> tuple[tuple[str, ...], ...]:
+    """The fewest switches which, were they on, would have nothing lost and nothing forked.
+
+    Args:
+        tell: what becomes of a script under some rules.
+        rules: those of the release.
+
+    Returns:
+        Every single switch that suffices; if none does, every two that do together.
+    """
+    off = [name for name in SWITCHES if not getattr(rules, name) and name not in _NO_REMEDY]
+    for count in (1, 2):
+        sets = combinations(off, count)
+        found = tuple(names for names in sets if _mends(tell, rules, names))
+        if found:
+            return found
+    return ()
+
+
+def _mends(tell: Callable[[Rules], Outcome], rules: Rules, names: tuple[str, ...]) -> bool:
+    """Whether nothing is lost or forked with these switches on."""
+    try:
+        outcome = tell(replace(rules, **dict.fromkeys(names, True)))
+    except ScriptError:
+        return False
+    return not outcome.lost and not outcome.forked
+
+
+def _lines(script: str) -> Iterator[str]:
+    return (line.strip() for line in script.splitlines() if line.strip())
+
+
+def _records(script: str) -> int:
+    """How many records a script sends at most."""
+    found = (line.split() for line in _lines(script))
+    return sum(
+        len(words) - 1 if words[0] == "settle" else words[0] in ("send", "retry") for words in found
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """The state of the model while a script is played, and the names of its records."""
+
+    state: State
+    k: Constants
+    names: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, script: str, setting: Setting) -> "Stage":
+        """The beginning: empty logs, and A leads."""
+        scope = Scope(
+            records=max(1, _records(script)),
+            failures=9,
+            moves=9,
+            late=0,
+            acks=setting.acks,
+            min_isr=setting.min_isr,
+            unclean=setting.unclean,
+            old_format=setting.old_format,
+        )
+        return cls(state=initial(scope), k=constants(scope, setting.rules))
+
+    def take(self, kind: Move, b: int, other: int = 0) -> bool:
+        """Take one step; False: it cannot be taken, and nothing has changed."""
+        after = self.state.copy()
+        if not apply(after, self.k, int(kind), b, other):
+            return False
+        self._keep(after)
+        return True
+
+    def _keep(self, after: State) -> None:
+        if after[FLAGS] & FLAG_OVERFLOW:
+            raise ScriptError(f"the model can keep no more than {after[DECISIONS]} decisions")
+        self.state = after
+
+    def send(self, name: str, b: int) -> bool:
+        """Send a record."""
+        self.names.append(name)
+        return self.take(Move.SEND, b)
+
+    def acknowledged(self, name: str) -> bool:
+        """Whether any attempt at a record was acknowledged."""
+        return any(
+            self.state[STATUS + number] == Status.ACKNOWLEDGED
+            for number, sent in enumerate(self.names)
+            if sent == name
+        )
+
+    def let(self, brokers: tuple[int, ...], moves: tuple[Move, ...] = _ALONE) -> bool:
+        """Let brokers do what they can do by themselves, until nothing changes; True."""
+        for _ in range(_TURNS_MAX):
+            before = self.state.copy()
+            for b in brokers:
+                for kind in moves:
+                    self.take(kind, b)
+            if (self.state == before).all():
+                return True
+        raise ScriptError("the brokers do not come to rest")
+
+    def heal(self) -> bool:
+        """Mend everything; whether everybody is at rest then."""
+        for _ in range(_TURNS_MAX):
+            before = self.state.copy()
+            for b in range(3):
+                for kind in _MENDED:
+                    self.take(kind, b)
+                self._end_session(b)
+            self.let((0, 1, 2))
+            if (self.state == before).all():
+                break
+        return at_rest(self.state, self.k)
+
+    def _end_session(self, b: int) -> None:
+        """A dead broker's session ends, and whoever may be is elected."""
+        any(self.take(Move.EXPIRE, b, other) for other in (*_others(b), b))
+
+    def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
+        """Take moves that were found under other rules, maybe; what these do not have is left out.
+
+        A record is called after the order of its sending, from m1 on.
+        """
+        for row in moves:
+            after = attempt(self.state, self.k, row)
+            if after is not None:
+                self._keep(after)
+                if row[0] == Move.SEND:
+                    self.names.append(f"m{len(self.names) + 1}")
+
+    def cut(self, b: int, end: int) -> bool:
+        """Take the end of a dead broker's log, as no rule of Kafka's does."""
+        leo = get(self.state, b, LEO)
+        if get(self.state, b, PROCESS) != Process.DEAD or end > leo:
+            return False
+        for offset in range(end, leo):
+            put(self.state, b, LOG + offset, 0)
+        put(self.state, b, LEO, end)
+        put(self.state, b, HW, min(get(self.state, b, HW), end))
+        return True
+
+    def log(self, b: int) -> tuple[str, ...]:
+        """The records of a replica."""
+        entries = (int(self.state[at]) for at in self._places(b))
+        return tuple(self.names[(entry & 7) - 1] for entry in entries)
+
+    def _places(self, b: int) -> range:
+        first = block(b) + LOG
+        return range(first, first + get(self.state, b, LEO))
+
+    def outcome(self) -> Outcome:
+        """What is lost and forked now: lost is what was acknowledged and the leader lacks."""
+        leader = leader_of(self.state, newest(self.state))
+        logs = [self.log(b) for b in range(3)]
+        held = set(logs[leader]) if leader >= 0 else set()
+        lost = {name for name in self.names if self.acknowledged(name)} - held
+        entries = [[int(self.state[at]) for at in self._places(b)] for b in range(3)]
+        forked = [
+            offset
+            for offset in range(max(map(len, entries)))
+            if len({log[offset] for log in entries if offset < len(log)}) > 1
+        ]
+        return Outcome(
+            lost=tuple(sorted(lost)),
+            forked=tuple(forked),
+            logs=dict(zip(NAMES, logs, strict=True)),
+        )
+
+
+def _others(b: int) -> list[int]:
+    return [other for other in range(3) if other != b]
+
+
+def _brokers(words: list[str]) -> tuple[int, ...]:
+    return tuple(_BROKER[word] for word in words)
+
+
+_BROKER: Final = {name: number for number, name in enumerate(NAMES)}
+
+
+def _settle(stage: Stage, words: list[str]) -> bool:
+    return all(stage.send(name, 0) and stage.let((0, 1, 2)) for name in words)
+
+
+def _send(stage: Stage, words: list[str]) -> bool:
+    name, _, broker = words
+    return stage.send(name, _BROKER[broker])
+
+
+def _retry(stage: Stage, words: list[str]) -> bool:
+    return stage.acknowledged(words[0]) or _send(stage, words)
+
+
+def _expire(stage: Stage, words: list[str]) -> bool:
+    b, *successor = _brokers([word for word in words if word != "for"])
+    return stage.take(Move.EXPIRE, b, successor[0] if successor else b)
+
+
+def _cut(stage: Stage, words: list[str]) -> bool:
+    name, _, offset = words
+    return stage.cut(_BROKER[name], int(offset))
+
+
+def _stop(stage: Stage, words: list[str]) -> bool:
+    """Followers, so that nobody takes over from them; what they leave is heard by the others."""
+    return all(stage.take(Move.STOP, b, b) and stage.let((0, 1, 2)) for b in _brokers(words))
+
+
+def _each(kind: Move) -> Callable[[Stage, list[str]], bool]:
+    return lambda stage, words: all(stage.take(kind, b) for b in _brokers(words))
+
+
+_VERBS: Final[Mapping[str, Callable[[Stage, list[str]], bool]]] = {
+    "settle": _settle,
+    "send": _send,
+    "retry": _retry,
+    "expire": _expire,
+    "stop": _stop,
+    "cut": _cut,
+    "let": lambda stage, words: stage.let(_brokers(words)),
+    "follow": lambda stage, words: stage.let(_brokers(words), _FOLLOWING),
+    "heal": lambda stage, _: stage.heal(),
+    "fetch": _each(Move.FETCH),
+    "kill": _each(Move.KILL),
+    "pause": _each(Move.PAUSE),
+    "resume": _each(Move.RESUME),
+    "start": _each(Move.START),
+    "checkpoint": _each(Move.CHECKPOINT),
+}

@@ -1,0 +1,50 @@
+"""A script line by line: how the model has everybody after each."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.step_sentences import NAMES
+from highwater.checkers.model.report_types import Beat
+from highwater.checkers.model.schedules.script import Setting, Stage, perform
+
+
+def course(script: str, setting: Setting) -> tuple[Beat, ...]:
+    """The model's states after each line; replicas go by their names in the script.
+
+    Raises:
+        ScriptError: a step cannot be taken.
+    """
+    stage = Stage.of(script, setting)
+    return tuple(_beat(line, stage) for line in perform(script, stage))
+
+
+def recast(course: Sequence[Beat], brokers: Sequence[str]) -> tuple[Beat, ...]:
+    """The same with broker ids for the names; ``brokers`` are those of A, B and C."""
+    ids = dict(zip(NAMES, brokers, strict=False))
+    return tuple(
+        msgspec.structs.replace(
+            beat,
+            leader=ids.get(beat.leader, ""),
+            isr=tuple(ids[name] for name in beat.isr),
+            logs={ids[name]: log for name, log in beat.logs.items()},
+            hw={ids[name]: hw for name, hw in beat.hw.items()},
+            down=tuple(ids[name] for name in beat.down),
+        )
+        for beat in course
+    )
+
+
+def _beat(line: str, stage: Stage) -> Beat:
+    state: State = decode(stage.state, stage.k)
+    replicas = list(zip(NAMES, state.replicas, strict=True))
+    return Beat(
+        line=line,
+        leader=NAMES[state.leader] if state.leader >= 0 else "",
+        epoch=state.epoch,
+        isr=tuple(NAMES[b] for b in state.isr),
+        logs={name: stage.log(b) for b, name in enumerate(NAMES)},
+        hw={name: replica.hw for name, replica in replicas},
+        down=tuple(name for name, one in replicas if one.process in {"dead", "stopped"}),
+    )

@@ -1,0 +1,1 @@
+"""Searches of the states that the protocol can reach."""

@@ -1,0 +1,300 @@
+"""Breadth-first search: every state within the bounds, and the shortest way to break an invariant.
+
+Level by level, so that the first breach that is met is one of the fewest moves. States are kept
+whole only while they wait to be expanded; of all others there is a fingerprint and its parent's,
+from which a path is found again by going forward once more.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+import psutil
+
+from highwater.checkers.model.search.fingerprints import (
+    CROWDED,
+    FULL,
+    Words,
+    ancestors,
+    collisions,
+    new_table,
+    size_of,
+)
+from highwater.checkers.model.search.kernels import Expansion, Kernels, Problem, kernels
+from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.paths import Leap, follow
+
+Reason = Literal["memory", "time", "stopped"]
+"""Why a search ended early: its memory or its time was used up, or it was told to stop."""
+
+BLOCK: Final = 1 << 15
+"""States that are allocated together, and the most that one call of the kernel adds."""
+
+_BITS: Final = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to give up.
+
+    Attributes:
+        memory: bytes for the table and the states that wait.
+        seconds: of searching, compiling not counted; None is no limit.
+        stop: asked several times a second whether to stop.
+    """
+
+    memory: int
+    seconds: float | None = None
+    stop: Callable[[], bool] = lambda: False
+
+
+def half_of_free_memory() -> int:
+    """Bytes that a search may take if nobody says how many."""
+    return int(psutil.virtual_memory().available) // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """How far a search has come.
+
+    Attributes:
+        states: distinct ones met.
+        depth: moves from the initial state to those that are expanded now.
+        seconds: since the search began.
+    """
+
+    states: int
+    depth: int
+    seconds: float
+
+
+Watch = Callable[[Glance], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What a search came to.
+
+    Attributes:
+        paths: for each invariant that is broken one shortest path that breaks it.
+        reason: why it ended early; None if every state was met or every invariant broken.
+        exhausted: whether every state within the bounds was met.
+        depth: moves from the initial state to the farthest state that was met.
+        transitions: moves taken, to new states or known ones.
+        seconds: of searching; ``compile_seconds`` of compiling or loading the kernels before.
+        peak_bytes: most memory that this process held.
+    """
+
+    paths: dict[str, tuple[Leap, ...]]
+    reason: Reason | None
+    exhausted: bool
+    states: int
+    transitions: int
+    depth: int
+    seconds: float
+    compile_seconds: float
+    peak_bytes: int
+
+    @property
+    def collision(self) -> float:
+        """How likely a state was missed, at most, for having another's fingerprint."""
+        return collisions(self.states)
+
+
+def explore(
+    machine: Machine,
+    asked: Sequence[str],
+    *,
+    limits: Limits,
+    jobs: int = 1,
+    watch: Watch = lambda _: None,
+) -> Outcome:
+    """Search until every invariant asked for is broken, all states are met, or a limit is reached.
+
+    Args:
+        machine: what to search.
+        asked: names of its invariants; none to meet every state.
+        limits: when to give up. What was found by then is kept.
+        jobs: threads. With more than one, which of several shortest paths is found is chance.
+        watch: told about the progress, several times a second.
+    """
+    compiled = kernels(machine.laws)
+    compile_seconds = compile_all(machine)
+    began = time.perf_counter()
+    with ThreadPoolExecutor(jobs, thread_name_prefix="explore") as pool:
+        search = _Search(machine, asked, compiled, jobs, pool)
+        reason = search.run(limits, watch, began)
+    return Outcome(
+        paths={
+            name: follow(machine, ancestors(search.table, at)) for name, at in search.breaches()
+        },
+        reason=reason,
+        exhausted=search.exhausted,
+        states=search.states,
+        transitions=search.transitions,
+        depth=search.depth,
+        seconds=time.perf_counter() - began,
+        compile_seconds=compile_seconds,
+        peak_bytes=search.peak,
+    )
+
+
+def compile_all(machine: Machine) -> float:
+    """Have every kernel of a search compiled, or loaded; seconds it took."""
+    began = time.perf_counter()
+    compiled, none = kernels(machine.laws), new_table(2)
+    states = np.empty((0, machine.initial.nbytes // 8), np.uint64)
+    marks = np.zeros(_BITS, np.uint64)
+    problem = Problem(machine.constants, machine.moves, 0)
+    compiled.expand(states, 0, states, none, problem, marks)
+    compiled.identify(machine.initial, machine.constants)
+    compiled.grow(none, none)
+    return time.perf_counter() - began
+
+
+@dataclass(slots=True)
+class _Output:
+    """Where one thread writes new states: blocks, the last of them not full yet."""
+
+    words: int
+    blocks: list[Words] = field(default_factory=list)
+    filled: int = BLOCK
+
+    def room(self, least: int) -> Words:
+        """Rows to write to, at least so many."""
+        if BLOCK - self.filled < least:
+            self._trim()
+            self.blocks.append(np.empty((BLOCK, self.words), np.uint64))
+            self.filled = 0
+        return self.blocks[-1][self.filled :]
+
+    def nbytes(self) -> int:
+        """Bytes that the states in it take."""
+        return sum(block.nbytes for block in self.blocks)
+
+    def close(self) -> list[Words]:
+        """Everything written."""
+        self._trim()
+        return self.blocks
+
+    def _trim(self) -> None:
+        if self.blocks:
+            self.blocks[-1] = self.blocks[-1][: self.filled]
+
+
+class _Search:
+    """The state of a search between two rounds; a round is one call of the kernel a thread."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        asked: Sequence[str],
+        compiled: Kernels,
+        jobs: int,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.machine, self.compiled, self.jobs, self.pool = machine, compiled, jobs, pool
+        self.bits = {name: machine.invariants[name] for name in asked}
+        self.asked = sum(1 << bit for bit in self.bits.values())
+        self.marks = np.zeros((jobs, _BITS), np.uint64)
+        self.table = new_table()
+        self.states, self.transitions, self.peak = 1, 0, 0
+        self.level, self.depth = 0, 0
+        self.frontier: list[Words] = []
+        self.exhausted = False
+        self._process = psutil.Process()
+
+    def run(self, limits: Limits, watch: Watch, began: float) -> Reason | None:
+        """Level after level; why it ended early, if it did."""
+        self._begin()
+        while self.frontier and not self._all_broken():
+            next_level = [_Output(self.machine.initial.nbytes // 8) for _ in range(self.jobs)]
+            for _ in self._rounds(next_level):
+                seconds = time.perf_counter() - began
+                self.peak = max(self.peak, self._process.memory_info().rss)
+                watch(Glance(states=self.states, depth=self.level, seconds=seconds))
+                if self._all_broken():
+                    return None
+                if limits.stop():
+                    return "stopped"
+                if limits.seconds is not None and seconds > limits.seconds:
+                    return "time"
+                if not self._make_room(limits.memory, next_level):
+                    return "memory"
+            self.frontier = [block for one in next_level for block in one.close() if len(block)]
+            self.level += 1
+        self.exhausted = not self.frontier
+        return None
+
+    def breaches(self) -> Iterator[tuple[str, int]]:
+        """Each invariant that was broken, with the fingerprint of a state that breaks it."""
+        for name, bit in self.bits.items():
+            if found := self.marks[:, bit].max():
+                yield name, int(found)
+
+    def _begin(self) -> None:
+        form = np.empty_like(self.machine.initial)
+        self.machine.laws.canonical(self.machine.initial, form, self.machine.constants)
+        key = int(self.compiled.identify(self.machine.initial, self.machine.constants))
+        slot = key & (len(self.table.keys) - 1)
+        self.table.keys[slot] = self.table.parents[slot] = key
+        self.frontier = [form.view(np.uint64)[None, :]]
+        broken = self.machine.laws.broken(form, self.machine.constants)
+        for bit in self.bits.values():
+            if broken >> bit & 1:
+                self.marks[0, bit] = key
+
+    def _rounds(self, outputs: Sequence[_Output]) -> Iterator[None]:
+        """Expand the frontier; a pause after each round."""
+        while self.frontier:
+            now = _deal(self.frontier, self.jobs)
+            calls = [
+                self.pool.submit(self._expand, rows, outputs[job], self.marks[job])
+                for job, rows in enumerate(now)
+            ]
+            for rows, output, call in zip(now, outputs, calls, strict=False):
+                done = call.result()
+                output.filled += done.new
+                self.states += done.new
+                self.transitions += done.taken
+                self.depth = self.level + 1 if done.new else self.depth
+                if done.row < len(rows):
+                    self.frontier.append(rows[done.row :])
+            yield
+
+    def _expand(self, rows: Words, output: _Output, marks: Words) -> Expansion:
+        left = self.asked
+        for bit in self.bits.values():
+            if self.marks[:, bit].any():
+                left &= ~(1 << bit)
+        room = output.room(len(self.machine.moves))
+        problem = Problem(self.machine.constants, self.machine.moves, left)
+        return self.compiled.expand(rows, 0, room, self.table, problem, marks)
+
+    def _all_broken(self) -> bool:
+        return bool(self.bits) and all(self.marks[:, bit].any() for bit in self.bits.values())
+
+    def _make_room(self, memory: int, outputs: Sequence[_Output]) -> bool:
+        """Whether the next round fits; the table is doubled for that if it must be."""
+        after = self.states + self.jobs * BLOCK
+        waiting = sum(rows.nbytes for rows in self.frontier)
+        waiting += sum(one.nbytes() for one in outputs)
+        while after > FULL * len(self.table.keys):
+            if waiting + 3 * size_of(self.table) > memory:
+                return after <= CROWDED * len(self.table.keys)
+            larger = new_table(2 * len(self.table.keys))
+            self.compiled.grow(self.table, larger)
+            self.table = larger
+        return waiting + size_of(self.table) <= memory
+
+
+def _deal(frontier: list[Words], jobs: int) -> list[Words]:
+    """Take rows for each thread out of the frontier: a block each, or equal shares of the last."""
+    if len(frontier) >= jobs:
+        return [frontier.pop() for _ in range(jobs)]
+    rows = np.concatenate(frontier)
+    frontier.clear()
+    return [share for share in np.array_split(rows, jobs) if len(share)]

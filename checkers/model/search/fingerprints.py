@@ -1,0 +1,154 @@
+"""Which states were seen, and from which state each was reached first: 16 bytes a state.
+
+A state is remembered by its 64-bit fingerprint alone, as TLC does (Yu, Manolios, Lamport: Model
+checking TLA+ specifications). Two states with one fingerprint would be taken for one;
+``collisions`` says how likely it is that this has happened at all.
+
+The table is open addressing in two NumPy arrays. Kernels on several threads may insert at once: a
+slot is taken by compare-and-swap, for which Numba has no function of its own.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from highwater.checkers.model.protocol.compiled import rule
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+"""Fingerprints, or states as whole words of eight bytes."""
+
+FULL: Final = 0.6
+"""Above this share of taken slots the table is doubled, where memory allows it."""
+
+CROWDED: Final = 0.85
+"""Above this share nothing more is inserted: a search of the slots would take too long."""
+
+_SMALLEST: Final = 1 << 16
+_ONE, _TWO, _FOUR = (
+    np.uint64(0x9E3779B185EBCA87),
+    np.uint64(0xC2B2AE3D27D4EB4F),
+    np.uint64(0x85EBCA77C2B2AE63),
+)
+_MIX_ONE, _MIX_TWO = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_R31, _R33 = np.uint64(31), np.uint64(33)
+
+
+class Table(NamedTuple):
+    """Two arrays of a power of two slots: fingerprint (0 is a free slot), its parent's fingerprint.
+
+    The initial state is its own parent.
+    """
+
+    keys: Words
+    parents: Words
+
+
+def new_table(slots: int = _SMALLEST) -> Table:
+    """A table without entries."""
+    return Table(np.zeros(slots, np.uint64), np.zeros(slots, np.uint64))
+
+
+def size_of(table: Table) -> int:
+    """Bytes that it takes."""
+    return table.keys.nbytes + table.parents.nbytes
+
+
+def ancestors(table: Table, fingerprint: int) -> list[int]:
+    """Fingerprints on the way from the initial state to this one, both included.
+
+    Raises:
+        KeyError: one of them is not in the table.
+    """
+    chain = [fingerprint]
+    while (parent := _parent_of(table, chain[-1])) != chain[-1]:
+        chain.append(parent)
+    return chain[::-1]
+
+
+def _parent_of(table: Table, fingerprint: int) -> int:
+    mask = len(table.keys) - 1
+    slot = fingerprint & mask
+    while (key := int(table.keys[slot])) != fingerprint:
+        if not key:
+            raise KeyError(fingerprint)
+        slot = (slot + 1) & mask
+    return int(table.parents[slot])
+
+
+def collisions(states: int) -> float:
+    """How likely it is, at most, that two of so many states have one fingerprint: n² / 2⁶⁵."""
+    return min(1.0, states * states / 2.0**65)
+
+
+@rule
+def _round(lane: np.uint64, word: np.uint64) -> np.uint64:
+    lane = lane + word * _TWO
+    return ((lane << _R31) | (lane >> _R33)) * _ONE
+
+
+@rule
+def fingerprint(state: Words) -> np.uint64:
+    """64 bits that stand for a state: four lanes of xxHash64's rounds, MurmurHash3's finish."""
+    a, b, c, d = _ONE, _TWO, _FOUR, _MIX_ONE
+    words, at = state.shape[0], 0
+    while at + 4 <= words:
+        a, b = _round(a, state[at]), _round(b, state[at + 1])
+        c, d = _round(c, state[at + 2]), _round(d, state[at + 3])
+        at += 4
+    while at < words:
+        a = _round(a, state[at])
+        at += 1
+    value = _round(_round(_round(a, b), c), d)
+    value = (value ^ (value >> _R33)) * _MIX_ONE
+    value = (value ^ (value >> _R33)) * _MIX_TWO
+    value = value ^ (value >> _R33)
+    return value or _ONE
+
+
+def _exchange(_: Any, array: Any, slot: Any, value: Any) -> Any:  # noqa: ANN401 - Numba's
+    """Write a value to a slot if it holds 0, atomically; what the slot held before."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+        kind = signature.args[0]
+        keys = context.make_array(kind)(context, builder, arguments[0])
+        pointer_to: Any = cgutils.get_item_pointer
+        pointer = pointer_to(context, builder, kind, keys, [arguments[1]])
+        free = ir.Constant(ir.IntType(64), 0)
+        found = builder.cmpxchg(pointer, free, arguments[2], "acq_rel", "acquire")
+        return builder.extract_value(found, 0)
+
+    del slot, value
+    return types.uint64(array, types.intp, types.uint64), generate
+
+
+_take: Any = intrinsic(_exchange)
+
+
+@rule
+def insert(table: Table, key: np.uint64, parent: np.uint64) -> bool:
+    """Put a fingerprint in if it is not there; whether it was new. Compiled code only."""
+    keys = table.keys
+    mask = np.uint64(keys.shape[0] - 1)
+    slot = key & mask
+    while True:
+        found = keys[slot]
+        if found == 0:
+            found = _take(keys, np.intp(slot), key)
+            if found == 0:
+                table.parents[slot] = parent
+                return True
+        if found == key:
+            return False
+        slot = (slot + np.uint64(1)) & mask
+
+
+@rule
+def copy_all(old: Table, new: Table) -> None:
+    """Insert every entry of one table into another. Compiled code only."""
+    for slot in range(old.keys.shape[0]):
+        if old.keys[slot] != 0:
+            insert(new, old.keys[slot], old.parents[slot])

@@ -1,0 +1,89 @@
+"""The model of a release as a machine that can be searched, and the questions to ask of it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import Final
+
+import numpy as np
+
+from highwater.checkers.model.protocol.compiled import State
+from highwater.checkers.model.protocol.invariants import INVARIANTS, broken
+from highwater.checkers.model.protocol.moves import apply, moves, possible
+from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
+from highwater.checkers.model.protocol.scope import Scope, constants, initial
+from highwater.checkers.model.search.machine import Laws, Machine
+from highwater.checkers.model.search.symmetry import canonical, rename
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+
+LAWS: Final = Laws(apply=apply, canonical=canonical, broken=broken, possible=possible)
+
+PROMISES: Final = tuple(name for name, one in INVARIANTS.items() if one.promise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Which model: of which release, within which bounds.
+
+    Attributes:
+        kafka: a release that the model knows.
+        switched: rules that are other than the release has them, by name.
+    """
+
+    kafka: str
+    scope: Scope = field(default_factory=Scope)
+    switched: Mapping[str, bool] = field(default_factory=dict)
+
+    def rules(self) -> Rules:
+        """The rules that hold.
+
+        Raises:
+            UsageError: the model knows no such release, or no such rule.
+        """
+        rules = rules_of(self.kafka)
+        names = Rules.__dataclass_fields__
+        for name in self.switched:
+            if name not in names:
+                raise UsageError(f"no rule is called {name!r}", hint=nearest(name, names))
+        return replace(rules, **self.switched)
+
+    def machine(self) -> Machine:
+        """The model as a machine. Raises what ``rules`` raises."""
+        return Machine(
+            laws=LAWS,
+            moves=moves(self.scope).astype(np.int64),
+            constants=constants(self.scope, self.rules()),
+            initial=initial(self.scope),
+            invariants={name: one.bit for name, one in INVARIANTS.items()},
+            renamed=_renamer(self.scope.brokers),
+        )
+
+
+def invariants(text: Iterable[str]) -> tuple[str, ...]:
+    """Invariants by name; ``all`` is all of them, ``promises`` those that clients rely on.
+
+    Raises:
+        UsageError: there is none of that name; the hint names the nearest.
+    """
+    groups = {"all": tuple(INVARIANTS), "promises": PROMISES}
+    found: dict[str, None] = {}
+    for name in text:
+        if name not in groups and name not in INVARIANTS:
+            known = (*groups, *INVARIANTS)
+            raise UsageError(f"no invariant is called {name!r}", hint=nearest(name, known))
+        found |= dict.fromkeys(groups.get(name, (name,)))
+    if not found:
+        raise UsageError("no invariant is named", hint=nearest("", (*groups, *INVARIANTS)))
+    return tuple(found)
+
+
+def _renamer(brokers: int) -> Callable[[State], Iterator[State]]:
+    def every(state: State) -> Iterator[State]:
+        for order in permutations(range(brokers)):
+            first, second, third = (*order, 2)[:3]
+            other = state.copy()
+            rename(other, brokers, first, second, third)
+            yield other
+
+    return every

@@ -1,0 +1,201 @@
+"""The inner loops of the search, compiled for a machine's laws, and kept on disk once compiled."""
+
+import ast
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+import numba
+import numpy as np
+
+from highwater.checkers.model.protocol.compiled import Constants, rule
+from highwater.checkers.model.search.fingerprints import Table, Words, copy_all, fingerprint, insert
+from highwater.checkers.model.search.machine import Laws, Moves
+from highwater.checkers.spark.numba_cache import kept
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MODEL: Final = "highwater.checkers.model."
+_FOLDER: Final = Path(__file__).parents[1]
+
+_RECENT: Final = 1 << 17
+"""Fingerprints of states before renaming that a call remembers: most successors have been met a
+moment ago by another order of the same moves, and need not be renamed again."""
+
+
+class Problem(NamedTuple):
+    """What stays the same in a search: the constants, the moves, and the invariants asked for."""
+
+    constants: Constants
+    moves: Moves
+    asked: int
+
+
+class Expansion(NamedTuple):
+    """How far a call came: rows of the source done, states written, moves taken."""
+
+    row: int
+    new: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernels:
+    """Compiled functions.
+
+    Attributes:
+        expand: ``(source, row, out, table, problem, marks)``: reaches every successor of the states
+            ``source[row:]`` (canonical, as words), writes the new ones to ``out``, and each
+            invariant's first breach to ``marks`` (64 fingerprints by bit, 0 is none). Stops when
+            ``out`` may not hold the successors of the next state. Holds no GIL.
+        identify: ``(state, constants)``: the fingerprint of a state's canonical form.
+        grow: ``(old table, new table)``: copies all entries.
+        walk: ``(state, problem, depth, seed, path)``: steps at random from a state, in place, and
+            writes the moves' indices to ``path``; how many, negative if the last broke something.
+    """
+
+    expand: Callable[[Words, int, Words, Table, Problem, Words], Expansion]
+    identify: Callable[[np.ndarray[Any, np.dtype[np.int8]], Constants], int]
+    grow: Callable[[Table, Table], None]
+    walk: Callable[..., int]
+
+
+@functools.cache
+def kernels(laws: Laws) -> Kernels:
+    """The kernels for these laws. They compile, or are loaded, when first called."""
+    with kept("kernels", _sources(laws)):
+        return Kernels(
+            expand=_expander(laws),
+            identify=_identifier(laws),
+            grow=_compiled(_grow),
+            walk=_walker(laws),
+        )
+
+
+def _compiled(function: F) -> F:
+    return cast("F", numba.njit(nogil=True, cache=True)(function))
+
+
+def _sources(laws: Laws) -> list[Path]:
+    """The files that the laws and this module are made of, by what they import."""
+    here = Path(__file__)
+    rules = (laws.apply, laws.possible, laws.canonical, laws.broken)
+    waiting, found = [here, *(Path(rule.__code__.co_filename) for rule in rules)], set[Path]()
+    while waiting:
+        if (path := waiting.pop()) not in found:
+            found.add(path)
+            waiting += _imported(path)
+    return sorted(found)
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    """The files of the model's modules that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_MODEL):
+            folder = _FOLDER.joinpath(*str(node.module).removeprefix(_MODEL).split("."))
+            names = (folder / name.name for name in node.names)
+            for each in (folder, *names):
+                if each.with_suffix(".py").exists():
+                    yield each.with_suffix(".py")
+
+
+@rule
+def mark(breaches: int, key: np.uint64, marks: Words) -> None:
+    """Note that a state breaks these invariants."""
+    for bit in range(marks.shape[0]):
+        if (breaches >> bit) & 1:
+            marks[bit] = key
+
+
+def _grow(old: Table, new: Table) -> None:
+    copy_all(old, new)
+
+
+def _identifier(laws: Laws) -> Callable[..., int]:
+    canonical = laws.canonical
+
+    def identify(state: Any, constants: Constants) -> Any:  # noqa: ANN401 - int8 in, uint64 out
+        form = np.empty(state.shape[0] // 8, np.uint64)
+        canonical(state, form.view(np.int8), constants)
+        return fingerprint(form)
+
+    return _compiled(identify)
+
+
+def _expander(laws: Laws) -> Callable[..., Expansion]:  # noqa: C901 - one loop, in one piece
+    apply, canonical, broken = laws.apply, laws.canonical, laws.broken
+    possible = laws.possible
+
+    def expand(
+        source: Words, row: int, out: Words, table: Table, problem: Problem, marks: Words
+    ) -> Expansion:
+        constants, moves, wanted = problem
+        words = source.shape[1]
+        work, form = np.empty(words, np.uint64), np.empty(words, np.uint64)
+        work_bytes, form_bytes = work.view(np.int8), form.view(np.int8)
+        recent = np.zeros(_RECENT, np.uint64)
+        new, taken = 0, 0
+        room = out.shape[0] - moves.shape[0]
+        while row < source.shape[0] and new <= room and (wanted or not problem.asked):
+            parent = fingerprint(source[row])
+            before = source[row].view(np.int8)
+            for move in range(moves.shape[0]):
+                if not possible(before, constants, moves[move, 0], moves[move, 1]):
+                    continue
+                for word in range(words):
+                    work[word] = source[row, word]
+                if not apply(work_bytes, constants, moves[move, 0], moves[move, 1], moves[move, 2]):
+                    continue
+                taken += 1
+                raw = fingerprint(work)
+                seat = raw & np.uint64(_RECENT - 1)
+                if recent[seat] == raw:
+                    continue
+                recent[seat] = raw
+                canonical(work_bytes, form_bytes, constants)
+                key = fingerprint(form)
+                if not insert(table, key, parent):
+                    continue
+                for word in range(words):
+                    out[new, word] = form[word]
+                new += 1
+                breaches = broken(form_bytes, constants) & wanted
+                if breaches:
+                    wanted &= ~breaches
+                    mark(breaches, key, marks)
+            row += 1
+        return Expansion(row, new, taken)
+
+    return _compiled(expand)
+
+
+def _walker(laws: Laws) -> Callable[..., int]:
+    apply, broken = laws.apply, laws.broken
+
+    def walk(state: Any, problem: Problem, depth: int, seed: Any, path: Any) -> int:  # noqa: ANN401
+        constants, moves, asked = problem
+        order = np.arange(moves.shape[0])
+        work = np.empty_like(state)
+        for step in range(depth):
+            left = moves.shape[0]
+            while left:
+                seed = seed * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+                pick = np.intp((seed >> np.uint64(33)) % np.uint64(left))
+                left -= 1
+                move = order[pick]
+                order[pick], order[left] = order[left], move
+                work[:] = state
+                if apply(work, constants, moves[move, 0], moves[move, 1], moves[move, 2]):
+                    left = -1
+                    break
+            if left == 0:
+                return step
+            state[:] = work
+            path[step] = move
+            if broken(state, constants) & asked:
+                return -(step + 1)
+        return depth
+
+    return _compiled(walk)

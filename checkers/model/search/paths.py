@@ -1,0 +1,78 @@
+"""From fingerprints back to states: which moves lead along a chain that a search has found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from highwater.checkers.model.protocol.compiled import State
+from highwater.checkers.model.search.kernels import kernels
+from highwater.checkers.model.search.machine import Machine
+from highwater.harness.base.errors import HarnessError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Leap:
+    """One move of a path, and the state it leads to, its brokers not renamed."""
+
+    move: tuple[int, int, int]
+    after: State
+
+
+def follow(machine: Machine, chain: Sequence[int]) -> tuple[Leap, ...]:
+    """The moves that lead along the fingerprints of canonical states, the initial one's first.
+
+    The search sees every state with its brokers renamed, and forgets how. So here it goes forward
+    once more in two lines of the same shapes, one renamed as the search's and one not.
+
+    Raises:
+        HarnessError: no move leads on, which means that the laws treat brokers differently.
+    """
+    form, state = _canonical(machine, machine.initial), machine.initial
+    leaps: list[Leap] = []
+    for wanted in chain[1:]:
+        form = _step(machine, form, wanted, len(leaps))
+        shape = _shape(machine, form)
+        for move, after in successors(machine, state):
+            if _shape(machine, after) == shape:
+                leaps.append(Leap(move=move, after=after))
+                state = after
+                break
+        else:
+            raise _astray(len(leaps))
+    return tuple(leaps)
+
+
+def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int], State]]:
+    """Every move that can be taken, with the state it leads to, by the laws as plain Python."""
+    found = []
+    for kind, a, b in machine.moves.tolist():
+        after = state.copy()
+        if machine.laws.apply(after, machine.constants, kind, a, b):
+            found.append(((kind, a, b), after))
+    return found
+
+
+def _step(machine: Machine, form: State, wanted: int, steps: int) -> State:
+    """The canonical state after ``form`` that has this fingerprint."""
+    identify = kernels(machine.laws).identify
+    for _, after in successors(machine, form):
+        if int(identify(after, machine.constants)) == wanted:
+            return _canonical(machine, after)
+    raise _astray(steps)
+
+
+def _shape(machine: Machine, state: State) -> bytes:
+    """The same for states of the same shape alone, even where ``canonical`` has several for it."""
+    return min(_canonical(machine, one).tobytes() for one in machine.renamed(state))
+
+
+def _canonical(machine: Machine, state: State) -> State:
+    form = state.copy()
+    machine.laws.canonical(state, form, machine.constants)
+    return form
+
+
+def _astray(steps: int) -> HarnessError:
+    return HarnessError(
+        f"the path that was found cannot be walked again after step {steps}",
+        hint="A law treats brokers differently by their numbers; that is a bug of the model.",
+    )

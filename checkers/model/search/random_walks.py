@@ -1,0 +1,176 @@
+"""Random walks, for bounds that no search can exhaust: what they find is real, though not shortest.
+
+They prove nothing about what they do not find.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from highwater.checkers.model.search.breadth_first import Glance, Limits, Reason, Watch
+from highwater.checkers.model.search.kernels import Problem, kernels
+from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.paths import Leap
+
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_MASK: Final = (1 << 64) - 1
+_AT_ONCE_S: Final = 0.2
+"""Walks are taken for about so long between two looks at the limits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Walked:
+    """What random walks came to.
+
+    Attributes:
+        paths: for each invariant that was broken the walk that broke it first, shrunk.
+        reason: why they ended before all were taken; None if they did not.
+        walks: how many were taken.
+        steps: moves of all of them.
+        depth: moves of the longest.
+    """
+
+    paths: dict[str, tuple[Leap, ...]]
+    reason: Reason | None
+    walks: int
+    steps: int
+    depth: int
+    seconds: float
+    compile_seconds: float
+
+
+@dataclass(slots=True)
+class _Tally:
+    walks: int = 0
+    steps: int = 0
+    depth: int = 0
+
+
+def walk(
+    machine: Machine,
+    asked: Sequence[str],
+    *,
+    walks: int,
+    depth: int,
+    seed: int,
+    limits: Limits,
+    watch: Watch = lambda _: None,
+) -> Walked:
+    """Take seeded walks of random moves, until every invariant asked for was broken.
+
+    Args:
+        machine: where to walk.
+        asked: names of its invariants.
+        walks: how many at most; each follows from the seed and its number alone.
+        depth: moves of each at most.
+        seed: what every choice follows from.
+        limits: when to give up.
+        watch: told about the progress, several times a second.
+    """
+    take, compile_seconds = _compile(machine)
+    began = time.perf_counter()
+    bits = {name: machine.invariants[name] for name in asked}
+    paths: dict[str, tuple[Leap, ...]] = {}
+    tally, reason, looked = _Tally(), None, began
+    for number in range(walks):
+        open_bits = {name: bit for name, bit in bits.items() if name not in paths}
+        problem = _problem(machine, open_bits.values())
+        route = np.empty(depth, np.int64)
+        taken = take(machine.initial.copy(), problem, depth, _seed_of(seed, number), route)
+        tally.walks, tally.steps = tally.walks + 1, tally.steps + abs(taken)
+        tally.depth = max(tally.depth, abs(taken))
+        if taken < 0:
+            tried = machine.moves[route[:-taken]].tolist()
+            for name, bit in open_bits.items():
+                if play(machine, tried, bit) is not None:
+                    paths[name] = shrink(machine, tried, bit)
+        if len(paths) == len(bits):
+            break
+        now = time.perf_counter()
+        if now - looked > _AT_ONCE_S:
+            looked = now
+            watch(Glance(states=tally.steps, depth=tally.depth, seconds=now - began))
+            if reason := _over(limits, now - began):
+                break
+    return Walked(
+        paths=paths,
+        reason=reason,
+        walks=tally.walks,
+        steps=tally.steps,
+        depth=tally.depth,
+        seconds=time.perf_counter() - began,
+        compile_seconds=compile_seconds,
+    )
+
+
+def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[Leap, ...] | None:
+    """Take those of the moves that can be taken, up to the first state that breaks an invariant.
+
+    Returns:
+        The way there; None if no state on the way breaks it.
+    """
+    state, leaps = machine.initial, []
+    for kind, a, b in moves:
+        after = state.copy()
+        if machine.laws.apply(after, machine.constants, kind, a, b):
+            leaps.append(Leap(move=(kind, a, b), after=after))
+            state = after
+            if machine.laws.broken(after, machine.constants) >> bit & 1:
+                return tuple(leaps)
+    return None
+
+
+def shrink(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[Leap, ...]:
+    """Drop moves, many at once and then one by one, for as long as the invariant is broken.
+
+    Args:
+        machine: where the moves are taken.
+        moves: a way to break the invariant.
+        bit: the invariant's.
+    """
+    best = play(machine, moves, bit)
+    assert best is not None
+    length = len(best)
+    while length:
+        length = min(length, len(best))
+        at = 0
+        while at < len(best):
+            kept = [leap.move for leap in (*best[:at], *best[at + length :])]
+            shorter = play(machine, kept, bit)
+            if shorter is not None and len(shorter) < len(best):
+                best = shorter
+            else:
+                at += length
+        length //= 2
+    return best
+
+
+def _compile(machine: Machine) -> tuple[Callable[..., int], float]:
+    began = time.perf_counter()
+    take = kernels(machine.laws).walk
+    none = _problem(machine, ())
+    take(machine.initial.copy(), none, 0, np.uint64(1), np.empty(0, np.int64))
+    return take, time.perf_counter() - began
+
+
+def _problem(machine: Machine, bits: Iterable[int]) -> Problem:
+    return Problem(machine.constants, machine.moves, sum(1 << bit for bit in bits))
+
+
+def _seed_of(seed: int, number: int) -> np.uint64:
+    """A seed for each walk, far from its neighbours' (SplitMix64)."""
+    value = (seed * 0x632BE59BD9B4E019 + (number + 1) * _GOLDEN) & _MASK
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
+    return np.uint64(value ^ (value >> 31))
+
+
+def _over(limits: Limits, seconds: float) -> Reason | None:
+    if limits.stop():
+        return "stopped"
+    if limits.seconds is not None and seconds > limits.seconds:
+        return "time"
+    return None

@@ -1,0 +1,151 @@
+"""What a search or a number of random walks says about one invariant."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from highwater.checkers.model.protocol.invariants import INVARIANTS
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
+from highwater.checkers.model.search.breadth_first import Glance, Limits, Outcome, Reason, explore
+from highwater.checkers.model.search.fingerprints import collisions
+from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.random_walks import walk
+
+Method = Literal["search", "walks"]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one question: can this invariant be broken within this scope?
+
+    Attributes:
+        holds: true if no state within the scope breaks it; false if one does; null if it is not
+            known, because not every state was met.
+        reason: why it is not known: ``memory``, ``time``, ``stopped``, or ``walks`` (random walks
+            meet some states); null where it is.
+        states: distinct states met by the whole search, or steps of all walks.
+        depth: moves from the initial state to the farthest state that was met.
+        seconds: of searching; ``compile_seconds`` went before, for machine code.
+        rate: states per second of searching.
+        peak_bytes: most memory that the process held; null where it was not measured.
+        collision: how likely it is, at most, that a state was missed for its fingerprint.
+        counterexample: steps that break it; null where none was found.
+    """
+
+    kafka: str
+    scope: Scope
+    switched: dict[str, bool]
+    invariant: str
+    says: str
+    method: Method
+    holds: bool | None
+    reason: Reason | Literal["walks"] | None
+    states: int
+    transitions: int | None
+    depth: int
+    seconds: float
+    compile_seconds: float
+    rate: float
+    peak_bytes: int | None
+    collision: float
+    counterexample: Counterexample | None
+
+    def summary(self) -> dict[str, object]:
+        """The object that ``model explore --json`` prints: the counterexample is its steps."""
+        found: dict[str, object] = msgspec.to_builtins(self)
+        if self.counterexample is not None:
+            found["counterexample"] = msgspec.to_builtins(self.counterexample.steps)
+        return found
+
+
+def search(
+    setting: Setting,
+    asked: Sequence[str],
+    *,
+    limits: Limits,
+    jobs: int = 1,
+    watch: Callable[[Glance], None] = lambda _: None,
+) -> tuple[Result, ...]:
+    """Search for the shortest way to break each invariant; a result each. As ``explore``."""
+    outcome = explore(setting.machine(), asked, limits=limits, jobs=jobs, watch=watch)
+    return results(setting, asked, outcome)
+
+
+def results(setting: Setting, asked: Sequence[str], outcome: Outcome) -> tuple[Result, ...]:
+    """What a search means for each invariant that was asked for."""
+    return tuple(_searched(setting, name, outcome) for name in asked)
+
+
+def stroll(
+    setting: Setting,
+    asked: Sequence[str],
+    *,
+    walks: int,
+    depth: int,
+    seed: int,
+    limits: Limits,
+    watch: Callable[[Glance], None] = lambda _: None,
+) -> tuple[Result, ...]:
+    """Walk at random, for bounds too large to search; a result each. As ``walk.walk``."""
+    outcome = walk(
+        setting.machine(),
+        asked,
+        walks=walks,
+        depth=depth,
+        seed=seed,
+        limits=limits,
+        watch=watch,
+    )
+    found = {
+        name: counterexample(setting, name, leaps, shortest=False)
+        for name, leaps in outcome.paths.items()
+    }
+    return tuple(
+        Result(
+            kafka=setting.kafka,
+            scope=setting.scope,
+            switched=dict(setting.switched),
+            invariant=name,
+            says=INVARIANTS[name].says,
+            method="walks",
+            holds=False if name in found else None,
+            reason=None if name in found else outcome.reason or "walks",
+            states=outcome.steps,
+            transitions=outcome.steps,
+            depth=outcome.depth,
+            seconds=outcome.seconds,
+            compile_seconds=outcome.compile_seconds,
+            rate=outcome.steps / max(outcome.seconds, 1e-9),
+            peak_bytes=None,
+            collision=0.0,
+            counterexample=found.get(name),
+        )
+        for name in asked
+    )
+
+
+def _searched(setting: Setting, name: str, outcome: Outcome) -> Result:
+    leaps = outcome.paths.get(name)
+    holds = False if leaps is not None else True if outcome.exhausted else None
+    return Result(
+        kafka=setting.kafka,
+        scope=setting.scope,
+        switched=dict(setting.switched),
+        invariant=name,
+        says=INVARIANTS[name].says,
+        method="search",
+        holds=holds,
+        reason=outcome.reason if holds is None else None,
+        states=outcome.states,
+        transitions=outcome.transitions,
+        depth=outcome.depth,
+        seconds=outcome.seconds,
+        compile_seconds=outcome.compile_seconds,
+        rate=outcome.states / max(outcome.seconds, 1e-9),
+        peak_bytes=outcome.peak_bytes,
+        collision=collisions(outcome.states),
+        counterexample=None
+        if leaps is None
+        else counterexample(setting, name, leaps, shortest=True),
+    )

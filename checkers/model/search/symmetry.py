@@ -1,0 +1,134 @@
+"""States that differ in the names of brokers, or in history that nobody can see, are one state."""
+
+from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.scope import K_BROKERS
+from highwater.checkers.model.protocol.state_layout import (
+    ANSWER,
+    ANSWER_FROM,
+    BLOCK,
+    BLOCKS,
+    DECISION,
+    DECISIONS,
+    ELR,
+    EPOCH,
+    KNOWN,
+    LAST_LEADER,
+    LATE_JOINERS,
+    LIVE,
+    MAX_DECISIONS,
+    NOBODY,
+    PENDING,
+    REMOTE,
+    VIEW,
+    block,
+    get,
+    isr_of,
+    leader_of,
+    newest,
+    put,
+)
+
+_MIX = 0x2545F4914F6CDD1D
+_MASK = 0x3FFFFFFFFFFFFFFF
+
+
+@rule
+def canonical(s: State, out: State, k: Constants) -> None:
+    """Write ``s`` to ``out`` with old decisions forgotten and its brokers in a canonical order.
+
+    Brokers are ordered by what they are apart from names. Two that tie may end up either way
+    round: that costs a state more, never one too few.
+    """
+    n = int(k[K_BROKERS])
+    out[:] = s
+    _forget(out, n)
+    a, b, c = signature(out, 0), signature(out, 1), signature(out, 2)
+    first, second, third = 0, 1, 2
+    if b < a:
+        first, second, a, b = second, first, b, a
+    if n > 2:  # noqa: PLR2004 - the third of three
+        if c < b:
+            second, third, b, c = third, second, c, b
+        if b < a:
+            first, second = second, first
+    if first == 0 and second == 1:
+        return
+    rename(out, n, first, second, third)
+
+
+@rule
+def signature(s: State, b: int) -> int:
+    """A number of what a broker is, apart from names."""
+    mixed = 0
+    for field in range(BLOCK):
+        if field in (VIEW, PENDING, REMOTE, REMOTE + 1, REMOTE + 2, ANSWER_FROM):
+            continue
+        mixed = (mixed * 31 + get(s, b, field) + 2) & _MASK
+    last = newest(s)
+    facts = (int(s[LIVE]) >> b) & 1 | ((int(s[ELR]) >> b) & 1) << 1
+    facts |= ((int(s[LATE_JOINERS]) >> b) & 1) << 2 | ((isr_of(s, last) >> b) & 1) << 3
+    facts |= int(int(s[LAST_LEADER]) == b + 1) << 4
+    for decision in range(last + 1):
+        facts = facts * 2 + int(leader_of(s, decision) == b)
+    return (mixed * 31 + facts) & _MASK
+
+
+@rule
+def _forget(s: State, n: int) -> None:
+    """Drop the decisions that every broker has applied or will never hear of."""
+    oldest = newest(s)
+    for b in range(n):
+        known = get(s, b, KNOWN)
+        if 0 <= known < oldest:
+            oldest = known
+    if oldest == 0:
+        return
+    for decision in range(MAX_DECISIONS):
+        later = decision + oldest
+        here = later < int(s[DECISIONS])
+        s[DECISION + decision] = s[DECISION + later] if here else 0
+        s[EPOCH + decision] = s[EPOCH + later] if here else 0
+    s[DECISIONS] = int(s[DECISIONS]) - oldest
+    for b in range(n):
+        if get(s, b, KNOWN) >= 0:
+            put(s, b, KNOWN, get(s, b, KNOWN) - oldest)
+
+
+@rule
+def _renamed(mask: int, first: int, second: int, third: int) -> int:
+    return (mask >> first) & 1 | ((mask >> second) & 1) << 1 | ((mask >> third) & 1) << 2
+
+
+@rule
+def _place(b: int, first: int, second: int) -> int:
+    """The new name of broker ``b``."""
+    if b == first:
+        return 0
+    return 1 if b == second else 2
+
+
+@rule
+def rename(s: State, n: int, first: int, second: int, third: int) -> None:
+    """Let broker ``first`` be 0, ``second`` 1 and ``third`` 2."""
+    for decision in range(int(s[DECISIONS])):
+        leader = leader_of(s, decision)
+        isr = _renamed(isr_of(s, decision), first, second, third)
+        s[DECISION + decision] = (
+            NOBODY if leader < 0 else _place(leader, first, second)
+        ) | isr << 2
+    for field in (LIVE, ELR, LATE_JOINERS):
+        s[field] = _renamed(int(s[field]), first, second, third)
+    if s[LAST_LEADER]:
+        s[LAST_LEADER] = _place(int(s[LAST_LEADER]) - 1, first, second) + 1
+    old = s[BLOCKS : BLOCKS + 3 * BLOCK].copy()
+    for b in range(n):
+        source = first if b == 0 else (second if b == 1 else third)
+        for field in range(BLOCK):
+            s[block(b) + field] = old[source * BLOCK + field]
+        put(s, b, VIEW, _renamed(get(s, b, VIEW), first, second, third))
+        put(s, b, PENDING, _renamed(get(s, b, PENDING), first, second, third))
+        for other in range(n):
+            named = first if other == 0 else (second if other == 1 else third)
+            put(s, b, REMOTE + other, int(old[source * BLOCK + REMOTE + named]))
+        if get(s, b, ANSWER):
+            put(s, b, ANSWER_FROM, _place(get(s, b, ANSWER_FROM), first, second))

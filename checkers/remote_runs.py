@@ -1,0 +1,200 @@
+"""Runs that lie where only Spark can read: brought here as far as need be, and given back.
+
+A run's files are listed and read by Spark's source ``binaryFile``, and mirrored in a folder of this
+machine. Where its segments are long, the mirror has sparse files of their length instead. Tables
+and segments are judged where they lie: Spark's tasks read them there.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import pyarrow.parquet as pq
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+
+from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX
+from highwater.checkers.spark.binary_files import binary, contents, paths_of
+from highwater.checkers.spark.failures import first_line
+from highwater.harness.base.errors import HarnessError, HighwaterError, NotThereError
+from highwater.harness.runs.manifest import Recorded
+from highwater.harness.runs.store import Run
+
+MIRRORED_MAX: Final = 1 << 30
+"""No longer file is brought here: Spark holds a file whole while it reads it, several times."""
+
+SEGMENTS_MAX: Final = 1 << 30
+"""If all segments of a run are longer together, they are not brought here."""
+
+_BROUGHT: Final = 64 << 20  # bytes that come here at once
+
+_SEGMENT: Final = re.compile(r"replicas/\d+/[^/]+/\d{20}\.log")
+_PART: Final = re.compile(r"/part-\d{5}-[^/]+$")
+_NOISE: Final = re.compile(r"^\[[\w.]+\] |^(([\w$]+\.)+[\w$]+: )+| SQLSTATE: \w+$")
+"""What is no part of a sentence: Spark's name of an error, the Java classes, and its code."""
+
+_HINT: Final = (
+    "Name a run's folder that this Spark can reach. A store such as s3a: needs its jars and keys:"
+    " --spark-conf spark.jars.packages=… --spark-conf spark.hadoop.fs.s3a.access.key=…"
+)
+
+
+class RemoteRun(Run):
+    """The mirror of a run that lies elsewhere.
+
+    Args:
+        path: the mirror.
+        uri: the run's folder, as Spark spells it.
+        digests: path from the run's folder to what Spark read of a segment that is sparse here.
+    """
+
+    def __init__(self, path: Path, uri: str, digests: Mapping[str, Recorded]) -> None:
+        super().__init__(path)
+        self.uri = uri
+        self.digests = digests
+
+    @property
+    def disks_here(self) -> bool:
+        """Whether its segments can be read in the mirror."""
+        return not self.digests
+
+    def uri_of(self, path: Path) -> str:
+        """Return where a file of the mirror lies."""
+        return f"{self.uri}/{path.relative_to(self.path).as_posix()}"
+
+
+def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
+    """Mirror a run.
+
+    Args:
+        spark: a session of any kind.
+        uri: of the run's folder.
+        folder: where the mirror is made, in a folder of the run's name.
+
+    Raises:
+        NotThereError: what lies there is no run.
+        HarnessError: Spark cannot read it, or one of its files is too long for Spark.
+    """
+    with _told(spark, uri, "read"):
+        root = _root(spark, uri)
+        sizes = _sizes(binary(spark, root), root)
+        _require_readable(uri, sizes)
+        mirror = folder / PurePosixPath(root).name
+        targets = _targets(mirror, sizes)
+        for name, target in targets.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch()
+            os.truncate(target, sizes[name])
+        segments = {name: size for name, size in sizes.items() if _SEGMENT.fullmatch(name)}
+        far = segments if sum(segments.values()) > SEGMENTS_MAX else {}
+        for name, start, data in _brought(spark, root, dict(sizes.items() - far.items())):
+            with targets[name].open("r+b") as file:
+                file.seek(start)
+                file.write(data)
+        digests = _digests(spark, root) if far else {}
+    return RemoteRun(mirror, root, digests)
+
+
+def send_back(spark: SparkSession, run: RemoteRun) -> None:
+    """Write what was found about a run to where it lies, the verdict last.
+
+    Each file becomes a folder with one part of that content, as Spark writes it. Anomalies that
+    are too many to be brought here are there already.
+
+    Raises:
+        HarnessError: Spark cannot write there.
+    """
+    with _told(spark, run.uri, "written"):
+        if run.anomalies.exists():
+            found = spark.createDataFrame(pq.read_table(run.anomalies).combine_chunks())
+            found.coalesce(1).write.mode("overwrite").parquet(run.uri_of(run.anomalies))
+        verdict = run.analysis / "verdict.json"
+        others = {run.report, *run.analysis.glob("*.json")} - {verdict}
+        for path in (*sorted(others), verdict):
+            if path.exists():
+                _write_text(spark, path.read_bytes().decode(), run.uri_of(path))
+
+
+def _root(spark: SparkSession, uri: str) -> str:
+    """The run's folder, as Spark spells it in the paths of its files."""
+    try:
+        (plan,) = paths_of(binary(spark, f"{uri.rstrip('/')}/plan.json"))
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        binary(spark, uri)  # says of what is not there at all that it is not
+        raise NotThereError(f"{uri} is not a run directory", hint="It has no plan.json.") from None
+    return plan.removesuffix("/plan.json")
+
+
+def _sizes(files: DataFrame, root: str) -> dict[str, int]:
+    """The path of each file from the run's folder, and its bytes; empty files have no row."""
+    sizes = dict.fromkeys(paths_of(files), 0)
+    sizes |= {row.path: row.length for row in files.select("path", "length").collect()}
+    return {path.removeprefix(f"{root}/"): size for path, size in sizes.items()}
+
+
+def _require_readable(uri: str, sizes: Mapping[str, int]) -> None:
+    for name, size in sizes.items():
+        most = FILE_BYTES_MAX if _SEGMENT.fullmatch(name) else MIRRORED_MAX
+        if size > most:
+            raise HarnessError(
+                f"{uri}/{name} has {size:,} bytes, and Spark can read no more than {most:,} of it",
+                hint="Copy the run to a folder of this machine, and name that.",
+            )
+
+
+def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
+    """Where each file goes; a folder in which Spark wrote one part is the file of its name."""
+    targets = {name: _PART.sub("", name) for name in names}
+    parts = Counter(targets.values())
+    return {name: mirror / (one if parts[one] == 1 else name) for name, one in targets.items()}
+
+
+def _brought(
+    spark: SparkSession, root: str, sizes: Mapping[str, int]
+) -> Iterator[tuple[str, int, bytes]]:
+    """Pieces of some files, and where they begin in them."""
+    found = contents(spark, [f"{root}/{name}" for name in sizes])
+    if (parts := sum(sizes.values()) // _BROUGHT) > 0:  # Spark brings one at a time
+        found = found.repartition(1 + parts)
+    for row in found.toLocalIterator():
+        yield row.path.removeprefix(f"{root}/"), row.start, row.piece
+
+
+def _digests(spark: SparkSession, root: str) -> dict[str, Recorded]:
+    """What the segments are that hold anything."""
+    files = binary(spark, f"{root}/replicas").where(F.col("path").rlike(f"{_SEGMENT.pattern}$"))
+    found = files.select("path", F.length("content"), F.sha2("content", 256)).collect()
+    return {
+        path.removeprefix(f"{root}/"): Recorded(bytes=size, sha256=digest)
+        for path, size, digest in found
+    }
+
+
+def _write_text(spark: SparkSession, text: str, uri: str) -> None:
+    """Write a file's text. Spark ends each row by a word of ours: its last letter."""
+    row = spark.createDataFrame([(text[:-1],)], "value string").coalesce(1)
+    row.write.mode("overwrite").text(uri, lineSep=text[-1])
+
+
+@contextmanager
+def _told(spark: SparkSession, uri: str, done: str) -> Iterator[None]:
+    """Say in a sentence why Spark cannot read or write somewhere."""
+    try:
+        yield
+    except HighwaterError:
+        raise
+    except Exception as error:
+        why, hint = _NOISE.sub("", first_line(error)).rstrip("."), _HINT
+        try:
+            spark.sql("SELECT 1").collect()
+        except Exception:  # noqa: BLE001 - whatever it says, Spark is no more
+            why = "Spark ended"
+            hint = "It holds a file whole, several times: --driver-memory gives it more memory."
+        raise HarnessError(f"{uri} cannot be {done}: {why}", hint=hint) from error

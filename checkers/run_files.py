@@ -1,0 +1,250 @@
+"""What of a run's files is there to judge, and what is missing or broken.
+
+Files are judged where they lie. Only the stream of a run that was cut short is copied, up to its
+last whole batch. What is no evidence (``harness.runs.manifest``) is left out, and of a replica
+without all of its segments everything is.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
+from highwater.checkers.remote_runs import RemoteRun
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs import manifest
+from highwater.harness.runs.history import ADDED, OPERATIONS_TABLE, TABLES, read_stream
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.verdict import Unread
+
+_NAMED_MAX: Final = 5
+"""Files that are no evidence and are named in the reasons; the others are counted."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """One run to judge: what it was asked to do, how far it came, and what is wrong with its files.
+
+    Attributes:
+        key: names the run in every table's ``run`` column; unlike a directory's name it is unique.
+        unread: what of the run is no evidence, and is not staged.
+        unsealed: tables that were never finished, and how many rows of each are whole.
+        recorded: table to how many of its rows were recorded, as far as the run says so.
+        tables: table to its Parquet file, of those that can be read.
+        sealed: the tables among them that are copies of streams, which this machine alone has.
+        operations: how many rows of the history there are to be judged.
+        replicas: the folders of the topic's replicas, of every broker, that are compared.
+    """
+
+    key: str
+    run: Run
+    plan: Plan
+    status: Status
+    unread: list[Unread] = field(default_factory=list)
+    unsealed: dict[str, int] = field(default_factory=dict)
+    recorded: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, Path] = field(default_factory=dict)
+    sealed: set[str] = field(default_factory=set)
+    operations: int = 0
+    replicas: list[Path] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, run: Run, key: str) -> Self:
+        """Read a run's small files, and verify all that are judged.
+
+        Raises:
+            StoreError: its plan or status is missing, broken, or not what was recorded.
+        """
+        plan, status = run.plan(), run.status()
+        digests = run.digests if isinstance(run, RemoteRun) else {}
+        unread = list(manifest.verify(run, digests))
+        if wrong := next((one for one in unread if one.path == "plan.json"), None):
+            raise StoreError(f"{run.path / wrong.path} {wrong.why}")
+        recorded = manifest.rows(run)
+        return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
+
+    def afresh(self) -> Self:
+        """The same run, to be staged once more."""
+        return replace(
+            self, unread=list(self.unread), unsealed={}, tables={}, sealed=set(), replicas=[]
+        )
+
+    @property
+    def cut(self) -> str:
+        """The phase in which the run was cut short; empty when it ended."""
+        return "" if self.status.phase == "frozen" else self.status.phase
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the run cannot be judged as a whole, a sentence each."""
+        found = []
+        if self.cut:
+            phase = self.cut
+            found = [f"The run was cut short in its phase {phase}: what it left was judged."]
+        found += [each.says for each in self.unread[:_NAMED_MAX]]
+        if (more := len(self.unread) - _NAMED_MAX) > 0:
+            found.append(f"{more:,} more files of the run are no evidence either.")
+        if self.unsealed:
+            names = [f"{name} {rows:,}" for name, rows in self.unsealed.items()]
+            first = f"{names[0]} rows up to the last whole batch"
+            what = ", ".join([first, *names[1:]])
+            found.append(f"Tables that were never finished were judged: {what}.")
+        return found
+
+    def lacks(self, name: str) -> bool:
+        """Whether a table of the run is no evidence."""
+        return any(each.path.rpartition(".")[0] == name for each in self.unread)
+
+    @property
+    def compacted(self) -> bool:
+        """Whether Kafka may remove records from the middle of this run's topic."""
+        return "compact" in self.plan.topic.config.get("cleanup.policy", "")
+
+    @property
+    def copyless(self) -> bool:
+        """Whether its cluster was somebody else's, who has no command to copy disks."""
+        outside = self.plan.external
+        return outside is not None and "copy" not in outside.commands
+
+    @property
+    def broken(self) -> frozenset[Path]:
+        """The files, and the folders of replicas, that are no evidence."""
+        return frozenset(self.run.path / each.path for each in self.unread)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments of the replicas that are compared; ``run`` is ``key``."""
+        found = [replace(one, run=self.key) for folder in self.replicas for one in inside(folder)]
+        if isinstance(self.run, RemoteRun):
+            found = [replace(one, path=self.run.uri_of(Path(one.path))) for one in found]
+        return limited(found)
+
+    def source(self, name: str) -> str:
+        """Return what Spark reads a table by that is not sealed: its path, or its URI."""
+        return self.uri_of(self.run.parquet(name)) or str(self.tables[name])
+
+    def uri_of(self, path: Path) -> str:
+        """Return where a file of a run lies that is not here; empty for one that is here."""
+        return self.run.uri_of(path) if isinstance(self.run, RemoteRun) else ""
+
+
+def stage(case: Case, folder: Path) -> None:
+    """Find out what of a run can be read; ``case.reasons`` tells what cannot be.
+
+    Args:
+        case: of the run.
+        folder: an empty one, for copies.
+    """
+    for name in TABLES:
+        if not case.lacks(name):
+            _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
+    _stage_replicas(case)
+
+
+def _stage_table(case: Case, name: str, part: Path) -> None:
+    parquet, stream = case.run.parquet(name), case.run.stream(name)
+    which = stream if case.run.unsealed(name) else parquet
+    path = which.relative_to(case.run.path).as_posix()
+    try:
+        if which is stream:
+            case.unsealed[name] = _copy_stream(stream, part, name)
+            case.sealed.add(name)
+            case.tables[name] = part
+        elif why := _unusable(pq.read_metadata(parquet), TABLES[name], case.recorded.get(name)):
+            case.unread.append(Unread(path=path, why=why))
+        else:
+            case.tables[name] = parquet.resolve()
+        if name == OPERATIONS_TABLE and name in case.tables:
+            case.operations = pq.read_metadata(case.tables[name]).num_rows
+    except FileNotFoundError:
+        case.unread.append(Unread(path=path, why="is missing"))
+    except (OSError, pa.ArrowException) as error:
+        part.unlink(missing_ok=True)
+        case.unread.append(Unread(path=path, why=f"cannot be read: {_words(error)}"))
+
+
+def _words(error: Exception) -> str:
+    """The system's word, or the first line of Arrow's without the names of its own classes."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    line = str(error).partition("\n")[0].rstrip(".")
+    return re.sub(r"(Could not open Parquet input source )?'?<Buffer>'?: ", "", line)
+
+
+def _unusable(found: pq.FileMetaData, wanted: pa.Schema, recorded: int | None) -> str:
+    """Why a table is no evidence, the end of a sentence; empty where it is."""
+    if missing := _missing_columns(found.schema.to_arrow_schema(), wanted):
+        return f"has no usable column {missing}"
+    if recorded is not None and found.num_rows != recorded:
+        return f"has {found.num_rows:,} of the {recorded:,} rows that were recorded"
+    return ""
+
+
+def _missing_columns(found: pa.Schema, wanted: pa.Schema) -> str:
+    """The columns that are not there or of another type; dictionaries count as what they hold.
+
+    A column that later releases added is null in an older run, which Spark reads as that.
+    """
+    return ", ".join(
+        column.name
+        for column in wanted
+        if (
+            column.name not in ADDED
+            if column.name not in found.names
+            else plain(found.field(column.name).type) != plain(column.type)
+        )
+    )
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type that a column's values have, dictionary or not."""
+    if pa.types.is_dictionary(kind):
+        return plain(kind.value_type)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_type)  # whatever its element is called
+    return kind
+
+
+def _copy_stream(stream: Path, part: Path, name: str) -> int:
+    wanted = TABLES[name]
+    rows = 0
+    with pq.ParquetWriter(part, wanted) as writer:
+        for batch in read_stream(stream):
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
+def _stage_replicas(case: Case) -> None:
+    source = case.run.replicas
+    if not source.is_dir():
+        if not case.copyless:
+            why = "is missing: no disk was compared"
+            case.unread = [each for each in case.unread if not _inside(each.path, "replicas")]
+            case.unread.insert(0, Unread(path="replicas/", why=why))
+        return
+    topic = case.plan.topic
+    names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
+    unread = {each.path for each in case.unread}
+    found = 0
+    for folder in sorted(path for path in source.glob("*/*/") if path.name in names):
+        path = folder.relative_to(case.run.path).as_posix()
+        found += 1
+        if not any(_inside(each, path) and not each.endswith("-checkpoint") for each in unread):
+            case.replicas.append(folder)
+    wanted = topic.partitions * topic.replication_factor
+    if found < wanted:
+        why = (
+            f"holds {found} of the {wanted} replicas of {topic.name}: the others were not compared"
+        )
+        case.unread.insert(0, Unread(path="replicas/", why=why))
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")

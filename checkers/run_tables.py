@@ -1,0 +1,194 @@
+"""Many runs' tables as one: the columns of ``harness.runs.history``, and ``run`` beside them.
+
+``run`` holds the key of a case (``r0``, ``r1``, …), which unlike a directory's name is unique and
+safe in a path. What several checkers read is computed once and kept.
+"""
+
+import re
+import tempfile
+from collections.abc import Sequence
+from functools import cached_property, reduce
+from pathlib import Path
+from typing import Final, Self
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+from pyspark.sql import types as T  # noqa: N812
+
+from highwater.checkers.anomalies import record_outcomes
+from highwater.checkers.anomalies.find import OF_RUNS, findings, tell
+from highwater.checkers.history.view import View, from_here, in_order
+from highwater.checkers.inspection import replica_extents
+from highwater.checkers.run_files import Case, plain, stage
+from highwater.checkers.spark import kafka_log
+from highwater.checkers.spark.binary_files import literal
+from highwater.checkers.spark.engine import Engine, Rows
+from highwater.checkers.spark.scratch import scratch
+from highwater.harness.runs.history import OPERATIONS_TABLE, TABLES
+from highwater.harness.runs.store import Run
+
+_SPARK_TYPES: Final = {
+    pa.string(): T.StringType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    pa.list_(pa.int32()): T.ArrayType(T.IntegerType()),
+}
+
+
+class Tables:
+    """The tables of the runs under judgement.
+
+    Args:
+        engine: of the session.
+        folder: an empty one that outlives this object's use, for copies of unfinished tables.
+        cases: the runs; their ``reasons`` grow by what is missing or broken.
+    """
+
+    def __init__(self, engine: Engine, folder: Path, cases: Sequence[Case]) -> None:
+        self.engine = engine
+        self.spark = engine.spark
+        self.cases = tuple(cases)
+        for case in self.cases:
+            stage(case, Path(tempfile.mkdtemp(dir=folder)))
+
+    @classmethod
+    def load(cls, runs: Sequence[Run], spark: SparkSession) -> Self:
+        """The tables of runs for a notebook; ``run`` holds their names, which must differ.
+
+        Raises:
+            StoreError: a run's plan or status is missing or broken.
+        """
+        cases = [Case.of(run, run.name) for run in runs]
+        return cls(Engine(spark), scratch("tables"), cases)
+
+    @cached_property
+    def operations(self) -> DataFrame:
+        """``harness.runs.history.OPERATIONS`` of every run."""
+        return self._read(OPERATIONS_TABLE)
+
+    @property
+    def ops(self) -> DataFrame:
+        """``operations`` under the name of its file, as ``harness.runs.history.TABLES`` has it."""
+        return self.operations
+
+    @cached_property
+    def partitions(self) -> DataFrame:
+        """``harness.runs.history.PARTITIONS`` of every run."""
+        return self._read("events/partitions")
+
+    @cached_property
+    def replicas(self) -> DataFrame:
+        """``harness.runs.history.REPLICAS`` of every run."""
+        return self._read("events/replicas")
+
+    @cached_property
+    def faults(self) -> DataFrame:
+        """``harness.runs.history.FAULTS`` of every run."""
+        return self._read("events/faults")
+
+    @cached_property
+    def log_lines(self) -> DataFrame:
+        """``harness.runs.history.LOG_LINES`` of every run."""
+        return self._read("events/log_lines")
+
+    @cached_property
+    def settings(self) -> DataFrame:
+        """One row a run: ``run, acks, idempotent, quiesced, compacted, partitions``."""
+        rows = {
+            "run": [case.key for case in self.cases],
+            "acks": [case.plan.workload.acks for case in self.cases],
+            "idempotent": [case.plan.workload.idempotence for case in self.cases],
+            "quiesced": [case.status.quiesced for case in self.cases],
+            "compacted": [case.compacted for case in self.cases],
+            "partitions": pa.array([case.plan.topic.partitions for case in self.cases], pa.int32()),
+        }
+        return self.local(pa.table(rows))
+
+    @cached_property
+    def log(self) -> DataFrame:
+        """Every record on every replica's disk and every damaged stretch, in ``disks.COLUMNS``."""
+        found = [segment for case in self.cases for segment in case.segments]
+        if not kafka_log.about(found):
+            empty = self.spark.createDataFrame([], kafka_log.schema_of(replica_extents.SOURCE))
+            return replica_extents.records(empty)
+        log = kafka_log.read_segments(self.spark, found, replica_extents.SOURCE)
+        return self.engine.keep(replica_extents.records(log))
+
+    @cached_property
+    def ends(self) -> list[replica_extents.End]:
+        """Where each replica's log begins and ends on disk."""
+        return replica_extents.ends(self.spans)
+
+    @cached_property
+    def spans(self) -> list[replica_extents.Span]:
+        """What each replica's log holds of each leader epoch."""
+        return replica_extents.spans(self.log)
+
+    @cached_property
+    def books(self) -> list[record_outcomes.Book]:
+        """The books of every partition, and how far the final read came in it."""
+        return record_outcomes.books(self.view, self.cases)
+
+    @cached_property
+    def view(self) -> View:
+        """What clients saw, for ``checkers.clients``."""
+        size = sum(case.operations for case in self.cases)
+        return View(self.engine, self._scan(OPERATIONS_TABLE), size, final_read=True)
+
+    @cached_property
+    def told(self) -> Rows:
+        """What clients saw, and what became of records, as anomalies: told together, once."""
+        found = [
+            record_outcomes.decided(self.view, self.cases, self.books),
+            *findings(self.view, OF_RUNS),
+        ]
+        return tell(self.view, found).kept()
+
+    @cached_property
+    def ledgers(self) -> dict[str, dict[str, int]]:
+        """The books of every run: the fields of ``harness.runs.verdict.Ledger``."""
+        counted = self.told.counts(["run", "kind"]).to_pylist()
+        counts = {(row["run"], row["kind"]): row["count"] for row in counted}
+        return record_outcomes.ledger(self.books, counts)
+
+    def local(self, table: pa.Table) -> DataFrame:
+        """A small table that is already here, for Spark to join with."""
+        return self.engine.given(table)
+
+    def _read(self, name: str) -> DataFrame:
+        found = self._scan(name)
+        return found.select("run", *(column.name for column in TABLES[name]))
+
+    def _scan(self, name: str) -> DataFrame:
+        """A table of all runs, with ``run`` and the number ``at`` of each row in its run."""
+        fields = [T.StructField(one.name, _SPARK_TYPES[plain(one.type)]) for one in TABLES[name]]
+        schema = T.StructType(fields)
+        found = [
+            from_here(self.engine, case.tables[name], case.key, schema.names)
+            for case in self.cases
+            if name in case.sealed
+        ]
+        runs = {
+            case.key: case.source(name)
+            for case in self.cases
+            if name in case.tables and name not in case.sealed
+        }
+        if runs:
+            found.append(self._files(runs, schema))
+        if not found:
+            run = [T.StructField("run", T.StringType()), T.StructField("at", T.LongType())]
+            return self.spark.createDataFrame([], T.StructType([*fields, *run]))
+        return reduce(DataFrame.unionByName, found)
+
+    def _files(self, runs: dict[str, str], schema: T.StructType) -> DataFrame:
+        """The files of some runs by their paths or URIs; of several a file may be the same."""
+        plain_paths = [re.sub("^file:/+", "/", one) for one in runs.values()]
+        files = dict(zip(plain_paths, runs.values(), strict=True))
+        found = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))
+        if len(runs) == 1:
+            return found.withColumn("run", F.lit(*runs))
+        path = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))
+        path = F.regexp_replace(F.url_decode(path), "^file:/+", "/")
+        names = F.broadcast(self.local(pa.table({"path": plain_paths, "run": [*runs]})))
+        return found.withColumn("path", path).join(names, "path").drop("path")

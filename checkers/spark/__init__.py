@@ -1,0 +1,1 @@
+"""Sessions of Spark, and rows on their way to a kernel."""

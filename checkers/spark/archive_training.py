@@ -1,0 +1,32 @@
+"""What Spark's class archive records: ``-m …archive_training FLAG ...``; see ``sharing``.
+
+In a process of its own, because a process has one JVM of Spark's.
+"""
+
+import os
+import sys
+import threading
+
+from highwater.checkers.spark import classic
+from highwater.checkers.spark.session import SETTINGS
+from highwater.checkers.warmup import warm_up
+from highwater.harness.base.spark_options import SparkOptions
+
+
+def main(sharing: list[str]) -> None:
+    """Judge once in a JVM with these flags, and let it end in order: it writes the archive then."""
+    threading.Thread(target=_end_with_who_asked, name="asked", daemon=True).start()
+    options = SparkOptions(driver_memory="1g")
+    started = classic.start(options, SETTINGS, sharing=tuple(sharing))
+    warm_up(started)
+    classic.end_in_order(started)
+
+
+def _end_with_who_asked() -> None:
+    """Standard input ends when whoever started this process does."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,256 @@
+"""A classic Spark session: its JVM is a child of this process, quiet, and gone when that is.
+
+Spark's JVM ends when its standard input does, so neither Ctrl-C nor ``kill -9`` of this process
+leaves one behind. What Spark has to say goes to a file beside its temporary data, and with that it
+is removed. Nothing but this file needs a SparkContext.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import psutil
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from highwater.checkers.spark.class_archive import flags as sharing_flags
+from highwater.checkers.spark.failures import first_line
+from highwater.checkers.spark.java import find_java
+from highwater.checkers.spark.scratch import scratch
+from highwater.harness.base.cleanup import at_end
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.jvm_class_archive import COLLECTOR, Flags
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.base.waiting import await_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error quotes
+_EXECUTOR_LIMIT_S: Final = 120.0
+_ANSWER_LIMIT_S: Final = 10.0
+_END_LIMIT_S: Final = 10.0
+_LOOPBACK: Final = "127.0.0.1"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_PYTHON: Final = "spark.pyspark.python"
+
+_JVM_OPTIONS: Final = f"{COLLECTOR} -Duser.timezone=UTC"
+_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""The quick compiler alone, which would have the JVM reserve 48 MB for code instead of 240: classes
+that Spark generates fill that within a minute of judging, and a JVM that finds no room for a method
+handle ends the query with an error."""
+
+_SETTINGS: Final = {
+    "spark.app.name": "highwater",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.python.worker.reuse": "true",
+}
+
+
+def running() -> SparkSession | None:
+    """This process's classic session, whoever started it."""
+    session = SparkSession._instantiatedSession  # noqa: SLF001 - no public way sees other threads'
+    stopped = session is None or session.sparkContext._jsc is None  # noqa: SLF001 - likewise
+    return None if stopped else session
+
+
+def is_local(session: SparkSession) -> bool:
+    """Whether a session is a classic one that works on this machine alone."""
+    classic = isinstance(session, SparkSession)
+    return classic and str(session.conf.get("spark.master", "")).startswith("local")
+
+
+def start(
+    options: SparkOptions,
+    settings: "Mapping[str, str]",
+    *,
+    heavy: bool = False,
+    sharing: Flags | None = None,
+) -> SparkSession:
+    """Start the session, of which a process has one.
+
+    Args:
+        options: its master, heap and settings.
+        settings: those of SQL that verdicts need; who asked may change them.
+        heavy: whether better machine code is worth its making.
+        sharing: the JVM's flags of class data sharing; None: the archive's, made if need be.
+
+    Raises:
+        HarnessError: there is no Java that Spark starts on, or Spark did not start.
+    """
+    master = options.master or "local[*]"
+    _require_answer(master)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java)
+    os.environ["PYSPARK_PYTHON"] = _python(master, options.conf)
+    shared = sharing_flags(java) if sharing is None else sharing
+    temporary = _temporary_folder()
+    conf = _configuration(master, options, settings, temporary)
+    flags = _java_options(temporary, shared, heavy=heavy)
+    conf.set(_JAVA_OPTIONS, f"{flags} {options.conf.get(_JAVA_OPTIONS, '')}".rstrip())
+    log = temporary / "spark.log"
+    try:
+        with log.open("wb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+            launch: Callable[..., Any] = launch_gateway  # without types
+            with _temporary_files_in(temporary):
+                gateway = launch(conf, {"stdout": file, "stderr": file})
+            at_end(partial(_end, gateway))
+            context = _quiet(SparkContext(gateway=gateway, conf=conf))
+            session = SparkSession(context)
+            if not master.startswith("local"):
+                _await_executor(context)
+    except Exception as error:
+        words = log.read_text(errors="replace")[-_LAST_WORDS:].strip() if log.exists() else ""
+        raise HarnessError(
+            f"Spark did not start: {first_line(error)}", hint=f"It said: {words}" if words else ""
+        ) from error
+    return session
+
+
+def _require_answer(master: str) -> None:
+    """Go on if any of a standalone cluster's masters answers: Spark would try for a minute.
+
+    Raises:
+        HarnessError: none does.
+    """
+    if not master.startswith("spark://"):
+        return
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        with contextlib.suppress(OSError, ValueError):
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_LIMIT_S).close()
+            return
+    raise HarnessError(
+        f"no Spark master answers at {master}",
+        hint="Write spark://HOST:PORT as its own log or page says it.",
+    )
+
+
+def _python(master: str, conf: "Mapping[str, str]") -> str:
+    """The Python of the workers: this one, unless they are elsewhere and another is named."""
+    named = conf.get(_PYTHON)
+    if named is None and not master.startswith("local"):
+        named = os.environ.get("PYSPARK_PYTHON")
+    return named or sys.executable
+
+
+def _quiet(context: SparkContext) -> SparkContext:
+    """Have nothing printed where the JVM ends while PySpark waits for its accumulators' values."""
+    server: Any = context._accumulatorServer  # noqa: SLF001 - nothing public
+    server.handle_error = lambda *_: None
+    return context
+
+
+def _configuration(
+    master: str, options: SparkOptions, settings: "Mapping[str, str]", temporary: Path
+) -> SparkConf:
+    conf = SparkConf(loadDefaults=False).setMaster(master)
+    conf.set("spark.driver.memory", options.driver_memory)
+    if _nearby(master):
+        os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
+        conf.set("spark.driver.host", _LOOPBACK).set("spark.driver.bindAddress", _LOOPBACK)
+    if not master.startswith("local"):
+        conf.set("spark.executor.extraJavaOptions", _JVM_OPTIONS)
+    conf.set("spark.local.dir", str(temporary))
+    conf.set("spark.sql.warehouse.dir", str(temporary / "warehouse"))
+    for name, value in (_SETTINGS | dict(settings) | dict(options.conf)).items():
+        conf.set(name, value)
+    return conf
+
+
+def _await_executor(context: SparkContext) -> None:
+    """Go on when a cluster has given us an executor; Spark itself would wait for ever.
+
+    Raises:
+        WaitTimeoutError: it gave none.
+    """
+    memory = context.getConf().get("spark.executor.memory", "1g")
+    await_condition(
+        lambda: context._jsc.sc().getExecutorMemoryStatus().size(),  # noqa: SLF001 - nothing public
+        lambda members: members > 1,  # the driver is one
+        what=f"{context.master} to give an executor of {memory}",
+        limit_s=_EXECUTOR_LIMIT_S,
+    )
+
+
+def _java_options(temporary: Path, sharing: Flags, *, heavy: bool) -> str:
+    """The serial collector, as a judgement is many short jobs; and a compiler for their size."""
+    quick = () if heavy else (_QUICK,)
+    paths = (*sharing, f"-Djava.io.tmpdir={temporary}")
+    return " ".join((_JVM_OPTIONS, *quick, *(f'"{one}"' for one in paths)))
+
+
+def _nearby(master: str) -> bool:
+    """Whether nobody on another machine has to reach the driver."""
+    host = urlsplit(master).hostname if "://" in master else _LOOPBACK
+    return host in (_LOOPBACK, "localhost")
+
+
+def _temporary_folder() -> Path:
+    """A folder for all that Spark writes."""
+    folder = scratch("spark")
+    at_end(partial(_clear, folder))
+    return folder
+
+
+@contextlib.contextmanager
+def _temporary_files_in(folder: Path) -> "Iterator[None]":
+    """Have PySpark wait for its JVM in a folder of ours: it leaves its own where it is ended."""
+    before = tempfile.tempdir
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _clear(folder: Path) -> None:
+    """Remove Spark's folder, after a JVM that is only starting, which would make it again."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any(str(folder) in word for word in child.cmdline()):
+                child.kill()
+                child.wait(_END_LIMIT_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_in_order(session: SparkSession) -> None:
+    """Stop the session and await the end of its JVM, which does then what it does at its end."""
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nothing public
+    session.stop()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+def _end(gateway: Any) -> None:  # noqa: ANN401 - py4j has no types
+    """End the JVM: nothing in it is wanted. Stopping it first ends this side of it quietly.
+
+    Its Python workers end with it, lest one write into a folder that is being removed.
+    """
+    workers: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        workers = psutil.Process(gateway.proc.pid).children(recursive=True)
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark's own, of a JVM that was interrupted
+        if (session := running()) is not None:
+            session.stop()
+        gateway.shutdown()
+    gateway.proc.kill()
+    gateway.proc.wait()
+    for worker in workers:
+        with contextlib.suppress(psutil.Error):
+            worker.kill()
+    psutil.wait_procs(workers, timeout=_END_LIMIT_S)

@@ -1,0 +1,110 @@
+"""A session of a Spark Connect server: nothing of Spark's runs in this process."""
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyspark
+
+from highwater.checkers.spark.failures import first_line
+from highwater.harness.base.cleanup import at_end
+from highwater.harness.base.errors import HarnessError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ANSWER_LIMIT_S: Final = 10.0
+_RETRIES: Final = 6
+"""So often a call is sent again, within about half a minute: Spark's own 15 take over ten."""
+
+_sessions: "dict[str, SparkSession]" = {}
+
+
+def running(remote: str) -> "SparkSession | None":
+    """This process's session of a server, if it has one."""
+    session = _sessions.get(remote)
+    client: Any = getattr(session, "client", None)
+    return None if session is None or client.is_closed else session
+
+
+def start(remote: str, settings: Mapping[str, str]) -> "SparkSession":
+    """Begin a session of a server.
+
+    Args:
+        remote: the server's URL, ``sc://HOST:PORT``.
+        settings: those that a session may change; the server ignores others.
+
+    Raises:
+        HarnessError: there is no such server, it is another Spark, or it refuses.
+    """
+    place = remote.partition("/;")[0]  # what follows may be a password
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+            _await_answer(remote, place)
+            session = _session(remote, settings)
+            version = session.version
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise HarnessError(
+            f"the Spark Connect server {place} gives no session: {first_line(error)}"
+        ) from error
+    at_end(partial(_end, session))
+    if _feature(version) != _feature(pyspark.__version__):
+        raise HarnessError(
+            f"the Spark Connect server {place} is Spark {version}, and this is Spark"
+            f" {pyspark.__version__}",
+            hint=f"Install its release here, pip install 'pyspark[connect]=={version}',"
+            " or start a server of ours.",
+        )
+    _sessions[remote] = session
+    return session
+
+
+def _await_answer(remote: str, place: str) -> None:
+    """Go on when the server answers: Spark would try for ten minutes."""
+    try:
+        import grpc  # noqa: PLC0415 - needed here only
+        from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - likewise
+    except ImportError as error:
+        raise HarnessError(
+            f"Spark Connect needs libraries that are not here: {first_line(error)}",
+            hint=f"pip install 'pyspark[connect]=={pyspark.__version__}'",
+        ) from error
+    channel = DefaultChannelBuilder(remote).toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(timeout=_ANSWER_LIMIT_S)
+    except grpc.FutureTimeoutError:
+        raise HarnessError(
+            f"no Spark Connect server answers at {place} within {_ANSWER_LIMIT_S:g} s",
+            hint="Start one with sbin/start-connect-server.sh; docs/spark.md shows how.",
+        ) from None
+    finally:
+        channel.close()
+
+
+def _session(remote: str, settings: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - likewise
+
+    builder: Any = SparkSession.builder
+    session: SparkSession = builder.remote(remote).config(map=dict(settings)).create()
+    client: Any = session.client
+    client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    return session
+
+
+def _feature(version: str) -> list[str]:
+    """The part of a version that tells what a server understands: 4.3 of 4.3.0."""
+    return version.split(".")[:2]
+
+
+def _end(session: "SparkSession") -> None:
+    """Let the server forget the session; if it has ended, that is as well."""
+    client: Any = session.client
+    client.set_retry_policies([])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session.stop()

@@ -1,0 +1,40 @@
+"""What a failure of Spark's means: in one line, and whether Spark is still there."""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from highwater.harness.base.errors import HarnessError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LINE_MAX: Final = 300  # characters of a crash that a verdict quotes
+
+_RAISED: Final = re.compile(
+    r"Traceback \(most recent .*?^((?!pyspark\.)[\w.]+: .+?)$", re.MULTILINE | re.DOTALL
+)
+"""What Python says behind a stack."""
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error that says something, without Java's or Python's stack."""
+    if raised := _RAISED.findall(str(error)):
+        return re.sub(r"\s+", " ", raised[-1])[:_LINE_MAX]
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    telling = next((line for line in lines if not line.startswith("An error occurred")), "")
+    return re.sub(r"\s+", " ", telling or type(error).__name__)[:_LINE_MAX]
+
+
+def require_alive(session: "SparkSession") -> None:
+    """Go on if a session still answers.
+
+    Raises:
+        HarnessError: it does not, so that nothing it says of a run means anything.
+    """
+    try:
+        session.sql("SELECT 1").collect()
+    except Exception as error:
+        raise HarnessError(
+            "Spark ended while it was judging",
+            hint="Verdicts and reports are as they were before. Judge again: highwater check RUN",
+        ) from error

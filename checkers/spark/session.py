@@ -1,0 +1,135 @@
+"""The Spark session that judges: one a process, of any kind, the same settings for all.
+
+It is a classic one that this process starts (``checkers.spark.classic``), one of a Spark Connect
+server (``checkers.spark.connect``), or the caller's own.
+"""
+
+import contextlib
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final, Self
+
+from highwater.checkers.spark import classic, connect
+from highwater.checkers.spark.workers import prepare
+from highwater.checkers.warmup import warm_up
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.spark_options import HERE, SparkOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_lock = threading.Lock()
+
+HEAVY_BYTES: Final = 64 << 20
+"""From so many bytes of histories and replicas on, better machine code is worth its making.
+
+A first small judgement takes 14 CPU seconds with the JVM's quick compiler alone and 25 with both.
+Ten million operations of clients, which Spark numbers and shuffles, take 28 s with the quick one
+and 21 with both.
+"""
+
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # run names stay strings
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.shuffle.partitions": "32",  # the most; AQE joins small ones together
+}
+"""What a session is set to, however much is judged; ``--spark-conf`` may say otherwise.
+
+Arrow's batches of 10,000 rows, which is Spark's default, take a fifth more of the processor."""
+
+_ON_THIS_MACHINE: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "8",
+}
+"""Here AQE would make of each stage of a small query a job of its own."""
+
+
+def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> "SparkSession":
+    """Return this process's session, started if it is not running.
+
+    Args:
+        options: what kind, where, and with which settings.
+        heavy: whether much will be judged, more than ``HEAVY_BYTES``.
+
+    Raises:
+        HarnessError: Spark did not start or does not answer, or its workers cannot judge.
+    """
+    return SparkStarter(options, heavy=heavy).session()
+
+
+class SparkStarter:
+    """Starts the session at once, and hands it out when it is needed.
+
+    ``with SparkStarter() as starter: ...; session = starter.session()``. Until it is needed, a
+    session on this machine judges a tiny run of its own, because a JVM's first judgement is several
+    times as slow as its second. Leaving the block stops nothing: the process has one session, and
+    ends it.
+
+    Attributes:
+        future: the session, as soon as it can be used.
+    """
+
+    def __init__(self, options: SparkOptions = HERE, *, heavy: bool = False) -> None:
+        self.future: Future[SparkSession] = Future()
+        self._needed = threading.Event()
+        # On a thread of its own also because Spark puts its own Ctrl-C handler on a main thread.
+        self._thread = threading.Thread(
+            target=self._run,
+            args=(options,),
+            kwargs={"heavy": heavy},
+            name="spark-start",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def session(self) -> "SparkSession":
+        """Return the session, waited for. Raises what ``spark`` raises."""
+        self._needed.set()
+        session = self.future.result()
+        self._thread.join()
+        return session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def _run(self, options: SparkOptions, *, heavy: bool) -> None:
+        try:
+            with _lock:
+                found = options.session or _running(options)
+                session = found or _started(options, heavy=heavy)
+                if options.session is not None or not classic.is_local(session):
+                    prepare(session)
+        except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
+            self.future.set_exception(error)
+            return
+        self.future.set_result(session)
+        if found is None and not self._needed.is_set() and classic.is_local(session):
+            # Nobody waits for it: where it fails, the first judgement will say why.
+            with contextlib.suppress(Exception):
+                warm_up(session)
+
+
+def _running(options: SparkOptions) -> "SparkSession | None":
+    if options.remote is None:
+        return classic.running()
+    if classic.running() is not None:
+        raise HarnessError(
+            "this process has a Spark session of its own, so that it can have none of a server",
+            hint="Stop that first, or give it in SparkOptions(session=…).",
+        )
+    return connect.running(options.remote)
+
+
+def _started(options: SparkOptions, *, heavy: bool) -> "SparkSession":
+    if options.remote is None:
+        settings = SETTINGS if options.master else SETTINGS | _ON_THIS_MACHINE
+        return classic.start(options, settings, heavy=heavy)
+    return connect.start(options.remote, SETTINGS | dict(options.conf))

@@ -1,0 +1,108 @@
+"""Makes Spark's workers able to judge: sends them this project's packages, and tries that they run.
+
+Kernels are sent by name, so a worker imports their modules. It gets these with the session, as one
+zip; the libraries that they import have to be there (docs/spark.md).
+"""
+
+import hashlib
+import importlib
+import re
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
+
+import pyarrow as pa
+
+from highwater.checkers.spark.failures import first_line
+from highwater.checkers.spark.scratch import scratch
+from highwater.harness.base.errors import HarnessError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGES: Final = ("highwater.checkers", "highwater.harness")
+"""What kernels and the modules they stand in import of this project."""
+
+_TASKS: Final = 8
+_FIRST_DAY: Final = (1980, 1, 1, 0, 0, 0)
+_KERNELS: Final = "highwater.checkers.judge"
+"""Importing it imports every kernel."""
+
+_LACKS: Final = (
+    (
+        r"No module named '([\w.]+)'",
+        "Spark's workers have no Python package {0}",
+        "Install on every worker what docs/spark.md names.",
+    ),
+    (
+        r"PYTHON_VERSION_MISMATCH\]? *(.*?\d+\.\d+[^.]*\d+\.\d+)",
+        "Spark's workers have another Python than this process: {0}",
+        "Use one Python X.Y on both; --spark-conf spark.pyspark.python=… names the workers'.",
+    ),
+    (
+        r'Cannot run program "([^"]+)"',
+        "Spark's workers have no {0}, which is to be their Python",
+        "Name one that they have: --spark-conf spark.pyspark.python=/path/to/python",
+    ),
+)
+"""What a failed try says, what that means, and what to do about it."""
+
+_prepared: "WeakSet[SparkSession]" = WeakSet()
+
+
+def prepare(session: "SparkSession") -> None:
+    """Send a session's workers our packages, once, and try that they can be imported there.
+
+    Raises:
+        HarnessError: a worker lacks something, or has another Python.
+    """
+    if session in _prepared:
+        return
+    try:
+        session.addArtifacts(str(packed()), pyfile=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+            session.range(0, _TASKS, 1, _TASKS).mapInArrow(_try, "id long").count()
+    except Exception as error:
+        raise _lack(error) from error
+    _prepared.add(session)
+
+
+def packed() -> Path:
+    """Return a zip of our packages' sources, the same bytes for the same sources.
+
+    It is removed when the process ends, because Spark reads it whenever it gets another worker.
+    """
+    sources = dict(_sources())
+    digest = hashlib.sha256(b"\0".join(name.encode() + text for name, text in sources.items()))
+    path = scratch("packed") / f"highwater-{digest.hexdigest()[:16]}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sources.items():
+            archive.writestr(zipfile.ZipInfo(name, _FIRST_DAY), text, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    yield "highwater/__init__.py", b""
+    for package in PACKAGES:
+        (folder,) = importlib.import_module(package).__path__
+        for path in sorted(Path(folder).rglob("*.py")):
+            name = path.relative_to(folder).as_posix()
+            yield f"{package.replace('.', '/')}/{name}", path.read_bytes()
+
+
+def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a worker tries: to import all that it will be asked for."""
+    importlib.import_module(_KERNELS)
+    yield from batches
+
+
+def _lack(error: Exception) -> HarnessError:
+    text = str(error)
+    for pattern, means, hint in _LACKS:
+        if found := re.search(pattern, text, re.DOTALL):
+            return HarnessError(means.format(re.sub(r"\s+", " ", found[1])), hint=hint)
+    return HarnessError(f"Spark's workers cannot judge: {first_line(error)}")

@@ -1,0 +1,1 @@
+"""Administering a running cluster: metadata, topics, elections, probes."""

@@ -1,0 +1,156 @@
+"""Sends a named record to a named broker, whoever leads, once, and waits for nobody.
+
+An ordinary client asks who leads and tries again; a schedule wants to write to a leader that has
+been deposed and does not know it, and wants no second attempt.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaError
+from kafka.protocol.producer import ProduceRequest
+from kafka.record.memory_records import MemoryRecordsBuilder
+
+from highwater.clusters.admin.kafka_protocol import Connection, Request
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.clients.delivery_outcomes import delivered
+from highwater.harness.clients.record_sender import Answer
+from highwater.harness.runs.history import FAIL, INFO, OK, RUN, SEND, record_value
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
+
+_ACKS: Final = {"0": 0, "1": 1, "all": -1}
+_PRODUCE: Final = {0: 1, 1: 2, 2: 3}
+"""Version of the Produce request that carries records of each format; 4.x knows 3 and later."""
+
+_CONNECT_S: Final = 3.0
+_TRANSPORT: Final = "_TRANSPORT"
+_PURGED: Final = "_PURGE_INFLIGHT"
+"""Errors as librdkafka names them: the connection broke, and we gave up waiting."""
+
+_ROOM: Final = 1 << 20
+
+
+class DirectSender:
+    """Every record has a connection of its own. Safe to share between threads.
+
+    Args:
+        plan: its topic, acks, sizes and time-out.
+        recorder: where operations go, as process ``story``.
+    """
+
+    def __init__(self, plan: Plan, recorder: Recorder) -> None:
+        self._plan = plan
+        self._recorder = recorder
+        self._magic = release(plan.kafka).magic
+        self._answers: dict[str, Answer | None] = {}
+        self._waiting: list[tuple[threading.Thread, Connection]] = []
+        self._closing = threading.Event()
+
+    @property
+    def sent(self) -> int:
+        """How many records were sent so far."""
+        return len(self._answers)
+
+    @property
+    def answers(self) -> Mapping[str, Answer | None]:
+        """What was told about each record so far; None while nothing was."""
+        return dict(self._answers)
+
+    def send(self, identity: str, partition: int, *, address: str) -> None:
+        """Send a record; returns when the broker's machine has it, which may never look at it.
+
+        Args:
+            address: ``host:port`` of the broker.
+        """
+        invoke_ns = self._recorder.clock()
+        self._answers[identity] = None
+        request = self._request(identity, partition)
+        note = partial(self._note, identity, partition, invoke_ns)
+        try:
+            connection = Connection(Address.parse(address), timeout_s=_CONNECT_S)
+        except UnreachableError:  # so it was never sent
+            note(Answer(outcome=FAIL, error=_TRANSPORT))
+            return
+        try:
+            connection.tell(request)
+        except UnreachableError:
+            connection.close()
+            note(Answer(outcome=INFO, error=_TRANSPORT))
+            return
+        thread = threading.Thread(
+            target=self._hear, args=(connection, request, note), name=identity, daemon=True
+        )
+        self._waiting.append((thread, connection))
+        thread.start()
+
+    def close(self, *, limit_s: float) -> None:
+        """Wait for outstanding answers within the limit; what is not answered is recorded so."""
+        deadline = time.monotonic() + limit_s
+        for thread, _ in self._waiting:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._closing.set()
+        for thread, connection in self._waiting:
+            connection.hang_up()
+            thread.join()
+        self._waiting = []
+
+    def _hear(
+        self, connection: Connection, request: Request, note: Callable[[Answer], None]
+    ) -> None:
+        """Wait for the answer to one record; nobody answers acks=0."""
+        try:
+            if request.acks == 0:
+                note(Answer(outcome=OK))
+                return
+            connection.patience(self._plan.workload.delivery_timeout_s)
+            [heard] = connection.hear(request)
+        except UnreachableError:
+            note(Answer(outcome=INFO, error=_PURGED if self._closing.is_set() else _TRANSPORT))
+        else:
+            found = heard.responses[0].partition_responses[0]
+            code = found.error_code
+            note(
+                Answer(outcome=delivered(code, retries=False), error=KafkaError(code).name())
+                if code
+                else Answer(outcome=OK, offset=found.base_offset)
+            )
+        finally:
+            connection.close()
+
+    def _note(self, identity: str, partition: int, invoke_ns: int, answer: Answer) -> None:
+        self._recorder.operation(
+            process="story",
+            kind=SEND,
+            phase=RUN,
+            topic=self._plan.topic.name,
+            acks=self._plan.workload.acks,
+            outcome=answer.outcome,
+            invoke_ns=invoke_ns,
+            complete_ns=None if answer.error == _PURGED else self._recorder.clock(),
+            partition=partition,
+            offset=answer.offset,
+            value=identity,
+            error=answer.error,
+        )
+        self._answers[identity] = answer
+
+    def _request(self, identity: str, partition: int) -> Request:
+        builder = MemoryRecordsBuilder(self._magic, 0, _ROOM)
+        value = record_value(identity, self._plan.workload.record_bytes)
+        builder.append(time.time_ns() // 1_000_000, None, value)
+        builder.close()
+        topic = ProduceRequest.TopicProduceData
+        data = topic.PartitionProduceData(index=partition, records=bytes(builder.buffer()))
+        return ProduceRequest(
+            version=_PRODUCE[self._magic],
+            transactional_id=None,
+            acks=_ACKS[self._plan.workload.acks],
+            timeout_ms=int(self._plan.workload.delivery_timeout_s * 1000),
+            topic_data=[topic(name=self._plan.topic.name, partition_data=[data])],
+        )

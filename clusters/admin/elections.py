@@ -1,0 +1,38 @@
+"""Have a leader elected from outside the ISR, as ``kafka-leader-election`` does (KIP-460)."""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka.protocol.admin import ElectLeadersRequest
+
+from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.core.addresses import Address
+from highwater.harness.base.errors import HarnessError
+
+_UNCLEAN: Final = 1
+_ANSWER_S: Final = 10.0
+
+
+def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) -> None:
+    """Ask for an unclean election of a partition that has no leader; ElectLeaders v1, since 2.4.
+
+    Args:
+        brokers: who can be asked: the controller, or on KRaft anybody, who passes it on.
+
+    Raises:
+        UnreachableError: nobody answered.
+        HarnessError: the controller refuses.
+    """
+    request: Any = ElectLeadersRequest(
+        version=1,
+        election_type=_UNCLEAN,
+        topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])],
+        timeout_ms=int(_ANSWER_S * 1000),
+    )
+    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+        [answer] = wire.ask_any(tuple(brokers), request)
+    found = [one for each in answer.replica_election_results for one in each.partition_result]
+    codes = [answer.error_code, *(one.error_code for one in found)]
+    if bad := [code for code in codes if code]:
+        raise HarnessError(f"no leader of {topic}-{partition} is elected: error {bad[0]}")

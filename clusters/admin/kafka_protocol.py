@@ -1,0 +1,225 @@
+"""A small synchronous client of Kafka's wire protocol: it asks what ordinary clients cannot.
+
+kafka-python's protocol classes encode and decode every version of every message; this adds a socket
+with short limits, requests in a row on it, and patience with brokers that do not answer.
+"""
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import UnreachableError
+
+Request = Any  # kafka-python makes these classes at run time, from Kafka's own schemas
+Response = Any
+
+_ANSWERED_BY = {
+    AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
+    ApiVersionsRequest: ApiVersionsResponse,
+    CreateTopicsRequest: CreateTopicsResponse,
+    DescribeClusterRequest: DescribeClusterResponse,
+    DescribeQuorumRequest: DescribeQuorumResponse,
+    ElectLeadersRequest: ElectLeadersResponse,
+    FetchRequest: FetchResponse,
+    IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
+    ListOffsetsRequest: ListOffsetsResponse,
+    MetadataRequest: MetadataResponse,
+    ProduceRequest: ProduceResponse,
+    UpdateFeaturesRequest: UpdateFeaturesResponse,
+}
+_SIZE = struct.Struct(">i")
+_CLIENT = "highwater-probe"
+
+
+class Connection:
+    """One socket to one broker.
+
+    Args:
+        address: of the broker.
+        timeout_s: for the connection and for each answer.
+
+    Raises:
+        UnreachableError: it does not listen or does not accept in time.
+    """
+
+    def __init__(self, address: Address, *, timeout_s: float) -> None:
+        self._address = address
+        self._correlation = 0
+        try:
+            self._socket = address.dial((address.host, address.port), timeout_s)
+        except OSError as error:
+            raise UnreachableError(f"{address} does not answer: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, *requests: Request) -> list[Response]:
+        """Send requests in a row and read their answers; the broker handles them in this order.
+
+        Raises:
+            UnreachableError: the connection broke or an answer took too long; it is of no use then.
+        """
+        self.tell(*requests)
+        return self.hear(*requests)
+
+    def tell(self, *requests: Request) -> None:
+        """Send requests in a row, and leave their answers for later.
+
+        Raises:
+            UnreachableError: the connection broke; it is of no use then.
+        """
+        frames = []
+        for request in requests:
+            self._correlation += 1
+            request.with_header(correlation_id=self._correlation, client_id=_CLIENT)
+            frames.append(request.encode(header=True, framed=True))
+        try:
+            self._socket.sendall(b"".join(frames))
+        except OSError as error:
+            raise UnreachableError(f"{self._address} does not listen: {error}") from error
+
+    def hear(self, *requests: Request) -> list[Response]:
+        """Read the answers to requests that were sent, in their order.
+
+        Raises:
+            UnreachableError: the connection broke or an answer took too long; it is of no use then.
+        """
+        try:
+            return [self._answer(request) for request in requests]
+        except OSError as error:
+            raise UnreachableError(f"{self._address} does not answer: {error}") from error
+
+    def patience(self, timeout_s: float) -> None:
+        """Wait so long for each answer from now on."""
+        self._socket.settimeout(timeout_s)
+
+    def hang_up(self) -> None:
+        """End the connection under whoever waits for an answer."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _answer(self, request: Request) -> Response:
+        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        response = _ANSWERED_BY[type(request)]
+        return response.decode(self._read(size), version=request.API_VERSION, header=True)
+
+    def _read(self, size: int) -> bytes:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        while view:
+            count = self._socket.recv_into(view)
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+            view = view[count:]
+        return bytes(buffer)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class Wire:
+    """Connections to the nodes of a cluster, opened when needed, for one thread.
+
+    A node that did not answer is left alone for a moment, so that a paused broker costs a watcher
+    one timeout a second and not one a question.
+
+    Args:
+        addresses: node id to address.
+        timeout_s: for each step of a question.
+        clock: seconds, monotonic.
+    """
+
+    AFTER_SILENCE_S = 1.0
+    AFTER_REFUSAL_S = 0.05
+
+    def __init__(
+        self,
+        addresses: Mapping[int, Address],
+        *,
+        timeout_s: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._addresses = addresses
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._connections: dict[int, Connection] = {}
+        self._not_before: dict[int, float] = {}
+
+    def ask(self, node: int, *requests: Request) -> list[Response]:
+        """Ask one node.
+
+        Raises:
+            UnreachableError: it does not answer, or did not a moment ago.
+        """
+        asked_at = self._clock()
+        if asked_at < self._not_before.get(node, asked_at):
+            raise UnreachableError(f"{self._addresses[node]} did not answer a moment ago")
+        try:
+            return self._connection(node).ask(*requests)
+        except UnreachableError:
+            self._drop(node)
+            silent = self._clock() - asked_at >= self._timeout_s
+            pause_s = self.AFTER_SILENCE_S if silent else self.AFTER_REFUSAL_S
+            self._not_before[node] = self._clock() + pause_s
+            raise
+
+    def ask_any(self, nodes: Sequence[int], *requests: Request) -> list[Response]:
+        """Ask the first node that answers, those with an open connection first.
+
+        Raises:
+            UnreachableError: none of them answers.
+        """
+        for node in sorted(nodes, key=lambda node: node not in self._connections):
+            try:
+                return self.ask(node, *requests)
+            except UnreachableError:
+                continue
+        raise UnreachableError(f"none of the nodes {', '.join(map(str, nodes))} answers")
+
+    def _connection(self, node: int) -> Connection:
+        if node not in self._connections:
+            address = self._addresses[node]
+            self._connections[node] = Connection(address, timeout_s=self._timeout_s)
+        return self._connections[node]
+
+    def _drop(self, node: int) -> None:
+        if node in self._connections:
+            self._connections.pop(node).close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for node in list(self._connections):
+            self._drop(node)

@@ -1,0 +1,301 @@
+"""A planned move of leadership, as an administrator makes it: no broker fails for it.
+
+The new leader becomes the first of the partition's assignment, which moves no data, and then the
+controller elects the preferred leader. On ZooKeeper both are nodes below ``/admin`` which the
+controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, KIP-460).
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
+
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+
+from highwater.clusters.admin.kafka_protocol import Response, Wire
+from highwater.clusters.admin.metadata import View, ZooKeeperView
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+
+LIMIT_S: Final = 30.0
+_ELECTIONS: Final = 3
+_ELECTION_S: Final = 5.0
+"""Twice what 0.10 takes where a broker that is frozen owes an answer; a third of a session."""
+
+_EVERY_S: Final = 0.01
+_ANSWER_S: Final = 5.0
+_REASSIGN: Final = "/admin/reassign_partitions"
+_ELECT: Final = "/admin/preferred_replica_election"
+_EPOCH: Final = "/controller_epoch"
+_ELECTED: Final = frozenset({0, 84})  # none, ELECTION_NOT_NEEDED
+
+
+class Freezer(Protocol):
+    """Freezes every broker that runs, but for some, while its context is open."""
+
+    def __call__(self, *but: int) -> AbstractContextManager[None]:
+        """The context."""
+
+
+class Mover(Protocol):
+    """Asks a controller for the two halves of a move. Either may raise UnreachableError."""
+
+    def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Have the assignment put in this order."""
+
+    def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Have the assignment put in this order, without a new leader epoch."""
+
+    def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Have replicas made and taken away, so that there are these."""
+
+    def elect(self, topic: str, partition: int) -> None:
+        """Have the first of the assignment elected."""
+
+    def close(self) -> None:
+        """Give back what is its own."""
+
+
+Verb = Callable[[View, Mapping[int, Address], Freezer, str, int, int], None]
+"""``move`` or ``line_up``."""
+
+
+class ZooKeeperMover:
+    """Writes what ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election`` write.
+
+    The controller takes a new order for a reassignment: it waits until every replica is in the ISR,
+    and gives the leader that there is a new epoch before the election gives one to its successor
+    (``KafkaController.updateLeaderEpochAndSendRequest``). While a replica is out of the ISR the
+    order is written where the controller keeps it, and the controller made to read it again.
+
+    Args:
+        frozen: freezes all brokers but those named, for a moment.
+    """
+
+    def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
+        self._view = view
+        self._frozen = frozen
+
+    def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Write the assignment, and wait until the controller has taken it."""
+        in_sync = self._view.live_brokers() & set(self._view.partition(topic, partition).isr)
+        if in_sync >= set(replicas):
+            self.assign(topic, partition, replicas)
+        else:
+            self.arrange(topic, partition, replicas)
+
+    def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Write the assignment; the controller takes it when every new replica is in the ISR."""
+        item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
+        self._leave(_REASSIGN, item)
+
+    def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Write the assignment where it is kept, and have the controller read it again."""
+        path = f"/brokers/topics/{topic}"
+        node = self._view.read(path)
+        node["partitions"][str(partition)] = [*replicas]
+        self._view.write(path, node)
+        self._elect_controller_anew()
+
+    def _elect_controller_anew(self) -> None:
+        """Have the controller resign, which all but itself are too frozen to take over from.
+
+        One that was elected a moment ago does not watch its node again yet: it resigns, and stands
+        for no election (``KafkaController.ControllerChange``). Then the others elect one of theirs,
+        and it is that one's turn to resign.
+        """
+        controller, epoch = self._view.controller(), self._view.read(_EPOCH)
+        for _ in range(_ELECTIONS):
+            with self._frozen(controller), contextlib.suppress(WaitTimeoutError):
+                self._view.delete("/controller")
+                self._await_election([controller], epoch, _ELECTION_S)
+                return
+            if self._await_election(self._view.live_brokers(), epoch, LIMIT_S) == controller:
+                return
+        raise WaitTimeoutError(f"broker {controller} was not elected in {_ELECTIONS} elections")
+
+    def _await_election(self, candidates: Collection[int], epoch: int, limit_s: float) -> int:
+        """Who of some brokers is the controller, elected after an epoch."""
+        elected, _ = await_condition(
+            lambda: (self._view.controller(), self._view.read(_EPOCH)),
+            lambda seen: seen[0] in candidates and seen[1] > epoch,
+            what=f"a controller to be elected anew, one of {sorted(candidates)}",
+            limit_s=limit_s,
+            every_s=_EVERY_S,
+            passing=(UnreachableError,),
+        )
+        return elected
+
+    def elect(self, topic: str, partition: int) -> None:
+        """Write the partition's name, and wait until the controller has taken it."""
+        self._leave(_ELECT, {"topic": topic, "partition": partition})
+
+    def _leave(self, path: str, item: Mapping[str, Any]) -> None:
+        if not self._view.create(path, {"version": 1, "partitions": [item]}):
+            raise HarnessError(f"ZooKeeper has a node {path} of another move")
+        await_condition(
+            lambda: self._view.exists(path),
+            lambda there: not there,
+            what=f"the controller to do what {path} says: {dict(item)}",
+            limit_s=LIMIT_S,
+            every_s=_EVERY_S,
+            passing=(UnreachableError,),
+        )
+
+    def close(self) -> None:
+        """Nothing; the view is somebody else's."""
+
+
+class KraftMover:
+    """Sends the requests to a broker that runs, which forwards them to the controller.
+
+    Args:
+        brokers: those that can be asked, broker id to address.
+    """
+
+    def __init__(self, brokers: Mapping[int, Address]) -> None:
+        self._brokers = tuple(brokers)
+        self._wire = Wire(brokers, timeout_s=_ANSWER_S)
+
+    def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """AlterPartitionReassignments; an order of the same replicas is taken at once."""
+        named = AlterPartitionReassignmentsRequest.ReassignableTopic
+        order = named.ReassignablePartition(partition_index=partition, replicas=[*replicas])
+        answer = self._ask(
+            AlterPartitionReassignmentsRequest(
+                version=0,
+                timeout_ms=int(_ANSWER_S * 1000),
+                topics=[named(name=topic, partitions=[order])],
+            )
+        )
+        codes = [answer.error_code] + [
+            one.error_code for found in answer.responses for one in found.partitions
+        ]
+        _require(codes, frozenset({0}), f"put {list(replicas)} in order for {topic}-{partition}")
+
+    arrange = prefer
+    assign = prefer
+
+    def elect(self, topic: str, partition: int) -> None:
+        """ElectLeaders, of the preferred kind."""
+        named = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
+        answer = self._ask(
+            ElectLeadersRequest(
+                version=1,
+                election_type=0,
+                topic_partitions=[named],
+                timeout_ms=int(_ANSWER_S * 1000),
+            )
+        )
+        codes = [answer.error_code] + [
+            one.error_code
+            for found in answer.replica_election_results
+            for one in found.partition_result
+        ]
+        _require(codes, _ELECTED, f"elect the preferred leader of {topic}-{partition}")
+
+    def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python makes these classes
+        [answer] = self._wire.ask_any(self._brokers, request)
+        return answer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._wire.close()
+
+
+def move(
+    view: View,
+    brokers: Mapping[int, Address],
+    frozen: Freezer,
+    topic: str,
+    partition: int,
+    broker: int,
+) -> None:
+    """Make a broker the leader of a partition, by plan.
+
+    Args:
+        brokers: those that can be asked, broker id to address.
+        frozen: freezes all brokers but those named, for a moment.
+
+    Raises:
+        WaitTimeoutError: the controller did not do it in time.
+        HarnessError: it refused, or the broker has no replica.
+    """
+    order = view.replicas(topic, partition)
+    if broker not in order:
+        raise HarnessError(f"broker {broker} has no replica of {topic}-{partition}: {order}")
+    with contextlib.closing(_mover(view, brokers, frozen)) as mover:
+        if order[0] != broker:
+            mover.prefer(topic, partition, [broker, *(one for one in order if one != broker)])
+        mover.elect(topic, partition)
+    await_condition(
+        lambda: view.partition(topic, partition),
+        lambda state: state.leader == broker,
+        what=f"the controller to make broker {broker} the leader of {topic}-{partition}",
+        limit_s=LIMIT_S,
+        every_s=_EVERY_S,
+        passing=(UnreachableError,),
+    )
+
+
+def line_up(
+    view: View,
+    brokers: Mapping[int, Address],
+    frozen: Freezer,
+    topic: str,
+    partition: int,
+    broker: int,
+) -> None:
+    """Make a broker the one that a controller elects when the leader of a partition is gone.
+
+    That is the first of the assignment that is alive and in the ISR. Arguments are as in ``move``.
+
+    Raises:
+        WaitTimeoutError: the controller did not do it in time.
+        HarnessError: it refused.
+    """
+    order, state = view.replicas(topic, partition), view.partition(topic, partition)
+    heirs = [one for one in order if one in state.isr and one != state.leader]
+    if broker not in heirs or heirs[0] == broker:
+        return
+    with contextlib.closing(_mover(view, brokers, frozen)) as mover:
+        mover.arrange(topic, partition, [broker, *(one for one in order if one != broker)])
+
+
+def assign(
+    view: View,
+    brokers: Mapping[int, Address],
+    frozen: Freezer,
+    topic: str,
+    partition: int,
+    replicas: Sequence[int],
+) -> None:
+    """Give a partition other replicas, and wait until these alone are there and in sync.
+
+    Raises:
+        WaitTimeoutError: the controller did not do it in time.
+        HarnessError: it refused.
+    """
+    with contextlib.closing(_mover(view, brokers, frozen)) as mover:
+        mover.assign(topic, partition, replicas)
+    await_condition(
+        lambda: (set(view.replicas(topic, partition)), set(view.partition(topic, partition).isr)),
+        lambda seen: seen == (set(replicas), set(replicas)),
+        what=f"brokers {[*replicas]} alone to have {topic}-{partition}, in sync",
+        limit_s=2 * LIMIT_S,
+        passing=(UnreachableError,),
+    )
+
+
+def _mover(view: View, brokers: Mapping[int, Address], frozen: Freezer) -> Mover:
+    if isinstance(view, ZooKeeperView):
+        return ZooKeeperMover(view, frozen)
+    return KraftMover(brokers)
+
+
+def _require(codes: Sequence[int], wanted: frozenset[int], what: str) -> None:
+    bad = [code for code in codes if code not in wanted]
+    if bad:
+        raise HarnessError(f"the controller refuses to {what}: error {bad[0]}")

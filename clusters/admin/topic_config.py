@@ -1,0 +1,77 @@
+"""Change what a topic is set to while it is in use, as ``kafka-configs`` does.
+
+On ZooKeeper that is the topic's node and a notification beside it, from 0.9 to 3.9
+(``AdminUtils.changeEntityConfig``, ``DynamicConfigManager``); on KRaft it is a request (KIP-339).
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka.protocol.admin import IncrementalAlterConfigsRequest
+
+from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.admin.metadata import ZooKeeperView
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.releases.release import Release
+from highwater.harness.base.errors import HarnessError
+
+Changes = Mapping[str, str | None]
+"""Setting to value; None: what the brokers have."""
+
+_TOPIC: Final = 2
+_SET, _DELETE = 0, 1
+_ANSWER_S: Final = 5.0
+_BY_PATH: Final = (0, 10, 1)
+"""Notifications name what has changed by its path since then, and by kind and name before."""
+
+
+def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -> None:
+    """Change a topic's settings where ZooKeeper has them, and tell the brokers.
+
+    Raises:
+        UnreachableError: ZooKeeper does not answer, or there is no such topic.
+    """
+    path = f"/config/topics/{topic}"
+    node = view.read(path)
+    config = {**node["config"], **changes}
+    node["config"] = {name: value for name, value in config.items() if value is not None}
+    view.write(path, node)
+    by_path = release.number >= _BY_PATH
+    notice = (
+        {"version": 2, "entity_path": f"topics/{topic}"}
+        if by_path
+        else {"version": 1, "entity_type": "topics", "entity_name": topic}
+    )
+    view.append("/config/changes/config_change_", notice)
+
+
+def request(brokers: Mapping[int, Address], topic: str, changes: Changes) -> None:
+    """Have a broker that runs pass changes on to the KRaft controller.
+
+    Raises:
+        UnreachableError: nobody answered.
+        HarnessError: the controller refuses.
+    """
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    wanted: Any = IncrementalAlterConfigsRequest(
+        version=0,
+        resources=[
+            resource(
+                resource_type=_TOPIC,
+                resource_name=topic,
+                configs=[
+                    resource.AlterableConfig(
+                        name=name, config_operation=_DELETE if value is None else _SET, value=value
+                    )
+                    for name, value in changes.items()
+                ],
+            )
+        ],
+        validate_only=False,
+    )
+    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+        [answer] = wire.ask_any(tuple(brokers), wanted)
+    for one in answer.responses:
+        if one.error_code:
+            raise HarnessError(f"Kafka refuses to set {dict(changes)}: {one.error_message}")

@@ -1,0 +1,160 @@
+"""Create topics replica by replica, and wait until they are what was asked for.
+
+Kafka is asked to, over the wire. Up to 0.10.0 there is no such request: whoever wants a topic
+writes it in ZooKeeper, where the controller finds it.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from kafka.protocol.admin import CreateTopicsRequest
+
+from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.admin.metadata import ZooKeeperView
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import Probe, UnreachableError
+from highwater.clusters.releases.catalogue import Release
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+
+_LIMIT_S = 30.0
+_ANSWER_S = 10.0
+_NONE, _TIMED_OUT, _EXISTS, _NOT_CONTROLLER = 0, 7, 36, 41
+
+
+def create_topic(
+    release: Release,
+    brokers: Mapping[int, Address],
+    probe: Probe,
+    name: str,
+    assignment: Sequence[Sequence[int]],
+    settings: Mapping[str, str],
+    *,
+    coordination: Address | None = None,
+) -> None:
+    """Create a topic and wait for its preferred leaders, full ISRs and serving replicas.
+
+    Args:
+        coordination: of ZooKeeper; only releases without CreateTopics need it.
+
+    Raises:
+        HarnessError: Kafka refuses it; the message says why.
+        WaitTimeoutError: it was not ready in time.
+    """
+    if release.wire.create_topics is None:
+        assert coordination is not None, f"{release.name} has topics made in ZooKeeper"
+        _write(release, coordination, name, assignment, settings)
+    else:
+        request = _request(release, name, assignment, settings)
+        with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+            _send(release, wire, tuple(brokers), probe, request)
+    for partition, replicas in enumerate(assignment):
+        await_condition(
+            partial(_ready, probe, name, partition, replicas),
+            bool,
+            what=f"{name}-{partition} to have leader {replicas[0]} and ISR {list(replicas)}",
+            limit_s=_LIMIT_S,
+        )
+
+
+def _write(
+    release: Release,
+    zookeeper: Address,
+    name: str,
+    assignment: Sequence[Sequence[int]],
+    settings: Mapping[str, str],
+) -> None:
+    """Write what ``AdminUtils.createOrUpdateTopicPartitionAssignmentPathInZK`` writes.
+
+    The settings go first, because a broker reads them when it makes the replica. Nobody checks
+    them, here or there.
+    """
+    placed = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
+    with contextlib.closing(ZooKeeperView(zookeeper, timeout_s=_ANSWER_S)) as view:
+        view.create(f"/config/topics/{name}", {"version": 1, "config": dict(settings)})
+        if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": placed}):
+            raise HarnessError(
+                f"Kafka {release.name} refuses to create topic {name!r}: it is in ZooKeeper",
+                hint="Give every topic a name of its own.",
+            )
+
+
+def _request(
+    release: Release,
+    name: str,
+    assignment: Sequence[Sequence[int]],
+    settings: Mapping[str, str],
+) -> Any:  # noqa: ANN401 - kafka-python makes these classes at run time
+    topic = CreateTopicsRequest.CreatableTopic
+    return CreateTopicsRequest(
+        version=release.wire.create_topics,
+        topics=[
+            topic(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[
+                    topic.CreatableReplicaAssignment(partition_index=index, broker_ids=[*replicas])
+                    for index, replicas in enumerate(assignment)
+                ],
+                configs=[
+                    topic.CreatableTopicConfig(name=key, value=value)
+                    for key, value in settings.items()
+                ],
+            )
+        ],
+        timeout_ms=int(_ANSWER_S * 1000),
+        validate_only=False,
+    )
+
+
+def _send(
+    release: Release,
+    wire: Wire,
+    brokers: Sequence[int],
+    probe: Probe,
+    request: Any,  # noqa: ANN401 - as above
+) -> None:
+    """Send it to whoever may create topics, again while there is no such broker."""
+    asked_before = False
+
+    def created() -> bool:
+        nonlocal asked_before
+        # Before KRaft only the controller creates topics; since then every broker forwards.
+        nodes = brokers if release.coordination == "kraft" else [probe.controller()]
+        try:
+            [answer] = wire.ask_any(nodes, request)
+        except UnreachableError:
+            asked_before = True  # it may have been done all the same
+            raise
+        [result] = answer.topics
+        if result.error_code == _NONE or (result.error_code == _EXISTS and asked_before):
+            return True
+        asked_before = asked_before or result.error_code == _TIMED_OUT
+        if result.error_code in {_NOT_CONTROLLER, _TIMED_OUT}:
+            return False
+        raise HarnessError(
+            f"Kafka {release.name} refuses to create topic {result.name!r}: "
+            f"{getattr(result, 'error_message', None) or f'error {result.error_code}'}",
+            hint="Look at the topic's settings and its replicas.",
+        )
+
+    await_condition(
+        created,
+        bool,
+        what="a controller to create the topic",
+        limit_s=_LIMIT_S,
+        passing=(UnreachableError,),
+    )
+
+
+def _ready(probe: Probe, topic: str, partition: int, replicas: Sequence[int]) -> bool:
+    try:
+        state = probe.partition(topic, partition)
+        for broker in replicas:
+            probe.replica(broker, topic, partition)
+    except UnreachableError:
+        return False
+    return state.leader == replicas[0] and set(state.isr) == set(replicas)

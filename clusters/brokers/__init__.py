@@ -1,0 +1,1 @@
+"""Brokers and coordinators that are started, broken and read."""

@@ -1,0 +1,58 @@
+"""Make log directories into evidence: what a judge needs stays or is copied, the rest goes."""
+
+import re
+import shutil
+from pathlib import Path
+
+from highwater.harness.base.errors import HarnessError
+
+# Kafka's own topics, and its metadata log, whose original is the controller's.
+_INTERNAL = "__"
+# Preallocated, and derived from the segments.
+_DERIVED = {".index", ".timeindex", ".txnindex"}
+
+
+def prune(replicas: Path, coordination: Path) -> Path:
+    """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
+
+    Raises:
+        HarnessError: a file cannot be removed.
+    """
+    try:
+        for internal in replicas.glob(f"*/{_INTERNAL}*/"):
+            shutil.rmtree(internal)
+        for root in (replicas, coordination):
+            for file in root.glob("*/*/*index"):
+                if file.suffix in _DERIVED:
+                    file.unlink()
+    except OSError as error:
+        raise HarnessError(
+            f"the replicas in {replicas} cannot be frozen: {error.strerror} ({error.filename})"
+        ) from error
+    return replicas
+
+
+def copy_topic(replicas: Path, topic: str, target: Path) -> None:
+    """Copy a topic's replicas and the broker-wide files below ``replicas/<broker id>`` to target.
+
+    Raises:
+        HarnessError: a file cannot be copied.
+    """
+    wanted = re.compile(rf"{re.escape(topic)}-\d+")
+    try:
+        for broker in sorted(replicas.iterdir()):
+            for entry in sorted(broker.iterdir()):
+                there = target / broker.name / entry.name
+                if entry.is_file():
+                    there.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(entry, there)
+                elif wanted.fullmatch(entry.name):
+                    shutil.copytree(entry, there, ignore=_ignore_derived)
+    except OSError as error:  # shutil.Error is one
+        raise HarnessError(
+            f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"
+        ) from error
+
+
+def _ignore_derived(_: str, names: list[str]) -> set[str]:
+    return {name for name in names if Path(name).suffix in _DERIVED}

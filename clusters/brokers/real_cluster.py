@@ -1,0 +1,483 @@
+"""A cluster of real brokers, wherever its nodes live: what the verbs of every driver do."""
+
+import contextlib
+import resource
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from highwater.clusters.admin import elections, leadership, topic_config, topics
+from highwater.clusters.admin.metadata import KraftView, View, ZooKeeperView
+from highwater.clusters.admin.probe import ClusterProbe
+from highwater.clusters.brokers import freeze
+from highwater.clusters.brokers.coordinator import RealCoordinator
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import (
+    Broker,
+    BrokerState,
+    Coordinator,
+    Probe,
+    UnreachableError,
+)
+from highwater.clusters.nodes import kraft_features
+from highwater.clusters.nodes.layout import Layout, disk_errors
+from highwater.clusters.nodes.node import START_LIMIT_S, Node
+from highwater.clusters.nodes.site import NodePlan, Site
+from highwater.clusters.relay.network import Network, Wiring
+from highwater.clusters.releases.catalogue import Release
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+
+_GONE_S = 10.0
+
+
+class RealBroker:
+    """One broker; the Broker of ``clusters.core.interfaces``."""
+
+    def __init__(
+        self,
+        identity: int,
+        node: Node,
+        log_directory: Path,
+        cluster: "RealCluster",
+        level: Level,
+    ) -> None:
+        self._id = identity
+        self._level = level
+        self._node = node
+        self._log_directory = log_directory
+        self._cluster = cluster
+
+    @property
+    def id(self) -> int:
+        """Broker id."""
+        return self._id
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return str(self._node.address)
+
+    @property
+    def state(self) -> BrokerState:
+        """Of its JVM."""
+        return self._node.state
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Processes of this machine that it consists of, while it runs."""
+        return self._node.pids
+
+    @property
+    def level(self) -> Level:
+        """What it runs, or is to run from its next start on."""
+        return self._level
+
+    def install(self, level: Level) -> None:
+        """Write its settings anew, and have it started from other jars."""
+        if self._node.state != "down":
+            raise HarnessError(f"broker {self._id} runs", hint="Stop it first.")
+        self._node.become(self._cluster.plan(self._id, level))
+        self._level = level
+
+    def finalized(self, level: Level) -> None:
+        """Take note of what its cluster has begun to use."""
+        self._level = level
+
+    @property
+    def directory(self) -> Path:
+        """Its log directory."""
+        return self._log_directory
+
+    def read(self, name: str) -> str:
+        """A small text file of its log directory, whether it runs or not."""
+        return (self._log_directory / name).read_text(encoding="utf-8")
+
+    def limit_writes(self, *, limited: bool) -> None:
+        """Set the greatest size of a file that its JVM may write to 0, or to what it was."""
+        if sys.platform != "linux" or not self.pids:
+            raise HarnessError(
+                f"broker {self._id} is down, or no process of this machine",
+                hint="Its writes can be limited on Linux alone, where brokers are processes.",
+            )
+        jvm, which = self.pids[0], resource.RLIMIT_FSIZE
+        most = resource.prlimit(jvm, which)[1]
+        resource.prlimit(jvm, which, (0 if limited else most, most))
+
+    def start(self) -> None:
+        """Start it on the data it left, once its old session has ended; never after ``close``."""
+        if self._node.state == "running" or self._node.released:
+            return
+        if self._node.state == "paused":
+            raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
+        self._cluster.await_session_end(self._id)
+        self._node.launch()
+        self._node.wait_for(self._node.listens, "to listen")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the process to end."""
+        self._node.stop()
+
+    def kill(self) -> None:
+        """SIGKILL, paused or not."""
+        self._node.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._node.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._node.resume()
+
+
+class RealCluster:
+    """The Cluster of ``clusters.core.interfaces``; use a driver.
+
+    Args:
+        release: what every node runs, until a broker has another one installed.
+        directory: of the run.
+        site: where the nodes live; closed with the cluster.
+        broker_config: settings above the driver's own.
+        wired: whether the wire is to be between the nodes.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        directory: Path,
+        site: Site,
+        *,
+        broker_config: Mapping[str, str],
+        wired: bool = False,
+    ) -> None:
+        self._release = release
+        self._site = site
+        try:
+            self._wiring = Wiring(release, site) if wired else None
+        except BaseException:
+            site.close()
+            raise
+        self._layout = Layout(
+            release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
+        )
+        self._level = Level.told(release, broker_config)
+        self._nodes: list[Node] = []
+        self._brokers: dict[int, RealBroker] = {}
+
+    @property
+    def release(self) -> Release:
+        """What every broker runs; the oldest, while they differ."""
+        found = [broker.level.release for broker in self._brokers.values()]
+        return min(found, key=lambda one: one.number, default=self._release)
+
+    @property
+    def directory(self) -> Path:
+        """Its replicas, logs and coordination."""
+        return self._layout.directory
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """Broker id to broker."""
+        return MappingProxyType(self._brokers)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """ZooKeeper, or the KRaft controller."""
+        here = self._site.public.coordination
+        return RealCoordinator(
+            next(node for node in self._nodes if node.address == here),
+            self._ask_coordinator,
+            self._controller_plan,
+        )
+
+    def _controller_plan(self, level: Level) -> NodePlan:
+        """What the KRaft controller is at some level, its settings written."""
+        with disk_errors(self._layout.directory):
+            return self._layout.controller_plan(level.release)
+
+    def _ask_coordinator(self) -> object:
+        """Something that nobody but ZooKeeper or the controller itself can answer."""
+        with contextlib.closing(self._view()) as view:
+            zookeeper = isinstance(view, ZooKeeperView)
+            return view.live_brokers() if zookeeper else view.controller()
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,host:port`` of every broker."""
+        return ",".join(str(address) for address in self._site.public.brokers.values())
+
+    @property
+    def client(self) -> Mapping[str, str]:
+        """What the release wants of clients."""
+        return self._release.client
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Processes of this machine that it consists of now, the coordination's included."""
+        return frozenset(pid for node in self._nodes for pid in node.pids)
+
+    @property
+    def network(self) -> Network | None:
+        """The links between its nodes; None without a wire."""
+        if self._wiring is None:
+            return None
+        return Network(self._wiring.relay, frozenset(self._brokers), self._topic_id)
+
+    def _topic_id(self, topic: str) -> str:
+        """The id by which brokers of this release fetch a topic, if they do."""
+        with contextlib.closing(self._view()) as view:
+            return view.topic_id(topic)
+
+    def open(self) -> None:
+        """Start every node at once and wait until all brokers have registered."""
+        replicas = self._layout.replicas
+        with disk_errors(replicas.parent):
+            if replicas.exists() and any(replicas.iterdir()):
+                raise HarnessError(
+                    f"{replicas} holds replicas of another cluster",
+                    hint="Give every cluster a directory of its own.",
+                )
+            self._layout.prepare()
+            self._launch(self._prepare_coordinator(), *self._prepare_brokers())
+        self._await_registration()
+
+    def probe(self) -> Probe:
+        """A new probe, for one thread."""
+        return ClusterProbe(
+            lambda broker: self._brokers[broker].level.release.wire,
+            self._site.public.brokers,
+            self._view(),
+        )
+
+    def plan(self, identity: int, level: Level) -> NodePlan:
+        """What a broker is at some level, its settings written."""
+        with disk_errors(self._layout.directory):
+            return self._layout.broker_plan(identity, level.release, level.settings)
+
+    def finalize(self, level: Level) -> None:
+        """Ask the controller for the features that a new cluster of that version has."""
+        kraft_features.finalize(self._running(), kraft_features.source(level))
+        for broker in self._brokers.values():
+            broker.finalized(level)
+
+    def create_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
+    ) -> None:
+        """Create a topic with its replicas placed as told, and wait until it is ready."""
+        with contextlib.closing(self.probe()) as probe:
+            topics.create_topic(
+                self.release,
+                self._site.public.brokers,
+                probe,
+                name,
+                assignment,
+                settings,
+                coordination=self._site.public.coordination,
+            )
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Put a broker first in the assignment and have the preferred leader elected."""
+        self._lead(leadership.move, topic, partition, broker)
+
+    def line_up(self, topic: str, partition: int, broker: int) -> None:
+        """Put a broker before the other heirs in the assignment."""
+        self._lead(leadership.line_up, topic, partition, broker)
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Make and take away replicas of a partition."""
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            leadership.assign(view, running, self._frozen, topic, partition, replicas)
+
+    def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Write them in ZooKeeper, or ask the KRaft controller for them."""
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            if isinstance(view, ZooKeeperView):
+                topic_config.write(view, self.release, topic, changes)
+            else:
+                topic_config.request(running, topic, changes)
+
+    def elect_unclean(self, topic: str, partition: int) -> None:
+        """Ask the controller, or on KRaft a broker that passes it on."""
+        asked = self._running()
+        if self._release.coordination == "zookeeper":
+            with contextlib.closing(self._view()) as view:
+                controller = view.controller()
+            asked = {one: asked[one] for one in asked if one == controller}
+        elections.elect_unclean(asked, topic, partition)
+
+    def _running(self) -> dict[int, Address]:
+        every = self._site.public.brokers
+        return {one: every[one] for one in every if self._brokers[one].state == "running"}
+
+    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            verb(view, running, self._frozen, topic, partition, broker)
+
+    def end_session(self, broker: int) -> bool:
+        """Close the broker's session in ZooKeeper; on KRaft leave it alone."""
+        with contextlib.closing(self._view()) as view:
+            if not isinstance(view, ZooKeeperView):
+                return False
+            view.end_session(broker)
+        return True
+
+    def snapshot(self, topic: str, directory: Path) -> None:
+        """Pause every broker, copy the topic's replicas, and let them go on."""
+        with self._frozen():
+            freeze.copy_topic(self._layout.replicas, topic, directory)
+
+    @contextlib.contextmanager
+    def _frozen(self, *but: int) -> Iterator[None]:
+        """Every running broker paused, but for these."""
+        running = [broker for broker in self._brokers.values() if broker.state == "running"]
+        with contextlib.ExitStack() as resuming:
+            for broker in running:
+                if broker.id not in but:
+                    resuming.callback(broker.resume)
+                    broker.pause()
+            yield
+
+    def freeze(self) -> Path:
+        """Pause every broker, kill every node, and prune what is no evidence."""
+        for broker in self._brokers.values():
+            if broker.state == "running":
+                broker.pause()
+        _at_once(Node.kill, self._nodes)
+        self.close()
+        return freeze.prune(self._layout.replicas, self._layout.coordination)
+
+    def close(self) -> None:
+        """Kill whatever runs and give everything back. Never raises; may be called twice."""
+        _at_once(Node.release, self._nodes)
+        for node in self._nodes:
+            node.gone(_GONE_S)
+        if self._wiring is not None:
+            self._wiring.close()
+        self._site.close()
+        shutil.rmtree(self._layout.scratch, ignore_errors=True)
+
+    def await_session_end(self, identity: int) -> None:
+        """Wait until ZooKeeper has forgotten a broker; a second registration would be refused.
+
+        A KRaft broker needs no such wait: it repeats its registration until it is let in.
+        """
+        if self._release.coordination == "kraft":
+            return
+        with contextlib.closing(self._view()) as view:
+
+            def ended() -> bool:
+                with contextlib.suppress(UnreachableError):
+                    return identity not in view.live_brokers()
+                return False
+
+            await_condition(
+                ended,
+                bool,
+                what=f"the old session of broker {identity} to end",
+                limit_s=START_LIMIT_S,
+                every_s=0.02,
+            )
+
+    def _view(self, brokers: Mapping[int, Address] | None = None) -> View:
+        """The coordination's view, on KRaft through these brokers (all, unless told)."""
+        if self._release.coordination == "zookeeper":
+            return ZooKeeperView(self._site.public.coordination)
+        return KraftView(
+            self._site.public.brokers if brokers is None else brokers,
+            self._site.public.coordination,
+            metadata=self._release.wire.metadata,
+        )
+
+    def _await_registration(self) -> None:
+        wanted = frozenset(self._brokers)
+        with contextlib.closing(self._view()) as view:
+            # The brokers alone: ZooKeeper 3.4 spins for ever over a client that hangs up before
+            # it has loaded its data, which is what a look at its own port would be.
+            brokers = self._site.public.brokers.values()
+            self._await_ports([node for node in self._nodes if node.address in brokers])
+            for node in self._nodes:
+                node.wait_for(lambda: _live(view) == wanted, "and every other broker to register")
+
+    def _await_ports(self, brokers: Sequence[Node]) -> None:
+        """Wait for all side by side, since a look at a container takes a while; Ctrl-C ends all."""
+        over = threading.Event()
+
+        def listens(broker: Node) -> bool:
+            for each in self._nodes:  # it waits for them, so their death ends its wait
+                each.require_alive()
+            return broker.listens() or over.is_set()
+
+        with ThreadPoolExecutor(len(brokers)) as pool, contextlib.ExitStack() as leaving:
+            leaving.callback(over.set)
+            waits = [
+                pool.submit(one.wait_for, partial(listens, one), "to listen") for one in brokers
+            ]
+            for wait in waits:
+                wait.result()
+
+    def _prepare_coordinator(self) -> Node:
+        if self._release.coordination == "zookeeper":
+            return self._layout.zookeeper()
+        return self._layout.controller(kraft_features.source(self._level))
+
+    def _prepare_brokers(self) -> list[Node]:
+        nodes = []
+        for identity in self._site.public.brokers:
+            node = self._layout.broker(identity)
+            folder = self._layout.replicas / str(identity)
+            self._brokers[identity] = RealBroker(identity, node, folder, self, self._level)
+            nodes.append(node)
+        return nodes
+
+    def _launch(self, *nodes: Node) -> None:
+        self._nodes += nodes
+        _at_once(Node.launch, nodes)
+
+
+def opened(cluster: RealCluster) -> RealCluster:
+    """Open it, and leave nothing behind if that fails.
+
+    Raises:
+        HarnessError: a port in use, a full disk, or a node that died or was not ready in time,
+            with its last words.
+    """
+    try:
+        cluster.open()
+    except BaseException:  # Ctrl-C too: nothing may be left behind
+        cluster.close()
+        raise
+    return cluster
+
+
+def rehearse(release: Release, site: Site, directory: Path) -> None:
+    """Start one broker, give it a topic, and stop it in order: what a class archive records."""
+    with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:
+        cluster.open()
+        cluster.create_topic("rehearsal", [[1]], {})
+        cluster.brokers[1].stop()
+
+
+def _at_once(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
+    """Do it to all side by side, and raise the first error once all are done."""
+    if nodes:
+        with ThreadPoolExecutor(len(nodes), thread_name_prefix="node") as pool:
+            for done in [pool.submit(verb, node) for node in nodes]:
+                done.result()
+
+
+def _live(view: View) -> frozenset[int]:
+    """Registered brokers; none while nobody answers, as in a cluster that starts."""
+    try:
+        return view.live_brokers()
+    except UnreachableError:
+        return frozenset()

@@ -1,0 +1,1 @@
+"""Nodes as containers of one network."""

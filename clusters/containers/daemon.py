@@ -1,0 +1,70 @@
+"""The Docker daemon: how it is reached, and what its errors mean to a person.
+
+docker and testcontainers are imported when a daemon is asked for, never before: a run on local
+processes needs neither.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from highwater.harness.base.errors import HarnessError
+
+Client = Any  # docker.DockerClient, which ships no types
+_INSTALL = (
+    "Install and start it (Debian: apt-get install docker.io iptables; elsewhere Docker Desktop or "
+    "Docker Engine), or run on local processes: --cluster local."
+)
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[Client]:
+    """A client of the daemon that DOCKER_HOST or Docker's own configuration names.
+
+    Raises:
+        HarnessError: nobody answers there; or any later error of Docker, in words.
+    """
+    place = os.environ.get("DOCKER_HOST", "where it is by default")
+    with errors(f"does not answer ({place})"):
+        from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - see above
+
+        client = DockerClient().client
+        with contextlib.closing(client):
+            client.ping()
+            yield client
+
+
+@contextlib.contextmanager
+def errors(doing: str) -> Iterator[None]:
+    """Turn whatever Docker and its library raise into one sentence and a hint."""
+    from docker.errors import APIError, BuildError, DockerException  # noqa: PLC0415 - see above
+    from requests.exceptions import RequestException  # noqa: PLC0415 - as above
+
+    try:
+        yield
+    except (APIError, BuildError) as error:
+        said = str(getattr(error, "explanation", None) or getattr(error, "msg", "") or error)
+        full = "no space left on device" in said.lower()
+        raise HarnessError(
+            f"Docker {doing}: {said}",
+            hint="Make room on the disk of Docker's data (docker info names it; "
+            "docker system prune frees what nobody uses)."
+            if full
+            else "",
+        ) from error
+    except (DockerException, RequestException) as error:
+        raise HarnessError(f"Docker {doing}: {_reason(error)}", hint=_INSTALL) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The system's own reason below a pile of wrapped exceptions."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in errno.errorcode and seen.strerror:
+            place = f" ({seen.filename})" if seen.filename else ""
+            return f"{seen.strerror}{place}"
+        inner = [arg for arg in seen.args if isinstance(arg, BaseException)]
+        seen = inner[0] if inner else seen.__cause__ or seen.__context__
+    return str(error)

@@ -1,0 +1,357 @@
+"""The docker driver: one container a broker, and one for ZooKeeper or the controller.
+
+All are in a network of the cluster's own, each at an address that it keeps for life; its peers find
+it there. Clients and the probe find it at an address of the loopback, to which its port is
+published. Folders of the run are mounted by the same paths, so that log directories and logs lie
+where those of local processes do, whatever becomes of the container or the harness.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Final
+
+from highwater.clusters.brokers.real_cluster import RealCluster, opened, rehearse
+from highwater.clusters.containers import ownership
+from highwater.clusters.containers.daemon import Client, connected, errors
+from highwater.clusters.containers.images import Image, release_image
+from highwater.clusters.containers.ownership import Claim
+from highwater.clusters.core.addresses import (
+    BROKER_PORT,
+    COORDINATION_PORT,
+    PEERS_PORT,
+    Address,
+    AddressGroup,
+    Inside,
+    broker_host,
+    coordination_host,
+    require_free,
+)
+from highwater.clusters.core.interfaces import BrokerState
+from highwater.clusters.nodes.failure_output import last_words
+from highwater.clusters.nodes.jvm import Runtime
+from highwater.clusters.nodes.site import NodePlan
+from highwater.clusters.releases.release import Release
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+
+_TAKES_EFFECT_S: Final = 20.0
+_HELD_S: Final = 0.2
+_SUBNET_ATTEMPTS: Final = 20
+_NOT_FROZEN: Final = "unable to freeze"  # what runc says then, when it has tried for a while
+# The JVM takes the shell's place, and both its outputs go to the end of the node's log.
+_INTO_LOG: Final = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
+
+
+def open_cluster(
+    release: Release,
+    directory: Path,
+    *,
+    brokers: int,
+    broker_config: Mapping[str, str],
+    wired: bool = False,
+) -> RealCluster:
+    """Start a cluster of containers; a ``clusters.core.interfaces.Driver``, for 0.10.2 and later.
+
+    Raises:
+        HarnessError: no Docker, no image, a full disk, or a node that died or was not ready in
+            time, with its last words. Nothing is left behind then.
+    """
+    if brokers < 1:
+        raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
+    ownership.sweep()
+    with connected() as client:
+        image = release_image(client, release, _Rehearsals(client))
+    site = ContainerSite(release, image, brokers)
+    return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
+
+
+class ContainerSite:
+    """A Docker network, and a container for each node that has begun.
+
+    Attributes:
+        public: addresses of the loopback.
+        inside: addresses in the network.
+    """
+
+    def __init__(self, release: Release, image: Image, brokers: int) -> None:
+        self._images = {release.name: image}
+        self._plans: dict[str, NodePlan] = {}
+        self._containers: dict[str, Any] = {}
+        self._open = True
+        self.public = AddressGroup(brokers)
+        self._claim = Claim()
+        try:
+            with connected() as client, errors("cannot make a network"):
+                self._network, group = _claim_network(client, self._claim)
+        except BaseException:
+            self.close()
+            raise
+        self.inside = Inside(
+            brokers={
+                id_: Address(host=broker_host(group, id_), port=PEERS_PORT)
+                for id_ in self.public.brokers
+            },
+            coordination=Address(host=coordination_host(group), port=COORDINATION_PORT),
+        )
+        self._gateway = f"{group}.1"
+
+    def runtime(self, release: Release) -> Runtime:
+        """Of the release's image, which is built when it is first asked for."""
+        if release.name not in self._images:
+            with connected() as client:
+                self._images[release.name] = release_image(client, release, _Rehearsals(client))
+        return self._images[release.name].runtime
+
+    def wire_host(self, broker: int) -> str:
+        """This machine as the network sees it, the same for all: its gateway.
+
+        Raises:
+            HarnessError: Docker's networks are not this machine's own, as on a desktop's.
+        """
+        del broker
+        with socket.socket() as trial:
+            try:
+                trial.bind((self._gateway, 0))
+            except OSError as error:
+                raise HarnessError(
+                    f"the wire cannot listen at {self._gateway}, the gateway of Docker's network",
+                    hint="It can where Docker runs on this very Linux; use --cluster local here.",
+                ) from error
+        return self._gateway
+
+    def begin(self, plan: NodePlan) -> "ContainerLife":
+        """Create and start the node's container, or start it again; another, if it has changed."""
+        require_free(plan.public, plan.title)
+        with errors(f"cannot start the container of {plan.title}"):
+            if self._plans.get(plan.name) == plan:
+                self._containers[plan.name].start()
+            else:
+                if plan.name in self._containers:
+                    self._containers.pop(plan.name).remove(force=True, v=True)
+                self._containers[plan.name] = self._create(plan)
+                self._plans[plan.name] = plan
+        return ContainerLife(plan.title, self._containers[plan.name])
+
+    def _create(self, plan: NodePlan) -> Any:  # noqa: ANN401 - docker ships no types
+        from docker.types import EndpointConfig, LogConfig, Mount  # noqa: PLC0415 - see engine
+        from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - as above
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - as above
+
+        testcontainers_config.ryuk_disabled = True  # its image may be out of reach; claims do it
+        coordination = plan.public == self.public.coordination
+        port = COORDINATION_PORT if coordination else BROKER_PORT
+        endpoint = EndpointConfig("1.41", ipv4_address=plan.inside.host)
+        image = self._images[plan.release.name].name
+        container = DockerContainer(image, name=f"highwater-{self._claim.name}-{plan.name}")
+        container.ports[f"{port}/tcp"] = (plan.public.host, plan.public.port)  # type: ignore[assignment]
+        container.with_command([str(plan.log), *plan.command])
+        container.with_kwargs(
+            entrypoint=list(_INTO_LOG),
+            labels=self._claim.labels,
+            hostname=plan.name,
+            user=f"{os.getuid()}:{os.getgid()}",
+            mounts=[Mount(str(path), str(path), type="bind") for path in plan.folders],
+            network=self._network,
+            networking_config={self._network: endpoint},
+            log_config=LogConfig(type="none"),
+            security_opt=["label=disable"],  # SELinux would refuse the mounted folders
+        )
+        return container.start().get_wrapped_container()
+
+    def answers(self, address: Address) -> bool:
+        """Whether a node holds a connection; Docker's proxy drops one that nobody takes."""
+        with socket.socket() as trial:
+            trial.settimeout(1.0)
+            if trial.connect_ex((address.host, address.port)):
+                return False
+            trial.settimeout(_HELD_S)
+            try:
+                return bool(trial.recv(1))
+            except TimeoutError:
+                return True
+            except OSError:
+                return False
+
+    def close(self) -> None:
+        """Remove every container and the network."""
+        if not self._open:
+            return
+        self._open = False
+        with contextlib.suppress(HarnessError), connected() as client, errors("cannot clean up"):
+            ownership.remove(client, self._claim.name)
+            ownership.forget(self._claim.name)
+        self._claim.close()
+        self.public.close()
+
+
+class ContainerLife:
+    """One life of a container's JVM, watched by a thread that waits for its end.
+
+    Args:
+        title: for messages, such as ``broker 2``.
+        container: docker's, started.
+    """
+
+    pids: tuple[int, ...] = ()
+
+    def __init__(self, title: str, container: Any) -> None:  # noqa: ANN401 - docker ships no types
+        self._title = title
+        self._container = container
+        self._changed = threading.Condition()
+        self._state: BrokerState = "running"
+        self._status: int | None = None
+        threading.Thread(target=self._watch, name=f"watch-{title}", daemon=True).start()
+
+    @property
+    def state(self) -> BrokerState:
+        """What was last done to it, or ``down``."""
+        with self._changed:
+            return self._state
+
+    @property
+    def status(self) -> int | None:
+        """Exit status, 128 and the number for a signal."""
+        with self._changed:
+            return self._status
+
+    def pause(self) -> None:
+        """Freeze its whole control group."""
+        self._do("running", "paused", self._freeze)
+
+    def resume(self) -> None:
+        """Thaw it."""
+        self._do("paused", "running", self._container.unpause)
+
+    def kill(self) -> None:
+        """SIGKILL; returns once it is gone."""
+        if self.state != "down":
+            self._ask("cannot kill", self._container.kill)
+            if not self.wait(_TAKES_EFFECT_S):
+                raise WaitTimeoutError(
+                    f"{self._title} did not die of SIGKILL within {_TAKES_EFFECT_S:g} s",
+                    hint="The machine may be out of memory or stuck on its disk.",
+                )
+
+    def terminate(self, *, limit_s: float) -> bool:
+        """SIGTERM."""
+        if self.state != "down":
+            self._ask("cannot stop", lambda: self._container.kill("SIGTERM"))
+        return self.wait(limit_s)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended by then."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._state == "down", timeout_s)
+
+    def release(self) -> None:
+        """Remove the container."""
+        with contextlib.suppress(HarnessError), errors("cannot remove a container"):
+            self._container.remove(force=True, v=True)
+
+    def _freeze(self) -> None:
+        """Ask until it is frozen: the kernel gives up on a thread that is deep in a system call."""
+        from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
+
+        def frozen() -> bool:
+            try:
+                self._container.pause()
+            except APIError as error:
+                if _NOT_FROZEN not in str(error):
+                    raise
+                return False
+            return True
+
+        what = f"the kernel to freeze {self._title}"
+        await_condition(frozen, bool, what=what, limit_s=_TAKES_EFFECT_S, every_s=0.01)
+
+    def _do(self, before: BrokerState, after: BrokerState, verb: Callable[[], None]) -> None:
+        if self.state != before:
+            return
+        self._ask(f"cannot make it {after}:", verb)
+        with self._changed:
+            if self._state == before:
+                self._state = after
+
+    def _ask(self, doing: str, verb: Callable[[], None]) -> None:
+        """Ask Docker; its refusal is none if the container has ended meanwhile."""
+        try:
+            with errors(f"{doing} {self._title}"):
+                verb()
+        except HarnessError:
+            if not self.wait(1.0):
+                raise
+
+    def _watch(self) -> None:
+        status = None
+        with contextlib.suppress(HarnessError), errors("lost a container"):
+            status = int(self._container.wait()["StatusCode"])
+        with self._changed:
+            self._state, self._status = "down", status
+            self._changed.notify_all()
+
+
+class _Rehearsals:
+    """The Stage of ``clusters.containers.images``."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def run(self, image: str, command: Sequence[str], folder: Path) -> None:
+        """Run a command in a container of its own, without a network."""
+        from docker.errors import ContainerError  # noqa: PLC0415 - see clusters.containers.daemon
+        from docker.types import Mount  # noqa: PLC0415 - as above
+
+        claim = Claim()
+        log = folder / "log"
+        try:
+            with errors(f"cannot run {image}"), contextlib.suppress(ContainerError):
+                self._client.containers.run(
+                    image,
+                    [str(log), *command],
+                    entrypoint=list(_INTO_LOG),
+                    labels=claim.labels,
+                    user=f"{os.getuid()}:{os.getgid()}",
+                    mounts=[Mount(str(folder), str(folder), type="bind")],
+                    network_mode="none",
+                    security_opt=["label=disable"],
+                )
+                return
+        finally:
+            ownership.remove(self._client, claim.name)
+            ownership.forget(claim.name)
+            claim.close()
+        raise HarnessError(f"{command[0]} failed in {image}: {last_words(log)}")
+
+    def rehearse(self, image: Image, release: Release, folder: Path) -> None:
+        """With a cluster of one broker."""
+        rehearse(release, ContainerSite(release, image, 1), folder)
+
+
+def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
+    """A network whose addresses we choose; its name, and the first three numbers of its addresses.
+
+    Docker picks a free range, but lets nobody choose addresses in a range that it picked: so we
+    take note, give it back and ask for that very range.
+    """
+    from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
+    from docker.types import IPAMConfig, IPAMPool  # noqa: PLC0415 - as above
+    from testcontainers.core.network import Network  # noqa: PLC0415 - as above
+
+    labels = {"labels": claim.labels}
+    for _ in range(_SUBNET_ATTEMPTS):
+        picked = client.networks.create(claim.name, **labels)
+        picked.reload()
+        subnet = picked.attrs["IPAM"]["Config"][0]["Subnet"]
+        picked.remove()
+        ipam = IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)])
+        try:
+            network = Network(docker_network_kw={**labels, "ipam": ipam}).create()
+        except APIError:  # somebody was faster
+            continue
+        return network.name, str(ip_network(subnet).network_address).rpartition(".")[0]
+    raise HarnessError("Docker gives no range of addresses for a network")

@@ -1,0 +1,215 @@
+"""Images of Kafka releases: each built once, from the jars and the Java of the local driver.
+
+Above the base image (``clusters.containers.base_image``) lie Java with an archive of its own
+classes, which all releases share, a release's jars, and an archive of their classes, which a
+rehearsal in a container writes. A tag is a digest of what went into its image, so that it is found
+again, and one of other jars or another Java is another image.
+"""
+
+import contextlib
+import io
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Protocol
+
+from highwater.clusters.containers.base_image import base_image, find, owned_by_root, source
+from highwater.clusters.containers.daemon import Client, connected, errors
+from highwater.clusters.containers.ownership import LABEL
+from highwater.clusters.nodes import jvm
+from highwater.clusters.nodes.jvm import Runtime
+from highwater.clusters.releases.catalogue import Release
+from highwater.clusters.releases.jars import classpath, lock_file
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.jvm_class_archive import COLLECTOR, NOT_SHARED, Archive, exclusive
+from highwater.harness.base.user_dirs import cache_directory
+
+REPOSITORY: Final = "highwater/kafka"
+RELEASE_LABEL: Final = "highwater.kafka"
+_JAVA_REPOSITORY: Final = "highwater/java"
+_SHARED_LABEL: Final = "highwater.shared"
+RECIPE = "1"
+"""Changes with the Dockerfiles below."""
+_JAVA: Final = "/opt/java"
+_JARS: Final = "/opt/kafka"
+_ARCHIVE: Final = Archive(base=Path(f"{_JAVA}.jsa"), top=Path(f"{_JARS}.jsa"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """An image of a release, and the runtime inside it."""
+
+    name: str
+    runtime: Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DockerState:
+    """A daemon that answers.
+
+    Attributes:
+        version: of its engine.
+        base: where the base image is, or will come from.
+        releases: that have an image, of these jars or of older ones.
+        left: containers of Highwater that are there now, its running clusters' included.
+    """
+
+    version: str
+    base: str
+    releases: tuple[str, ...]
+    left: int
+
+    def __str__(self) -> str:
+        return f"{self.version} answers; {self.left} containers of Highwater are there"
+
+
+def docker_state() -> DockerState:
+    """Ask the daemon; pulls and builds nothing.
+
+    Raises:
+        HarnessError: it does not answer.
+    """
+    with connected() as client, errors("does not answer"):
+        built = client.images.list(filters={"label": RELEASE_LABEL})
+        return DockerState(
+            version=str(client.version()["Version"]),
+            base=source(client),
+            releases=tuple(sorted({image.labels[RELEASE_LABEL] for image in built})),
+            left=len(client.api.containers(all=True, filters={"label": LABEL})),
+        )
+
+
+class Stage(Protocol):
+    """Runs what an image's archives are made of; the driver is one."""
+
+    def run(self, image: str, command: Sequence[str], folder: Path) -> None:
+        """Run a command that writes to a folder of this machine, until it ends.
+
+        Raises:
+            HarnessError: it failed, with its last words.
+        """
+
+    def rehearse(self, image: Image, release: Release, folder: Path) -> None:
+        """Start one broker whose files are below a folder of this machine, and stop it in order."""
+
+
+def release_image(client: Client, release: Release, stage: Stage) -> Image:
+    """The release's image, built if it is not there.
+
+    Raises:
+        HarnessError: no base image, no jars, a full disk; nothing half-built is taken for an image.
+    """
+    base = base_image(client)
+    java = _digest(RECIPE, find(client, base).id, _release_file())
+    tag = f"{REPOSITORY}:{release.name}-{_digest(java, lock_file(release).read_bytes())}"
+    if not find(client, tag):
+        lock = cache_directory() / f"image-{release.name}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with exclusive(lock), _disk_errors():
+            if not find(client, tag):
+                below = f"{_JAVA_REPOSITORY}:{java}"
+                _ensure_java(client, base, below, stage)
+                _build_release(client, release, below, tag, stage)
+    shared = find(client, tag).labels.get(_SHARED_LABEL) == "yes"
+    return Image(name=tag, runtime=_runtime(release, _ARCHIVE.using if shared else NOT_SHARED))
+
+
+def _ensure_java(client: Client, base: str, tag: str, stage: Stage) -> None:
+    if sys.platform != "linux":
+        raise HarnessError(
+            "images are made of this machine's Java, which runs on Linux alone",
+            hint="Run on local processes: --cluster local.",
+        )
+    with exclusive(cache_directory() / "image-java.lock"):
+        if find(client, tag):
+            return
+        bare = f"{tag}-bare"
+        _build(client, bare, base, {_JAVA: jvm.java().resolve().parent.parent})
+        with tempfile.TemporaryDirectory(prefix="highwater-java-") as name:
+            made = Path(name) / "java.jsa"
+            dump = ["-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={made}"]
+            stage.run(bare, [f"{_JAVA}/bin/java", *dump], made.parent)
+            _build(client, tag, bare, {str(_ARCHIVE.base): made})
+        _untag(client, bare)
+
+
+def _build_release(client: Client, release: Release, below: str, tag: str, stage: Stage) -> None:
+    """The jars, then a rehearsal with them, then the archive that it wrote, if it did."""
+    bare = f"{tag}-bare"
+    _build(client, bare, below, {f"{_JARS}/{path.name}": path for path in classpath(release)})
+    with tempfile.TemporaryDirectory(prefix="highwater-") as name:
+        made = Path(name) / "coordination" / "kafka.jsa"
+        runtime = _runtime(release, _ARCHIVE.recording(made))
+        stage.rehearse(Image(name=bare, runtime=runtime), release, Path(name))
+        shared = made.exists()
+        labels = {RELEASE_LABEL: release.name, _SHARED_LABEL: "yes" if shared else "no"}
+        _build(client, tag, bare, {str(_ARCHIVE.top): made} if shared else {}, labels)
+    _untag(client, bare)
+
+
+def _runtime(release: Release, sharing: Sequence[str]) -> Runtime:
+    jars = tuple(f"{_JARS}/{path.name}" for path in classpath(release))
+    return Runtime(java=f"{_JAVA}/bin/java", jars=jars, sharing=tuple(sharing))
+
+
+def _build(
+    client: Client,
+    tag: str,
+    base: str,
+    copies: Mapping[str, Path],
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    """One layer of copied files. Docker gives the name last, so a failed build has none."""
+    with errors(f"cannot build the image {tag}"), tempfile.TemporaryFile() as context:
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            for there, here in copies.items():
+                tar.add(here, arcname=f"root{there}", filter=owned_by_root)
+            lines = [f"FROM {base}", *(["COPY root/ /"] if copies else [])]
+            _add_text(tar, "Dockerfile", lines)
+        context.seek(0)
+        client.images.build(
+            fileobj=context,
+            custom_context=True,
+            tag=tag,
+            labels={LABEL: "1", **(labels or {})},
+            rm=True,
+            forcerm=True,
+        )
+
+
+def _add_text(tar: tarfile.TarFile, name: str, lines: Iterable[str]) -> None:
+    text = "\n".join(lines).encode()
+    entry = tarfile.TarInfo(name)
+    entry.size = len(text)
+    tar.addfile(entry, io.BytesIO(text))
+
+
+def _untag(client: Client, name: str) -> None:
+    """Its layers stay, below the image that was built on it."""
+    with errors(f"cannot untag {name}"):
+        client.images.remove(name, noprune=True)
+
+
+def _digest(*parts: str | bytes) -> str:
+    whole = b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
+    return sha256(whole).hexdigest()[:12]
+
+
+def _release_file() -> bytes:
+    return (jvm.java().resolve().parent.parent / "release").read_bytes()
+
+
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or tempfile.gettempdir()
+        raise HarnessError(
+            f"an image cannot be built: {error.strerror} ({place})",
+            hint="A build needs 300 MiB in the temporary folder; TMPDIR names another one.",
+        ) from error

@@ -1,0 +1,132 @@
+"""Who owns a container: a claim a cluster, by which whatever a dead harness left is found.
+
+Everything that the docker driver makes carries the labels ``highwater`` and ``highwater.claim``.
+A claim is a locked file in the cache; the system gives the lock back however its holder ends. So a
+claim whose file can be locked is of a dead harness of this machine, and everything that carries its
+label may go. A claim without a file here is none of our business: it is another machine's, whose
+harness talks to the same daemon.
+
+Beside the lock a guard process waits for the end of the harness, and removes what is left at once
+(``clusters.containers.cleanup_guard``). If that is killed too, the next run sweeps.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from highwater.clusters.containers.daemon import Client, connected
+from highwater.harness.base.user_dirs import cache_directory
+
+LABEL = "highwater"
+CLAIM_LABEL = "highwater.claim"
+_REMOVALS_AT_ONCE = 8
+_GUARD_ENDS_S = 2.0
+
+
+class Claim:
+    """What one cluster makes in Docker, as one name; held until ``close`` or this process's end.
+
+    Attributes:
+        name: value of the label ``highwater.claim``.
+    """
+
+    def __init__(self) -> None:
+        self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        folder = _folder()
+        aside = folder / f".{self.name}"
+        self._file = aside.open("w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        aside.rename(folder / self.name)  # nobody ever sees it unlocked while we live
+        self._guard = subprocess.Popen(
+            [sys.executable, "-m", "highwater.clusters.containers.cleanup_guard", self.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[3],
+            start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+        )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """For everything that is made under this claim."""
+        return {LABEL: "1", CLAIM_LABEL: self.name}
+
+    def close(self) -> None:
+        """Give it up; whatever still carries it is left to the guard, nothing if all is gone."""
+        self._file.close()
+        assert self._guard.stdin is not None
+        self._guard.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on as long as it has to
+            self._guard.wait(_GUARD_ENDS_S)
+
+
+def remove(client: Client, claim: str) -> int:
+    """Remove everything that carries the claim, and then the claim; returns how many things.
+
+    Safe while others do the same.
+    """
+    wanted = {"label": f"{CLAIM_LABEL}={claim}"}
+    containers = client.api.containers(all=True, filters=wanted)
+    with ThreadPoolExecutor(_REMOVALS_AT_ONCE, thread_name_prefix="remove") as pool:
+        list(pool.map(lambda each: _remove_container(client, each["Id"]), containers))
+    networks = client.api.networks(filters=wanted)
+    for each in networks:
+        _remove_network(client, each["Id"])
+    return len(containers) + len(networks)
+
+
+def forget(claim: str) -> None:
+    """Remove the claim's file, once nothing carries it any more."""
+    (_folder() / claim).unlink(missing_ok=True)
+
+
+def is_open(claim: str) -> bool:
+    """Whether somebody may still have something under it."""
+    return (_folder() / claim).exists()
+
+
+def sweep() -> int:
+    """Remove what dead harnesses of this machine left behind; returns how many things.
+
+    Raises:
+        HarnessError: Docker does not answer.
+    """
+    count = 0
+    for claim in _dead():
+        with connected() as client:
+            count += remove(client, claim)
+        forget(claim)
+    return count
+
+
+def _dead() -> Iterator[str]:
+    for path in _folder().glob("[!.]*"):
+        with contextlib.suppress(OSError), path.open("r+") as file:  # held, or swept by another
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield path.name
+
+
+def _remove_container(client: Client, identity: str) -> None:
+    from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
+
+    with contextlib.suppress(APIError):  # gone, or going
+        client.api.remove_container(identity, v=True, force=True)
+
+
+def _remove_network(client: Client, identity: str) -> None:
+    from docker.errors import APIError  # noqa: PLC0415 - as above
+
+    with contextlib.suppress(APIError):
+        client.api.remove_network(identity)
+
+
+def _folder() -> Path:
+    folder = cache_directory() / "claims"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

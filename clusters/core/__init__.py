@@ -1,0 +1,1 @@
+"""What a cluster is to everybody else, whoever runs it."""

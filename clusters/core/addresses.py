@@ -1,0 +1,178 @@
+"""Where a cluster's processes listen: a loopback group of their own, or ports of 127.0.0.1."""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+import psutil
+
+from highwater.harness.base.errors import HarnessError
+
+BROKER_PORT = 9092
+COORDINATION_PORT = 2181
+PEERS_PORT = 9093
+_CLAIM_PORT = 9091
+_FIRST_BROKER_HOST = 10
+_COORDINATION_HOST = 5
+_GROUPS = 250 * 250
+
+
+class Dial(Protocol):
+    """Opens a connection that is ready for requests. May raise OSError."""
+
+    def __call__(self, address: tuple[str, int], timeout_s: float, /) -> socket.socket:
+        """The connection; every step of its opening takes no longer than the limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Host and port of one listener.
+
+    Attributes:
+        dial: how a connection to it is opened: in the clear, unless told.
+    """
+
+    host: str
+    port: int
+    dial: Dial = field(default=socket.create_connection, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``host:port``."""
+        host, _, port = text.rpartition(":")
+        return cls(host=host, port=int(port))
+
+
+class Addresses(Protocol):
+    """Where the nodes of one cluster are, as somebody sees it."""
+
+    @property
+    def brokers(self) -> Mapping[int, Address]:
+        """Broker id (from 1) to address."""
+
+    @property
+    def coordination(self) -> Address:
+        """Of ZooKeeper or the KRaft controller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """Where the nodes of a cluster find each other, if not where clients find them."""
+
+    brokers: Mapping[int, Address]
+    coordination: Address
+
+
+class AddressGroup:
+    """Addresses of one cluster, claimed until ``close`` or the end of this process.
+
+    Where the whole of 127.0.0.0/8 answers (Linux), a cluster takes a free group 127.x.y.0/24 and
+    every broker has an address of its own on the well-known port. Elsewhere (macOS) all share
+    127.0.0.1 and each has a free port.
+
+    Attributes:
+        brokers: broker id (from 1) to address.
+        peers: broker id to a second address, for its peers alone.
+        coordination: of ZooKeeper or the KRaft controller.
+    """
+
+    def __init__(self, brokers: int) -> None:
+        self._claim: socket.socket | None = None
+        ids = range(1, brokers + 1)
+        group = self._claim_group() if _whole_loopback_answers() else None
+        if group is not None:
+            hosts = {i: broker_host(group, i) for i in ids}
+            self.brokers = {i: Address(host=hosts[i], port=BROKER_PORT) for i in ids}
+            self.peers = {i: Address(host=hosts[i], port=PEERS_PORT) for i in ids}
+            self.coordination = Address(host=coordination_host(group), port=COORDINATION_PORT)
+        else:
+            ports = _free_ports(2 * brokers + 1)
+            self.brokers = {i: Address(host="127.0.0.1", port=ports[i]) for i in ids}
+            self.peers = {i: Address(host="127.0.0.1", port=ports[brokers + i]) for i in ids}
+            self.coordination = Address(host="127.0.0.1", port=ports[0])
+
+    def _claim_group(self) -> str:
+        """A bound socket is the claim: the system gives it back however this process ends."""
+        start = os.getpid() * 7
+        for attempt in range(_GROUPS):
+            high, low = divmod((start + attempt) % _GROUPS, 250)
+            group = f"127.{high + 2}.{low + 2}"
+            claim = socket.socket()
+            try:
+                claim.bind((f"{group}.1", _CLAIM_PORT))
+            except OSError:
+                claim.close()
+                continue
+            self._claim = claim
+            return group
+        raise HarnessError("no free loopback group is left in 127.0.0.0/8")
+
+    def close(self) -> None:
+        """Give the group back."""
+        if self._claim is not None:
+            self._claim.close()
+
+
+def broker_host(group: str, identity: int) -> str:
+    """A broker's host in a group such as ``127.2.3``."""
+    return f"{group}.{_FIRST_BROKER_HOST + identity}"
+
+
+def coordination_host(group: str) -> str:
+    """ZooKeeper's or the controller's host in a group."""
+    return f"{group}.{_COORDINATION_HOST}"
+
+
+def require_free(address: Address, who: str) -> None:
+    """Refuse early, and by name, an address that somebody else listens on.
+
+    Raises:
+        HarnessError: the port is taken; the message says by which process if that can be seen.
+    """
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((address.host, address.port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise HarnessError(f"{who} cannot use {address}: {error.strerror}") from error
+            raise HarnessError(
+                f"{who} cannot start: port {address.port} of {address.host} is in use"
+                f"{_holder(address)}",
+                hint="End that process, or start again to get other addresses.",
+            ) from error
+
+
+def _holder(address: Address) -> str:
+    covering = {address.host, "0.0.0.0", "::"}  # noqa: S104 - we look for these, we bind nothing
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            local = connection.laddr
+            same = local and local.port == address.port and local.ip in covering
+            if same and connection.pid:
+                return f" by {psutil.Process(connection.pid).name()} (pid {connection.pid})"
+    return ""
+
+
+def _whole_loopback_answers() -> bool:
+    with socket.socket() as trial:
+        try:
+            trial.bind(("127.255.1.1", 0))
+        except OSError:
+            return False
+    return True
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for trial in sockets:
+            trial.bind(("127.0.0.1", 0))
+        return [trial.getsockname()[1] for trial in sockets]

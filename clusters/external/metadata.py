@@ -1,0 +1,174 @@
+"""What brokers say of their cluster: all that somebody outside of it can ask, on every release.
+
+A broker's answer is its own copy of the metadata, which lags behind while it is paused or cut off,
+and for a moment after that.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.protocol.admin import DescribeQuorumRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+
+from highwater.clusters.admin.kafka_protocol import Connection, Response, Wire
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import PartitionState, UnreachableError
+from highwater.clusters.relay.kafka_frames import topic_id
+from highwater.clusters.releases.release import Release
+
+_ANSWER_S: Final = 5.0
+_WITH_CLUSTER_ID: Final = 2  # KIP-78, in 0.10.1
+_WITH_IDS: Final = 10  # KIP-516
+_FETCH, _DESCRIBE_QUORUM = 1, 55
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """What a cluster says of itself to whoever knocks.
+
+    Attributes:
+        addresses: broker id to where it says that it is.
+        fetch_version: the newest Fetch request that it understands, which tells its release.
+        kraft: whether it knows of a quorum.
+    """
+
+    cluster_id: str
+    addresses: Mapping[int, Address]
+    topics: frozenset[str]
+    fetch_version: int
+    kraft: bool
+
+
+def meet(address: Address) -> Met:
+    """Ask one broker who it belongs to.
+
+    Raises:
+        UnreachableError: it does not answer, or does not know.
+    """
+    with contextlib.closing(Connection(address, timeout_s=_ANSWER_S)) as connection:
+        [metadata] = connection.ask(MetadataRequest(version=_WITH_CLUSTER_ID, topics=None))
+        [versions] = connection.ask(ApiVersionsRequest(version=0))
+    if not metadata.cluster_id:
+        raise UnreachableError(f"{address} does not tell the id of its cluster")
+    known = {one.api_key: one.max_version for one in versions.api_keys}
+    return Met(
+        cluster_id=metadata.cluster_id,
+        addresses={
+            one.node_id: Address(host=one.host, port=one.port, dial=address.dial)
+            for one in metadata.brokers
+        },
+        topics=frozenset(one.name for one in metadata.topics),
+        fetch_version=known[_FETCH],
+        kraft=_DESCRIBE_QUORUM in known,
+    )
+
+
+def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
+    """Whether a broker answers a request: one that is paused accepts a connection, and is mute."""
+    try:
+        with contextlib.closing(Connection(address, timeout_s=timeout_s)) as connection:
+            connection.ask(MetadataRequest(version=1, topics=[]))
+    except UnreachableError:
+        return False
+    return True
+
+
+class MetadataView:
+    """The View of ``clusters.admin.metadata``, asked of the brokers alone.
+
+    Args:
+        release: that they run.
+        addresses: every broker's.
+        ours: those that may be hurt; of others nothing is told.
+    """
+
+    def __init__(
+        self, release: Release, addresses: Mapping[int, Address], ours: frozenset[int]
+    ) -> None:
+        self._release = release
+        self._brokers = tuple(addresses)
+        self._ours = ours
+        self._wire = Wire(addresses)
+
+    def controller(self) -> int:
+        """In the metadata; on KRaft brokers name one at random there, and know the quorum's."""
+        if self._release.coordination == "zookeeper":
+            found = int(self._ask([]).controller_id)
+        else:
+            found = self._quorum_leader()
+        if found < 0:
+            raise UnreachableError("the cluster has no controller")
+        return found
+
+    def _quorum_leader(self) -> int:
+        """DescribeQuorum (KIP-595), which brokers pass on to the controller."""
+        topic = DescribeQuorumRequest.TopicData
+        wanted = topic(
+            topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
+        )
+        request = DescribeQuorumRequest(version=0, topics=[wanted])
+        [answer] = self._wire.ask_any(self._brokers, request)
+        return next((one.leader_id for t in answer.topics for one in t.partitions), -1)
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        """Metadata of the topic."""
+        found = self._metadata_of(topic, partition)
+        epoch = getattr(found, "leader_epoch", None)
+        return PartitionState(
+            leader=found.leader_id, leader_epoch=epoch, isr=tuple(found.isr_nodes)
+        )
+
+    def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
+        """Metadata of the topic, too."""
+        return tuple(self._metadata_of(topic, partition).replica_nodes)
+
+    def live_brokers(self) -> frozenset[int]:
+        """Of ours, those that the metadata lists."""
+        return frozenset(one.node_id for one in self._ask([]).brokers) & self._ours
+
+    def lists_all(self, brokers: Iterable[int]) -> bool:
+        """Whether each of some brokers answers, and has all of them in its own metadata."""
+        wanted = frozenset(brokers)
+        request = MetadataRequest(version=self._release.wire.metadata, topics=[])
+        try:
+            answers = [self._wire.ask(one, request)[0] for one in sorted(wanted)]
+        except UnreachableError:
+            return False
+        return all(wanted <= {one.node_id for one in answer.brokers} for answer in answers)
+
+    def topics(self) -> frozenset[str]:
+        """The names of all topics."""
+        return frozenset(one.name for one in self._ask(None).topics)
+
+    def topic_id(self, topic: str) -> str:
+        """Metadata of the topic, in the first version that has it."""
+        if self._release.wire.metadata < _WITH_IDS:
+            return ""
+        found = self._ask([self._named(topic)], version=_WITH_IDS).topics
+        return topic_id(found[0].topic_id.bytes) if found and found[0].topic_id else ""
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._wire.close()
+
+    def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
+        for found_topic in self._ask([self._named(topic)]).topics:
+            for found in found_topic.partitions:
+                if found.partition_index == partition:
+                    return found
+        raise UnreachableError(f"{topic}-{partition} is not known yet")
+
+    @staticmethod
+    def _named(topic: str) -> Any:  # noqa: ANN401 - kafka-python makes these classes
+        return MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)
+
+    def _ask(self, topics: list[Any] | None, *, version: int | None = None) -> Response:
+        request = MetadataRequest(
+            version=version or self._release.wire.metadata,
+            topics=topics,
+            allow_auto_topic_creation=False,
+        )
+        [answer] = self._wire.ask_any(self._brokers, request)
+        return answer

@@ -1,0 +1,105 @@
+"""The embedded driver: brokers as local processes, each on a loopback address of its own."""
+
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from highwater.clusters.brokers.real_cluster import RealCluster, opened, rehearse
+from highwater.clusters.core.addresses import Address, Addresses, AddressGroup, Inside, require_free
+from highwater.clusters.local.jvm_process import Process
+from highwater.clusters.nodes import jvm
+from highwater.clusters.nodes.site import NodePlan
+from highwater.clusters.relay.network import LISTENER_NAMES
+from highwater.clusters.releases.catalogue import Release
+from highwater.clusters.releases.jars import classpath, lock_file
+from highwater.harness.base import jvm_class_archive
+from highwater.harness.base.errors import HarnessError
+
+
+def open_cluster(
+    release: Release,
+    directory: Path,
+    *,
+    brokers: int,
+    broker_config: Mapping[str, str],
+    wired: bool = False,
+) -> RealCluster:
+    """Start a cluster of local processes; a ``clusters.core.interfaces.Driver``.
+
+    Raises:
+        HarnessError: no Java, no jars, a port in use, a full disk, or a node that died or was not
+            ready in time, with its last words. Nothing is left running then.
+    """
+    if brokers < 1:
+        raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
+    site = LocalSite(release, brokers, _sharing(release), wired=wired)
+    return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
+
+
+class LocalSite:
+    """This machine, with a warden for each JVM and an address group for the cluster.
+
+    Attributes:
+        public: the group.
+        inside: the same, unless there is a wire: brokers then listen for their peers elsewhere,
+            where the release can.
+    """
+
+    def __init__(
+        self, release: Release, brokers: int, sharing: Sequence[str], *, wired: bool = False
+    ) -> None:
+        self._runtimes = {release.name: _runtime(release, sharing)}
+        self.public = AddressGroup(brokers)
+        self.inside: Addresses = self.public
+        if wired and release.number >= LISTENER_NAMES:
+            self.inside = Inside(brokers=self.public.peers, coordination=self.public.coordination)
+
+    def runtime(self, release: Release) -> jvm.Runtime:
+        """The machine's own Java; the jars of another release are fetched when first asked for."""
+        if release.name not in self._runtimes:
+            self._runtimes[release.name] = _runtime(release, _sharing(release))
+        return self._runtimes[release.name]
+
+    def wire_host(self, broker: int) -> str:
+        """The broker's own."""
+        return self.public.brokers[broker].host
+
+    def begin(self, plan: NodePlan) -> Process:
+        """Start the JVM under a warden."""
+        require_free(plan.public, plan.title)
+        return Process(
+            plan.title,
+            plan.command,
+            log=plan.log,
+            directory=plan.log.parent,
+            environment=jvm.environment(),
+        )
+
+    def answers(self, address: Address) -> bool:
+        """Whether somebody listens there."""
+        with socket.socket() as trial:
+            trial.settimeout(1.0)
+            return trial.connect_ex((address.host, address.port)) == 0
+
+    def close(self) -> None:
+        """Give the addresses back."""
+        self.public.close()
+
+
+def _runtime(release: Release, sharing: Sequence[str]) -> jvm.Runtime:
+    jars = tuple(str(path) for path in classpath(release))
+    return jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
+
+
+def _sharing(release: Release) -> jvm_class_archive.Flags:
+    """Flags of class data sharing; the archive is made at a release's first use."""
+    jars = lock_file(release).read_bytes()
+    program = jvm_class_archive.Program(name=f"kafka-{release.name}", java=jvm.java(), jars=jars)
+    return jvm_class_archive.flags(program, partial(_rehearse, release))
+
+
+def _rehearse(release: Release, sharing: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="highwater-") as directory:
+        rehearse(release, LocalSite(release, 1, sharing), Path(directory))

@@ -1,0 +1,161 @@
+"""A JVM under its warden: the verbs of a process, each returning once it has taken effect."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from highwater.clusters.core.interfaces import BrokerState
+from highwater.harness.base.errors import WaitTimeoutError
+
+_WARDEN = Path(__file__).with_name("process_guard.py")
+_TAKES_EFFECT_S = 10.0
+
+
+class Process:
+    """One child process that ends when this one does, even by ``kill -9`` (see ``warden``).
+
+    Args:
+        name: for messages, such as ``broker 2``.
+        command: absolute path of the program and its arguments.
+        log: file to which both outputs are appended.
+        directory: to run in.
+        environment: the child's whole environment.
+
+    Every method may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log: Path,
+        directory: Path,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self._changed = threading.Condition()
+        self._state: BrokerState = "running"
+        self._pid = 0
+        self._status: int | None = None
+        with log.open("ab") as output:
+            self._warden = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_WARDEN), str(log), *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                cwd=directory,
+                env=dict(environment),
+                start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+            )
+        self._reader = threading.Thread(target=self._listen, name=f"warden-{name}", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the child itself; 0 while it has not been started yet."""
+        with self._changed:
+            return self._pid
+
+    @property
+    def warden_pid(self) -> int:
+        """Of the warden."""
+        return self._warden.pid
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the child and its warden, while they run."""
+        return () if self.state == "down" else (self.pid, self.warden_pid)
+
+    @property
+    def state(self) -> BrokerState:
+        """What the warden last reported."""
+        with self._changed:
+            return self._state
+
+    @property
+    def status(self) -> int | None:
+        """Exit status once it is down, negative for a signal; None if nobody could tell."""
+        with self._changed:
+            return self._status
+
+    def pause(self) -> None:
+        """SIGSTOP; returns once every thread of it has stopped."""
+        self._do("STOP", lambda: self._state != "running", "be stopped by SIGSTOP")
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._do("CONT", lambda: self._state != "paused", "be continued by SIGCONT")
+
+    def kill(self) -> None:
+        """SIGKILL; returns once it is gone. Harmless when it is gone already."""
+        self._do("KILL", lambda: self._state == "down", "die of SIGKILL")
+
+    def terminate(self, *, limit_s: float) -> bool:
+        """SIGTERM; false if it has not ended within the limit."""
+        try:
+            self._do("TERM", lambda: self._state == "down", "end after SIGTERM", limit_s)
+        except WaitTimeoutError:
+            return False
+        return True
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has ended by then."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._state == "down", timeout_s)
+
+    def release(self) -> None:
+        """Let go: the warden kills what still runs. Never raises and does not wait."""
+        if self._warden.stdin is not None:
+            try:
+                self._warden.stdin.close()
+            except OSError:
+                return  # an unsent verb to a warden that is gone
+
+    def _do(
+        self, verb: str, done: Callable[[], bool], effect: str, limit_s: float = _TAKES_EFFECT_S
+    ) -> None:
+        with self._changed:
+            if done():
+                return
+            self._say(verb)
+            if not self._changed.wait_for(done, limit_s):
+                raise WaitTimeoutError(
+                    f"{self.name} (pid {self._pid}) did not {effect} within {limit_s:g} s",
+                    hint="The machine may be out of memory or stuck on its disk.",
+                )
+
+    def _say(self, verb: str) -> None:
+        pipe = self._warden.stdin
+        assert pipe is not None
+        try:
+            pipe.write(f"{verb}\n".encode())
+            pipe.flush()
+        except (OSError, ValueError):  # gone, or let go; the reader will report it as down
+            return
+
+    def _listen(self) -> None:
+        pipe = self._warden.stdout
+        assert pipe is not None
+        with pipe:
+            for line in pipe:
+                event, _, detail = line.decode().strip().partition(" ")
+                with self._changed:
+                    self._apply(event, detail)
+                    self._changed.notify_all()
+        self._warden.wait()
+        with self._changed:
+            self._state = "down"
+            self._changed.notify_all()
+
+    def _apply(self, event: str, detail: str) -> None:
+        if event == "started":
+            self._pid = int(detail)
+        elif event == "stopped":
+            self._state = "paused"
+        elif event == "continued":
+            self._state = "running"
+        else:
+            self._status = int(detail)

@@ -1,0 +1,176 @@
+"""Configuration files of brokers, controllers and ZooKeeper, and why each setting is what it is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from highwater.clusters.core.addresses import BROKER_PORT, Address
+from highwater.clusters.releases.catalogue import Release
+from highwater.clusters.releases.software_level import METADATA
+
+CONTROLLER_ID = 100
+_CONTROLLER_ADVERTISES = (3, 9)
+Settings = dict[str, str]
+
+_PROTOCOLS = ",".join(
+    f"{name}:PLAINTEXT" for name in ("CONTROLLER", "PLAINTEXT", "EXTERNAL", "INTERNAL")
+)
+
+
+def text(settings: Mapping[str, str]) -> str:
+    """Settings as a properties file."""
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def broker(
+    release: Release,
+    identity: int,
+    *,
+    public: Address,
+    inside: Address,
+    advertised: Address,
+    log_directory: Path,
+    coordination: Address,
+    overrides: Mapping[str, str],
+) -> Settings:
+    """A broker's settings; ``overrides`` and the release's own come last.
+
+    Args:
+        public: where clients find it.
+        inside: where it listens for its peers; another one in a container, or on the wire.
+        advertised: where its peers are told to find it: ``inside``, or the wire before it.
+        coordination: where it finds ZooKeeper or the controller.
+    """
+    settings = {
+        "log.dirs": str(log_directory.absolute()),
+        **_listeners(public, inside, advertised),
+        **_SMALL,
+        **_PLAIN,
+        **_PROMPT,
+    }
+    if release.coordination == "zookeeper":
+        settings |= {"broker.id": str(identity), "zookeeper.connect": str(coordination)}
+        settings |= _ZOOKEEPER_CLIENT
+    else:
+        settings |= {"process.roles": "broker", "node.id": str(identity)}
+        settings |= _quorum(coordination) | _KRAFT_SESSION
+    return settings | dict(release.config) | _own(overrides)
+
+
+def controller(
+    release: Release,
+    address: Address,
+    *,
+    advertised: Address,
+    log_directory: Path,
+    overrides: Mapping[str, str],
+) -> Settings:
+    """Settings of the KRaft controller. It decides elections, so it needs the overrides too.
+
+    From 3.9 on a controller tells where it is to be found (KIP-853), and may not before.
+    """
+    settings = {
+        "process.roles": "controller",
+        "node.id": str(CONTROLLER_ID),
+        "log.dirs": str(log_directory.absolute()),
+        "listeners": f"CONTROLLER://{address}",
+        **_quorum(advertised),
+        **_KRAFT_SESSION,
+        **_SMALL,
+        **_PLAIN,
+    }
+    if release.number >= _CONTROLLER_ADVERTISES and advertised != address:
+        settings["advertised.listeners"] = f"CONTROLLER://{advertised}"
+    return settings | _own(overrides)
+
+
+def zookeeper(address: Address, *, directory: Path) -> Settings:
+    """A single ZooKeeper."""
+    return {
+        "dataDir": str(directory.absolute()),
+        "clientPort": str(address.port),
+        "clientPortAddress": address.host,
+        "tickTime": "200",  # sessions end on a tick; two that do not overlap must not share one
+        "minSessionTimeout": "1000",
+        "maxSessionTimeout": "60000",
+        "maxClientCnxns": "0",
+        "forceSync": "no",  # no fault here takes the page cache away, and fsync is slow in CI
+        "admin.enableServer": "false",
+    }
+
+
+def _own(overrides: Mapping[str, str]) -> Settings:
+    """Without what is no setting of a node's: a KRaft cluster is formatted with its features."""
+    return {name: value for name, value in overrides.items() if name != METADATA}
+
+
+def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
+    """One listener for all, or one for clients and one for peers (KIP-103, from 0.10.2)."""
+    if public == inside:
+        return {
+            "listeners": f"PLAINTEXT://{public}",
+            "advertised.listeners": f"PLAINTEXT://{advertised}",
+        }
+    here = public.host == inside.host
+    external = public if here else Address(host=inside.host, port=BROKER_PORT)
+    return {
+        "listeners": f"EXTERNAL://{external},INTERNAL://{inside}",
+        "advertised.listeners": f"EXTERNAL://{public},INTERNAL://{advertised}",
+        "listener.security.protocol.map": _PROTOCOLS,
+        "inter.broker.listener.name": "INTERNAL",
+    }
+
+
+def _quorum(address: Address) -> Settings:
+    return {
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{address}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": _PROTOCOLS,
+    }
+
+
+# Several brokers share two cores and little memory.
+_SMALL: Settings = {
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "2097152",  # 128 MiB by default, half of our heap
+    "log.index.size.max.bytes": "1048576",  # preallocated per segment, 10 MiB by default
+}
+
+# One replica and one partition for Kafka's own topics; a topic exists only if somebody made it.
+_PLAIN: Settings = {
+    "num.partitions": "1",
+    "auto.create.topics.enable": "false",
+    "delete.topic.enable": "true",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",  # a record that retention deletes would look lost
+    "unclean.leader.election.enable": "false",  # true by default up to 0.10.2
+}
+
+# What makes healing slow: waiting for peers that a fault has frozen or killed.
+_PROMPT: Settings = {
+    "group.min.session.timeout.ms": "1000",  # 6 s: so long nobody reads what a dead member had
+    # 60 s up to 2.x, 10 s since: how late a coordinator sees that a transaction has timed out.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "controlled.shutdown.enable": "true",
+    "controlled.shutdown.max.retries": "2",
+    "controlled.shutdown.retry.backoff.ms": "500",  # 5 s by default, even if no controller is left
+    "controller.socket.timeout.ms": "3000",  # 30 s: the controller waits on a paused broker
+    "replica.socket.timeout.ms": "6000",  # 30 s: a fetcher that waits on a paused leader
+    "replica.fetch.backoff.ms": "200",  # 1 s: before a fetcher tries a restarted leader again
+}
+
+_ZOOKEEPER_CLIENT: Settings = {
+    "zookeeper.session.timeout.ms": "2000",  # 6 s: how long a dead broker leads
+    "zookeeper.connection.timeout.ms": "30000",  # brokers start at the same time as ZooKeeper
+}
+
+_KRAFT_SESSION: Settings = {
+    "broker.session.timeout.ms": "2000",  # 9 s: as the ZooKeeper session
+    "broker.heartbeat.interval.ms": "400",
+}

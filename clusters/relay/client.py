@@ -1,0 +1,160 @@
+"""The harness's end of the wire: starts its process, gives orders, hears reports."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.relay.event_loop import Route
+from highwater.clusters.relay.rules import Rule
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+
+_ANSWER_S: Final = 10.0
+_ROOT: Final = Path(__file__).parents[3]
+
+Row = dict[str, Any]
+
+
+class Relay:
+    """One process that stands between the nodes of one cluster, until ``close``.
+
+    It dies with this process, whatever ends that. Safe to share between threads; every order has
+    taken effect when its method returns.
+
+    Args:
+        routes: where it is to listen.
+
+    Attributes:
+        addresses: where it listens, in the order of the routes.
+
+    Raises:
+        HarnessError: it cannot listen there, or did not start.
+    """
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._changed = threading.Condition()
+        self._answers: dict[int, Row] = {}
+        self._number = 0
+        self._watcher: Callable[[Row], None] | None = None
+        self._held: list[Row] = []
+        self._gone = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-S", "-m", "highwater.clusters.relay"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+        )
+        self._reader = threading.Thread(target=self._listen, name="relay", daemon=True)
+        self._reader.start()
+        try:
+            bound = self._order("listen", routes=[asdict(route) for route in routes])["bound"]
+        except BaseException:
+            self.close()
+            raise
+        self.addresses = [Address(host=host, port=port) for host, port in bound]
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def add(self, rule: Rule) -> int:
+        """Do something to links; returns the number by which that is ended."""
+        with self._changed:
+            self._number += 1
+            number = self._number
+        self._order("add", rule_id=number, rule=rule.plain())
+        return number
+
+    def drop(self, *numbers: int) -> None:
+        """End what was added; bytes that waited go on. Harmless when the process is gone."""
+        with contextlib.suppress(HarnessError):
+            self._order("drop", rule_ids=list(numbers))
+
+    @contextlib.contextmanager
+    def under(self, *rules: Rule) -> Iterator[None]:
+        """Do these things while the block lasts."""
+        numbers: list[int] = []
+        try:
+            for rule in rules:
+                numbers.append(self.add(rule))  # noqa: PERF401 - what was added must be dropped
+            yield
+        finally:
+            self.drop(*numbers)
+
+    def watch(self, watcher: Callable[[Row], None] | None) -> None:
+        """Hear of everything that passes, each on the relay's own thread; None: of nothing more."""
+        self._watcher = watcher
+        self._order("watch", on=watcher is not None)
+
+    def held(self) -> list[Row]:
+        """What was held back so far, a row each."""
+        with self._changed:
+            return list(self._held)
+
+    def close(self) -> None:
+        """End the process. Never raises; may be called twice."""
+        for pipe in (self._process.stdin,):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+        try:
+            self._process.wait(_ANSWER_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _order(self, verb: str, **words: object) -> Row:
+        with self._changed:
+            self._number += 1
+            number = self._number
+            line = json.dumps({"do": verb, "id": number, **words})
+            pipe = self._process.stdin
+            assert pipe is not None
+            try:
+                pipe.write(f"{line}\n".encode())
+                pipe.flush()
+            except (OSError, ValueError) as error:
+                raise HarnessError("the wire's process is gone") from error
+            self._changed.wait_for(lambda: number in self._answers or self._gone, _ANSWER_S)
+            answer = self._answers.pop(number, None)
+        if answer is None and self._gone:
+            raise HarnessError(f"the wire's process ended (status {self._process.poll()})")
+        if answer is None:
+            raise WaitTimeoutError(f"the wire did not {verb} within {_ANSWER_S:g} s")
+        if "error" in answer:
+            raise HarnessError(f"the wire cannot {verb}: {answer['error']}")
+        return answer
+
+    def _listen(self) -> None:
+        pipe = self._process.stdout
+        assert pipe is not None
+        with pipe:
+            for line in pipe:
+                if line.strip():
+                    self._hear(json.loads(line))
+        with self._changed:
+            self._gone = True
+            self._changed.notify_all()
+
+    def _hear(self, row: Row) -> None:
+        if "done" in row:
+            with self._changed:
+                self._answers[row["done"]] = row
+                self._changed.notify_all()
+            return
+        if row["kind"] == "held":
+            with self._changed:
+                self._held.append(row)
+                self._changed.notify_all()
+        watcher = self._watcher
+        if watcher is not None:
+            watcher(row)

@@ -1,0 +1,328 @@
+"""The one loop of the wire's process: sockets, orders from the harness, and time.
+
+One thread and one selector: nothing is locked, and an order has taken effect on every connection
+when it is answered.
+"""
+
+import heapq
+import itertools
+import json
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from highwater.clusters.relay.channel import Channel
+from highwater.clusters.relay.connection import Connection, Row
+from highwater.clusters.relay.rules import Link, Rule
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_GATHER_S: Final = 0.02
+_UNSENT_MAX: Final = 1 << 24
+_BACKLOG: Final = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where the wire listens, and for whom.
+
+    Attributes:
+        listen: host and port; port 0 is any.
+        upstream: host and port of the node itself.
+        server: its number.
+        source: who alone is to use this address, if that is so.
+    """
+
+    listen: tuple[str, int]
+    upstream: tuple[str, int]
+    server: int
+    source: int | None = None
+    zookeeper: bool = False
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> "Route":
+        """From JSON."""
+        ends = {name: (plain[name][0], plain[name][1]) for name in ("listen", "upstream")}
+        return cls(**{**plain, **ends})
+
+
+class Loop:
+    """Carries bytes until its input ends, which is when the harness has gone.
+
+    Args:
+        orders: file descriptor on which JSON lines come.
+        reports: file descriptor on which JSON lines go.
+        clock: seconds, monotonic.
+
+    Attributes:
+        told: the HW that each follower was told last: follower, topic, partition.
+    """
+
+    def __init__(
+        self, orders: int, reports: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.clock = clock
+        self.told: dict[tuple[int, str, int], int] = {}
+        self._orders = orders
+        self._reports = reports
+        self._selector = selectors.DefaultSelector()
+        self._rules: dict[int, Rule] = {}
+        self._links: dict[Link, list[Rule]] = {}
+        self._connections: dict[Connection, list[int]] = {}
+        self._late: list[tuple[float, int, Channel]] = []
+        self._numbers = itertools.count()
+        self._seen: dict[tuple[object, ...], Row] = {}
+        self._watched = False
+        self._lines: list[str] = []
+        self._unsent = b""
+        self._input = b""
+        self._gathered_at = 0.0
+        self._over = False
+        os.set_blocking(orders, False)
+        os.set_blocking(reports, False)
+        self._selector.register(orders, _READ, lambda _: self._read_orders())
+
+    def run(self) -> None:
+        """Carry on until the input ends."""
+        while not self._over:
+            for key, mask in self._selector.select(self._patience()):
+                key.data(mask)
+            self._ripen()
+            if self._lines and self.clock() - self._gathered_at >= _GATHER_S:
+                self._write_reports()
+
+    # What connections need.
+
+    def rules(self, source: int, target: int) -> list[Rule]:
+        """Those of one link."""
+        return self._links.get((source, target), [])
+
+    def late(self, channel: Channel, due: float) -> None:
+        """Look at a channel then."""
+        heapq.heappush(self._late, (due, next(self._numbers), channel))
+
+    def note(self, row: Row) -> None:
+        """Report what was seen, if it differs from the last of its kind."""
+        urgent = row["kind"] == "held"
+        if not (urgent or self._watched):
+            return
+        key = tuple(row.get(name) for name in ("kind", "source", "target", "topic", "partition"))
+        if not urgent and "topic" in row:
+            if self._seen.get(key) == row:
+                return
+            self._seen[key] = row
+        self._report({**row, "time_ns": time.monotonic_ns()})
+        if urgent:
+            self._write_reports()
+
+    # Orders and reports.
+
+    def _read_orders(self) -> None:
+        try:
+            chunk = os.read(self._orders, 1 << 16)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self._over = True
+            return
+        *lines, self._input = (self._input + chunk).split(b"\n")
+        for line in lines:
+            order = json.loads(line)
+            answer = self._obey(order)
+            self._report({"done": order["id"], **answer})
+        self._write_reports()
+
+    def _obey(self, order: dict[str, Any]) -> dict[str, Any]:
+        verb = order["do"]
+        if verb == "listen":
+            try:
+                return {"bound": [self._listen(Route.of(one)) for one in order["routes"]]}
+            except OSError as error:
+                return {"error": str(error)}
+        if verb == "watch":
+            self._watched = order["on"]
+            self._seen.clear()
+        if verb == "add":
+            self._rules[order["rule_id"]] = Rule.of(order["rule"])
+        if verb == "drop":
+            for rule_id in order["rule_ids"]:
+                self._rules.pop(rule_id, None)
+        if verb in {"add", "drop"}:
+            self._apply_rules()
+        return {"connections": len(self._connections)} if verb == "count" else {}
+
+    def _apply_rules(self) -> None:
+        self._links = {}
+        for rule in self._rules.values():
+            for link in rule.links:
+                self._links.setdefault(link, []).append(rule)
+        for connection in list(self._connections):
+            connection.obey()
+            if connection.refused:
+                self._close(connection, reset=True)
+            else:
+                self._flush(connection)
+
+    def _report(self, row: Row) -> None:
+        if not self._lines:
+            self._gathered_at = self.clock()
+        self._lines.append(json.dumps(row, separators=(",", ":")))
+
+    def _write_reports(self) -> None:
+        """Write what is gathered; a harness that reads nothing (stopped) must not stop the wire."""
+        if self._lines and len(self._unsent) < _UNSENT_MAX:
+            self._unsent += ("\n".join(self._lines) + "\n").encode()
+        self._lines = []
+        try:
+            self._unsent = self._unsent[os.write(self._reports, self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._over = True
+        if self._unsent:
+            self._lines = self._lines or [""]  # come again
+            self._gathered_at = self.clock()
+
+    # Time.
+
+    def _patience(self) -> float | None:
+        waits = [self._late[0][0] - self.clock()] if self._late else []
+        if self._lines:
+            waits.append(self._gathered_at + _GATHER_S - self.clock())
+        return max(0.0, min(waits)) if waits else None
+
+    def _ripen(self) -> None:
+        ripe = False
+        while self._late and self._late[0][0] <= self.clock():
+            heapq.heappop(self._late)[2].ripen()
+            ripe = True
+        if ripe:
+            for connection in list(self._connections):
+                self._flush(connection)
+
+    # Sockets.
+
+    def _listen(self, route: Route) -> tuple[str, int]:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(route.listen)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        self._selector.register(listener, _READ, lambda _: self._accept(listener, route))
+        host, port = listener.getsockname()
+        return host, port
+
+    def _accept(self, listener: socket.socket, route: Route) -> None:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        _prepare(client)
+        connection = Connection(
+            self, client, server=route.server, source=route.source, zookeeper=route.zookeeper
+        )
+        self._connections[connection] = [0, 0]
+        connection.on_client = partial(self._on_client, connection)
+        connection.on_upstream = partial(self._on_upstream, connection)
+        if connection.refused:
+            self._close(connection, reset=True)
+            return
+        connection.upstream_address = route.upstream
+        self._interests(connection)
+
+    def _connect(self, connection: Connection) -> None:
+        upstream = socket.socket()
+        _prepare(upstream)
+        connection.upstream = upstream
+        upstream.connect_ex(connection.upstream_address)
+        self._interests(connection)
+
+    def _on_client(self, connection: Connection, mask: int) -> None:
+        if connection not in self._connections:
+            return
+        if mask & _READ and not connection.requests.take(connection.client):
+            self._close(connection)
+            return
+        if mask & _WRITE and not connection.answers.give(connection.client):
+            self._close(connection)
+            return
+        if connection.refused:
+            self._close(connection, reset=True)
+            return
+        if connection.upstream is None and mask & _READ:
+            self._connect(connection)
+        self._flush(connection)
+
+    def _on_upstream(self, connection: Connection, mask: int) -> None:
+        upstream = connection.upstream
+        if upstream is None or connection not in self._connections:
+            return
+        if not connection.connected:
+            if upstream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._close(connection)
+                return
+            connection.connected = True
+        if mask & _READ and not connection.answers.take(upstream):
+            connection.answers.give(connection.client)  # its last words
+            self._close(connection)
+            return
+        self._flush(connection)
+
+    def _flush(self, connection: Connection) -> None:
+        """Write at once what can be written, and wait for what cannot."""
+        upstream = connection.upstream if connection.connected else None
+        asks = connection.requests
+        if upstream is not None and asks.gives and not asks.give(upstream):
+            self._close(connection)
+            return
+        if connection.answers.gives and not connection.answers.give(connection.client):
+            self._close(connection)
+            return
+        self._interests(connection)
+
+    def _interests(self, connection: Connection) -> None:
+        masks = self._connections[connection]
+        asks, answers = connection.requests, connection.answers
+        want = (_READ if asks.takes else 0) | (_WRITE if answers.gives else 0)
+        if masks[0] != want:
+            self._want(connection.client, masks, 0, want, connection.on_client)
+        if connection.upstream is not None:
+            waits = not connection.connected or asks.gives
+            want = (_READ if answers.takes else 0) | (_WRITE if waits else 0)
+            if masks[1] != want:
+                self._want(connection.upstream, masks, 1, want, connection.on_upstream)
+
+    def _want(
+        self,
+        end: socket.socket,
+        masks: list[int],
+        which: int,
+        want: int,
+        on_event: Callable[[int], None],
+    ) -> None:
+        before, masks[which] = masks[which], want
+        if not before:
+            self._selector.register(end, want, on_event)
+        elif not want:
+            self._selector.unregister(end)
+        else:
+            self._selector.modify(end, want, on_event)
+
+    def _close(self, connection: Connection, *, reset: bool = False) -> None:
+        masks = self._connections.pop(connection, None)
+        if masks is None:
+            return
+        ends = (connection.client, connection.upstream)
+        for end, mask in zip(ends, masks, strict=True):
+            if mask and end is not None:
+                self._selector.unregister(end)
+        connection.close(reset=reset)
+
+
+def _prepare(end: socket.socket) -> None:
+    end.setblocking(False)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,153 @@
+"""Puts the wire between the nodes of a cluster, and says in a cluster's own words what it does.
+
+Every broker advertises to its peers an address of the wire's, and each finds ZooKeeper at one of
+its own, so that the wire knows who asks there; what a broker asks of another or of the KRaft
+controller names it (``messages.sender``). Clients and the harness go past the wire, but for
+releases before 0.10.2, which have one listener for all (KIP-103): there clients pass through it,
+and no rule concerns them.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.nodes.site import Site
+from highwater.clusters.relay.client import Relay
+from highwater.clusters.relay.event_loop import Route
+from highwater.clusters.relay.rules import COORDINATION, Rule
+from highwater.clusters.releases.release import Release
+from highwater.harness.base.errors import WaitTimeoutError
+
+_WAIT_S: Final = 0.01
+LISTENER_NAMES: Final = (0, 10, 2)
+"""The first release with a listener for peers alone (KIP-103)."""
+
+Row = dict[str, Any]
+
+
+class Wiring:
+    """The wire of one cluster: its addresses, and its process.
+
+    Attributes:
+        relay: gives the orders.
+        peers: broker id to where the other brokers are to find it.
+        coordination: broker id to where it is to find ZooKeeper or the controller.
+    """
+
+    def __init__(self, release: Release, site: Site) -> None:
+        brokers = site.inside.brokers
+        zookeeper = release.coordination == "zookeeper"
+        routes = [
+            _route(site.wire_host(one), address, server=one) for one, address in brokers.items()
+        ]
+        users = list(brokers) if zookeeper else list(brokers)[:1]
+        routes += [
+            _route(
+                site.wire_host(one),
+                site.inside.coordination,
+                server=COORDINATION,
+                source=one if zookeeper else None,
+                zookeeper=zookeeper,
+            )
+            for one in users
+        ]
+        self.relay = Relay(routes)
+        found = self.relay.addresses
+        self.peers: Mapping[int, Address] = dict(zip(brokers, found, strict=False))
+        shared = found[len(brokers) :]
+        self.coordination: Mapping[int, Address] = {
+            one: shared[at if zookeeper else 0] for at, one in enumerate(brokers)
+        }
+
+    @property
+    def controller(self) -> Address:
+        """Where brokers find the KRaft controller."""
+        return next(iter(self.coordination.values()))
+
+    def close(self) -> None:
+        """End the process."""
+        self.relay.close()
+
+
+class Network:
+    """What can be done to the links of a cluster; the Network of ``clusters.core.interfaces``.
+
+    Args:
+        relay: of the cluster.
+        brokers: their ids.
+        topic_id: the id that brokers fetch a topic by; empty where they use its name.
+    """
+
+    def __init__(
+        self, relay: Relay, brokers: frozenset[int], topic_id: Callable[[str], str]
+    ) -> None:
+        self.nodes = brokers | {COORDINATION}
+        self.brokers = brokers
+        self.topic_id = topic_id
+        self._relay = relay
+
+    def under(self, *rules: Rule) -> AbstractContextManager[None]:
+        """Do these things to links while the block lasts; afterwards everything goes on."""
+        return self._relay.under(*rules)
+
+    @contextlib.contextmanager
+    def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
+        """Keep followers from hearing of a HW above some offset, while the block lasts."""
+        names = frozenset(filter(None, (topic, self.topic_id(topic))))
+        links = frozenset((one, each) for one in self.brokers for each in followers if one != each)
+        rule = Rule(
+            kind="hold", links=links, what="hw", topics=names, partition=partition, above=above
+        )
+        with self._relay.under(rule):
+            yield
+
+    def held(self, what: str) -> list[Row]:
+        """Messages of one kind that were held back so far."""
+        return [row for row in self._relay.held() if row["what"] == what]
+
+    def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
+        """Wait until a message of one kind to each of these nodes has been held back.
+
+        Args:
+            since_ns: of the monotonic clock.
+
+        Raises:
+            WaitTimeoutError: that has not come within the limit.
+        """
+        deadline = time.monotonic() + limit_s
+        pause = threading.Event()
+        while True:
+            seen = {row["target"] for row in self.held(what) if row["time_ns"] >= since_ns}
+            if seen >= set(targets):
+                return
+            if time.monotonic() > deadline:
+                raise WaitTimeoutError(
+                    f"the wire has held no {what} message to {sorted(set(targets) - seen)}"
+                    f" within {limit_s:g} s"
+                )
+            pause.wait(_WAIT_S)
+
+    def watch(self, watcher: Callable[[Row], None] | None) -> None:
+        """Hear of every message that tells something of replication, on the wire's own thread."""
+        self._relay.watch(watcher)
+
+
+def _route(
+    host: str,
+    upstream: Address,
+    *,
+    server: int,
+    source: int | None = None,
+    zookeeper: bool = False,
+) -> Route:
+    return Route(
+        listen=(host, 0),
+        upstream=(upstream.host, upstream.port),
+        server=server,
+        source=source,
+        zookeeper=zookeeper,
+    )

@@ -1,0 +1,1 @@
+"""The catalogue of Kafka releases, and the jars of each."""

@@ -1,0 +1,352 @@
+"""The catalogue of Kafka releases.
+
+A new release is one entry here and one lock file; see docs/adding-a-version.md.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from highwater.clusters.releases.release import Coordination, Release, Truncation, Wire
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+
+__all__ = ["CATALOGUE", "SAMPLE", "Coordination", "Release", "Truncation", "Wire", "release"]
+
+# Java 9 dropped javax.xml.bind, which brokers before 2.0 use.
+_JAXB = ("javax.xml.bind:jaxb-api:2.3.1!",)
+# From 1.1 on the choice of a log4j binding is left to whoever starts a broker.
+_LOG4J = ("org.slf4j:slf4j-log4j12:1.7.30!",)
+_RELOAD4J = ("org.slf4j:slf4j-reload4j:1.7.36!",)
+_LOG4J_2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",)
+
+# The client of ZooKeeper 3.4.13, which 2.0 and 2.1 ship, resolves no address on Java 17.
+_ZOOKEEPER_3_4_10 = ("org.apache.zookeeper:zookeeper:3.4.10!",)
+
+_UP_TO_0_9 = Wire(fetch=1, fetch_as=-2, list_offsets=0, metadata=0, create_topics=None)
+_UP_TO_0_10_0 = Wire(fetch=2, fetch_as=-2, list_offsets=0, metadata=1, create_topics=None)
+_UP_TO_2_3 = Wire(fetch=2, fetch_as=-2, list_offsets=1, metadata=1, create_topics=1)
+_SINCE_2_4 = Wire(fetch=11, fetch_as=-1, list_offsets=1, metadata=7, create_topics=2)
+
+# ApiVersions came with 0.10.0 (KIP-35); librdkafka has to be told which requests there are.
+_BEFORE_API_VERSIONS = MappingProxyType(
+    {"api.version.request": "false", "broker.version.fallback": "0.9.0"}
+)
+
+_ENTRIES = (
+    Release(
+        name="0.9.0.1",
+        scala="2.11",
+        extra_jars=_JAXB,
+        coordination="zookeeper",
+        truncation=Truncation.HIGH_WATERMARK,
+        magic=0,
+        wire=_UP_TO_0_9,
+        client=_BEFORE_API_VERSIONS,
+        drivers=("local",),
+        note=(
+            "Records have no timestamps. Neither ApiVersions nor CreateTopics is there, so the "
+            "client is told what it talks to, and topics are written in ZooKeeper."
+        ),
+    ),
+    Release(
+        name="0.10.0.1",
+        scala="2.11",
+        extra_jars=_JAXB,
+        coordination="zookeeper",
+        truncation=Truncation.HIGH_WATERMARK,
+        magic=1,
+        wire=_UP_TO_0_10_0,
+        drivers=("local",),
+        note=(
+            "The first record format with timestamps. CreateTopics is not there, so topics are "
+            "written in ZooKeeper."
+        ),
+    ),
+    Release(
+        name="0.10.2.2",
+        scala="2.11",
+        extra_jars=_JAXB,
+        coordination="zookeeper",
+        truncation=Truncation.HIGH_WATERMARK,
+        magic=1,
+        wire=_UP_TO_2_3,
+        note=(
+            "The last line that cuts to the HW. While a deposed leader is paused, the new "
+            "leader can hang for many seconds as it shuts its fetcher down."
+        ),
+    ),
+    Release(
+        name="0.11.0.2",
+        scala="2.11",
+        extra_jars=_JAXB,
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note=(
+            "The first line with leader epochs (KIP-101), in record batches of format 2 (KIP-98). "
+            "Has KAFKA-6857: asked about a log of an older format, which has no epochs, a leader "
+            "answers with its LEO, and a follower cuts no lower, so that a fork stays."
+        ),
+    ),
+    Release(
+        name="0.11.0.3",
+        scala="2.11",
+        extra_jars=_JAXB,
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note=(
+            "KAFKA-6857 is fixed: a leader without epochs says so, and a follower cuts to its HW."
+        ),
+    ),
+    Release(
+        name="1.0.2",
+        scala="2.11",
+        extra_jars=_JAXB,
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note="As 0.11.0.3. 1.0.0, 1.0.1 and 1.1.0 have KAFKA-6857.",
+    ),
+    Release(
+        name="1.1.1",
+        scala="2.12",
+        extra_jars=(*_LOG4J, *_JAXB),
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note=(
+            "A follower that forked inside a batch gets UnexpectedAppendOffsetException, and "
+            "its fetcher stops for good."
+        ),
+    ),
+    Release(
+        name="2.0.0",
+        scala="2.12",
+        extra_jars=(*_LOG4J, *_ZOOKEEPER_3_4_10),
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH_EXACT,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note=(
+            "The first line with KIP-279. Has, as all before it, KAFKA-7128 (a follower joins the "
+            "ISR below the start of the leader's epoch), KAFKA-7164 (it does not cut when it "
+            "missed an epoch, if the leader is the same again) and KAFKA-7415 (an epoch begins "
+            "with its first record, not when its leader is elected)."
+        ),
+    ),
+    Release(
+        name="2.0.1",
+        scala="2.12",
+        extra_jars=(*_LOG4J, *_ZOOKEEPER_3_4_10),
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH_EXACT,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note=(
+            "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer ends "
+            "a follower (KAFKA-7414)."
+        ),
+    ),
+    Release(
+        name="2.1.1",
+        scala="2.12",
+        extra_jars=(*_LOG4J, *_ZOOKEEPER_3_4_10),
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH_EXACT,
+        magic=2,
+        wire=_UP_TO_2_3,
+        note=(
+            "The first line that fences fetches of another leader epoch (KIP-320), up to 2.4 only "
+            "the first of each fetch session (KAFKA-9338), and the first with zstd."
+        ),
+    ),
+    Release(
+        name="2.4.1",
+        scala="2.13",
+        extra_jars=_LOG4J,
+        coordination="zookeeper",
+        truncation=Truncation.LEADER_EPOCH_EXACT,
+        magic=2,
+        wire=_SINCE_2_4,
+        window_widens=False,
+        note=(
+            "Answers a follower that was told an older HW at once (2.4.0 to 2.5.1 only), so "
+            "that the HW-lag window of an idle partition closes in milliseconds."
+        ),
+    ),
+    Release(
+        name="2.8.0",
+        scala="2.13",
+        extra_jars=_LOG4J,
+        coordination="zookeeper",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note=(
+            "The first line that cuts on fetch. Has KAFKA-13141: a fetch from beyond the point "
+            "where the logs diverge counts as progress, which can raise the HW over records that "
+            "the follower lacks. Has KAFKA-13207 and KAFKA-18991."
+        ),
+    ),
+    Release(
+        name="2.8.2",
+        scala="2.13",
+        extra_jars=_LOG4J,
+        coordination="zookeeper",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note=(
+            "KAFKA-13141 and KAFKA-13207 are fixed, since 2.8.1. Has KAFKA-18991: a late answer "
+            "of an older epoch can cut off committed records."
+        ),
+    ),
+    Release(
+        name="3.3.2",
+        scala="2.13",
+        extra_jars=_RELOAD4J,
+        coordination="zookeeper",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note=(
+            "On ZooKeeper: a KRaft controller of this line does not tell who leads its quorum "
+            "(KIP-919 came with 3.7). Has KAFKA-18991."
+        ),
+    ),
+    Release(
+        name="3.7.2",
+        scala="2.13",
+        extra_jars=_RELOAD4J,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note=(
+            "The first line whose KRaft controllers answer DescribeCluster (KIP-919). Has "
+            "KAFKA-18991."
+        ),
+    ),
+    Release(
+        name="3.9.0",
+        scala="2.13",
+        extra_jars=_RELOAD4J,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note="Has KAFKA-18991, as all since 2.8.0 and, after it, 4.0.0 alone.",
+    ),
+    Release(
+        name="3.9.2",
+        scala="2.13",
+        extra_jars=_RELOAD4J,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note=(
+            "The last line with both coordinations, here on KRaft. KAFKA-18991 is fixed, since "
+            "3.9.1."
+        ),
+    ),
+    Release(
+        name="3.9.2-zk",
+        scala="2.13",
+        extra_jars=_RELOAD4J,
+        coordination="zookeeper",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        note="The same jars as 3.9.2, on ZooKeeper. KAFKA-18991 is fixed.",
+    ),
+    Release(
+        name="4.0.1",
+        scala="2.13",
+        extra_jars=_LOG4J_2,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        logging=2,
+        note=(
+            "KRaft only. Eligible leader replicas (KIP-966) are there and off by default. Has "
+            "KAFKA-19522: where they are on, the last known leader is elected although it is "
+            "fenced."
+        ),
+    ),
+    Release(
+        name="4.0.2",
+        scala="2.13",
+        extra_jars=_LOG4J_2,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        logging=2,
+        note="As 4.0.1: KAFKA-19522 is in all of this line.",
+    ),
+    Release(
+        name="4.1.2",
+        scala="2.13",
+        extra_jars=_LOG4J_2,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        logging=2,
+        note=(
+            "Eligible leader replicas (KIP-966) are on in new clusters: an ISR may become empty. "
+            "KAFKA-19522 is fixed, since 4.1.0."
+        ),
+    ),
+    Release(
+        name="4.3.1",
+        scala="2.13",
+        extra_jars=_LOG4J_2,
+        coordination="kraft",
+        truncation=Truncation.ON_FETCH,
+        magic=2,
+        wire=_SINCE_2_4,
+        logging=2,
+        note="As 4.1. An ISR that shrinks does not bump the leader epoch.",
+    ),
+)
+
+CATALOGUE: Mapping[str, Release] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+
+SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", "4.3.1")
+"""One release of each coordination, truncation rule and record format that there is together, for
+tests on real brokers that cannot run them all."""
+
+
+def metadata_release(version: str) -> Release:
+    """The newest release on KRaft that has this metadata.version, such as ``3.9``.
+
+    Raises:
+        UsageError: there is none; the hint lists what there is.
+    """
+    found = {one.protocol: one for one in _ENTRIES if one.coordination == "kraft"}
+    if version in found:
+        return found[version]
+    raise UsageError(
+        f"no release of the catalogue has the metadata.version {version!r}",
+        hint=f"There are {', '.join(found)}.",
+    )
+
+
+def release(name: str) -> Release:
+    """Look up a release by its number.
+
+    Raises:
+        UsageError: it is not in the catalogue; the hint names the nearest and lists all.
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    raise UsageError(f"Kafka {name!r} is not in the catalogue", hint=nearest(name, CATALOGUE))

@@ -1,0 +1,187 @@
+"""Kafka's jars: which ones a release needs, where they are cached, and that they are right.
+
+Each release has a lock file with the sha256 of every jar. Jars are downloaded once, by jgo (pure
+Python, from the Maven registry), into the user's cache; a cached jar is checked against its lock
+whenever it is new to the cache or changed since the last check.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from highwater.clusters.releases.catalogue import Release
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.jvm_class_archive import exclusive
+from highwater.harness.base.user_dirs import cache_directory
+
+_LOCKS = Path(__file__).parent / "locks"
+_DOWNLOADS_AT_ONCE = 8
+_DOWNLOAD_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jar:
+    """One locked jar."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """Name in the cache; it carries the version, so all releases share one folder."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+def lock_file(release: Release) -> Path:
+    """Where the release's lock is committed."""
+    return _LOCKS / f"{release.version}.toml"
+
+
+def locked_jars(release: Release) -> list[Jar]:
+    """The release's jars in class path order."""
+    return read_lock(lock_file(release))
+
+
+def read_lock(path: Path) -> list[Jar]:
+    """The jars of a lock file, in its order."""
+    table: Mapping[str, str] = tomllib.loads(path.read_text("utf-8"))["jars"]
+    jars = []
+    for coordinate, digest in table.items():
+        group, artifact, version = coordinate.split(":")
+        jars.append(Jar(group=group, artifact=artifact, version=version, sha256=digest))
+    return jars
+
+
+def digests(release: Release) -> dict[str, str]:
+    """Jar name to sha256, as locked; what a run's environment records of its Kafka."""
+    return {jar.file_name: jar.sha256 for jar in locked_jars(release)}
+
+
+def classpath(release: Release) -> list[Path]:
+    """Paths of the release's jars, in class path order; see ``fetch``."""
+    return fetch(release.version, locked_jars(release))
+
+
+def fetch(name: str, jars: list[Jar]) -> list[Path]:
+    """Paths of locked jars, downloaded if need be and checked; ``name`` is what the set is called.
+
+    Safe to call from several threads and processes at once. A warm call touches no network.
+
+    Raises:
+        HarnessError: a download failed, the disk is full, or a jar is not the one that was locked.
+    """
+    folder = cache_directory() / "jars"
+    with _disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        checked = _Checked(folder / f".checked-{name}.json")
+        if not checked.covers(folder, jars):
+            with exclusive(folder / f".lock-{name}"):
+                _complete(folder, jars)
+                checked.record(folder, jars)
+    return [folder / jar.file_name for jar in jars]
+
+
+def is_cached(release: Release) -> bool:
+    """Whether the release's jars are there and checked, so that a run needs no network."""
+    folder = cache_directory() / "jars"
+    return _Checked(folder / f".checked-{release.version}.json").covers(
+        folder, locked_jars(release)
+    )
+
+
+def _complete(folder: Path, jars: list[Jar]) -> None:
+    """Verify what is there, download what is not."""
+    missing = [jar for jar in jars if not (folder / jar.file_name).exists()]
+    for jar in jars:
+        if jar not in missing:
+            _verify(folder / jar.file_name, jar)
+    if not missing:
+        return
+    with (
+        tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as staging,
+        ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as pool,
+    ):
+        for done in [pool.submit(_download, jar, Path(staging), folder) for jar in missing]:
+            done.result()
+
+
+def _download(jar: Jar, staging: Path, folder: Path) -> None:
+    """Fetch one jar aside, verify it, and only then give it its name in the cache."""
+    import requests  # noqa: PLC0415 - slow to import, and needed on a first run only
+    from jgo.maven import MavenContext  # noqa: PLC0415 - as above
+
+    context = MavenContext(repo_cache=staging / jar.file_name, timeout=_DOWNLOAD_TIMEOUT_S)
+    component = context.project(jar.group, jar.artifact).at_version(jar.version)
+    try:
+        fetched = component.artifact().resolve()
+    except (requests.RequestException, RuntimeError) as error:
+        raise HarnessError(
+            f"{jar.file_name} could not be downloaded: {type(error).__name__}",
+            hint="The first run of a Kafka release downloads its jars from the Maven registry: "
+            "check the network or proxy settings and run it again. Later runs need no network.",
+        ) from error
+    _verify(fetched, jar)
+    fetched.replace(folder / jar.file_name)
+
+
+def _verify(path: Path, jar: Jar) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != jar.sha256:
+        raise HarnessError(
+            f"{jar.file_name} is not the jar that was locked: "
+            f"expected sha256 {jar.sha256}, found {found}",
+            hint=f"Delete {path} and run again; if it differs again, what the network delivers "
+            "is not what this release of Highwater was tested with.",
+        )
+
+
+class _Checked:
+    """Remembers, by size and modification time, which jars have been verified already."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def covers(self, folder: Path, jars: list[Jar]) -> bool:
+        """Whether every jar is there, as it was when it was verified against this very lock."""
+        try:
+            return bool(json.loads(self._path.read_bytes()) == _stamps(folder, jars))
+        except (OSError, ValueError):
+            return False
+
+    def record(self, folder: Path, jars: list[Jar]) -> None:
+        """Write the memory down, atomically."""
+        aside = self._path.with_suffix(f".{os.getpid()}")
+        aside.write_text(json.dumps(_stamps(folder, jars)), encoding="utf-8")
+        aside.replace(self._path)
+
+
+def _stamps(folder: Path, jars: list[Jar]) -> list[list[str | int]]:
+    stats = [((folder / jar.file_name).stat(), jar) for jar in jars]
+    return [[jar.sha256, stat.st_size, stat.st_mtime_ns] for stat, jar in stats]
+
+
+@contextlib.contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS}:
+            raise
+        free = shutil.disk_usage(folder if folder.exists() else Path("/")).free
+        raise HarnessError(
+            f"the jar cache {folder} cannot be written: {error.strerror}",
+            hint=f"{free // 2**20} MiB are free there; a release needs up to 150 MiB. "
+            "Make room, or set XDG_CACHE_HOME to another disk.",
+        ) from error

@@ -1,0 +1,1 @@
+"""What every room needs: errors, files, waiting, limits, words for a person."""

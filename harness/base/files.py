@@ -1,0 +1,102 @@
+"""Opens files, and nothing that only bears the name of one."""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
+
+from highwater.harness.base.errors import HarnessError, UsageError
+
+_SPECIAL: Final = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is a file; it is False where its folder may not be looked into."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file for reading, and nothing else: a FIFO would be waited for.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file; ``strerror`` says why.
+    """
+    mode = Path(path).stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, f"it is {_kind(mode)}, not a file", str(path))
+    # Should it have been replaced since, no open waits.
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
+def require_writable(path: Path, option: str) -> None:
+    """Go on if a file can be written, which is asked before any work is done for it.
+
+    Args:
+        path: the file; folders that it lacks are made.
+        option: by which it was named.
+
+    Raises:
+        UsageError: there is something else of that name.
+        HarnessError: the disk refuses.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise UsageError(
+                f"{option} {path} is {_kind(path.stat().st_mode)}, not a file",
+                hint="Name a file in a folder.",
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".highwater-"):
+            pass
+    except OSError as error:
+        raise HarnessError(
+            f"{option} {path} cannot be written: {error.strerror}",
+            hint="Choose another folder, or change its permissions.",
+        ) from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, also in the place of a folder that Spark wrote instead.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(data)
+        if path.is_dir() and any(path.glob("part-*")):
+            shutil.rmtree(path)
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def _kind(mode: int) -> str:
+    return next((word for is_such, word in _SPECIAL if is_such(mode)), "something special")
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """Return what a regular file holds.
+
+    Raises:
+        OSError: it is no regular file, or cannot be read.
+    """
+    with open_regular(path) as file:
+        return file.read()

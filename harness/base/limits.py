@@ -1,0 +1,55 @@
+"""The least and the most of what can be asked for: what refuses it and what names it read these."""
+
+from typing import Final, NamedTuple
+
+from highwater.harness.base.errors import UsageError
+
+_HOUR_S: Final = 3600
+_UNITS_S: Final = ((_HOUR_S, "h"), (60, "m"), (1, "s"))
+
+
+class Limit(NamedTuple):
+    """The least and the most of a number."""
+
+    least: int
+    most: int
+
+    @property
+    def says(self) -> str:
+        """The limit as a person types numbers: ``16 to 900000``."""
+        return f"{self.least} to {self.most}"
+
+    @property
+    def lasting(self) -> str:
+        """The limit of seconds as a person types durations: ``1s to 1h``."""
+        return f"{_duration(self.least)} to {_duration(self.most)}"
+
+
+def out_of_range(value: float, least: float, most: float, what: str) -> UsageError:
+    """Return the refusal of a number: ``2,000,000,000 partitions: out of range``."""
+    return UsageError(
+        f"{value:,.15g} {what}: out of range", hint=f"From {least:,.15g} to {most:,.15g}."
+    )
+
+
+def _duration(seconds: int) -> str:
+    whole = (each for each in _UNITS_S if seconds >= each[0] and seconds % each[0] == 0)
+    unit, name = next(whole, _UNITS_S[-1])
+    return f"{seconds // unit}{name}"
+
+
+BROKERS: Final = Limit(1, 9)
+PARTITIONS: Final = Limit(1, 1000)
+CLIENTS: Final = Limit(0, 64)
+ABORTS: Final = Limit(0, 1)
+RECORD_BYTES: Final = Limit(16, 900_000)
+DELIVERY_S: Final = Limit(1, _HOUR_S)
+CHURN_S: Final = Limit(1, _HOUR_S)
+FAULTS_S: Final = Limit(0, 7 * 24 * _HOUR_S)
+OVERLAP: Final = Limit(1, BROKERS.most)
+STEPS: Final = Limit(0, 100_000)
+TIMES: Final = Limit(0, 100_000)
+"""How often a budget may allow a fault."""
+
+WEIGHT: Final = Limit(1, 100)
+"""How often a random schedule draws a fault, beside the others."""

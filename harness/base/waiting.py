@@ -1,0 +1,80 @@
+"""Waiting: always for a condition, always with a limit, always with a message."""
+
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from highwater.harness.base.errors import WaitTimeoutError
+
+_T = TypeVar("_T")
+
+
+def await_condition(
+    look: Callable[[], _T],
+    until: Callable[[_T], bool],
+    *,
+    what: str,
+    limit_s: float,
+    every_s: float = 0.05,
+    passing: tuple[type[Exception], ...] = (),
+) -> _T:
+    """Look again and again until what is seen satisfies a condition.
+
+    Args:
+        look: takes one look.
+        until: whether what was seen is it.
+        what: the condition in words, as in "waited 30 s for <what>".
+        limit_s: seconds after which to give up.
+        every_s: seconds between two looks.
+        passing: errors of a look that only mean "not yet".
+
+    Returns:
+        What was seen at last.
+
+    Raises:
+        WaitTimeoutError: the limit passed; the message says what was seen instead.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        seen: object
+        try:
+            seen = found = look()
+            if until(found):
+                return found
+        except passing as error:
+            seen = error
+        if time.monotonic() >= deadline:
+            raise WaitTimeoutError(f"waited {limit_s:g} s for {what}; last seen: {seen}")
+        time.sleep(every_s)
+
+
+class Steadily(Generic[_T]):
+    """An ``until`` that wants its condition to hold at every look for some time.
+
+    Args:
+        until: the condition.
+        for_s: seconds from the first look at which it held to the last.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        until: Callable[[_T], bool],
+        *,
+        for_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._until = until
+        self._for_s = for_s
+        self._clock = clock
+        self._since: float | None = None
+
+    def __call__(self, seen: _T) -> bool:
+        """Whether it has held for long enough now."""
+        if not self._until(seen):
+            self._since = None
+            return False
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        return now - self._since >= self._for_s

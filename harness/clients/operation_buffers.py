@@ -1,0 +1,197 @@
+"""What producers and readers do, on its way into the history at little cost to themselves."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, Message
+
+from highwater.harness.clients.delivery_outcomes import PURGED, REFUSED_LOCALLY, delivered
+from highwater.harness.runs.history import OK, READ, RUN, SEND, record_id
+from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.recorder import FLUSH_S, Columns, Recorder
+
+TAPE_ROWS: Final = 8192
+_WIDTH: Final = 3
+_NOT_TOLD: Final = -1  # acks=0 is told no offset
+Places = Mapping[int, int | None] | Mapping[None, None]
+"""Partition to offset, None where nobody knows it; or the one place that stands for none."""
+Answered = Callable[[int, KafkaError | None, Message], None]
+"""Told a record's sequence number, and what became of it."""
+
+
+class Tape(Protocol):
+    """Where one producer reports: from its own thread alone, callbacks included."""
+
+    def burst(self) -> Answered:
+        """The callback for the delivery reports of records that are sent from now on."""
+
+    def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
+        """Note that the client would not even queue a record."""
+
+    def turn(self) -> None:
+        """Note that a poll has ended, and write what is due; call it after every poll."""
+
+    def close(self) -> None:
+        """Write everything."""
+
+
+class SendTape:
+    """The tape of one producer, whose records are ``<prefix>-<sequence>``, round robin.
+
+    An answer is three integers in one flat list, because that costs the producer least; names and
+    partitions follow from the sequence number, for a whole batch at once. Times are taken once a
+    burst and once a poll. An operation's interval can so be wider than it was, never narrower,
+    which is the safe side; at a low rate a burst is one record and a poll serves one answer.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        process: str,
+        topic: Topic,
+        acks: str,
+        prefix: str,
+    ) -> None:
+        self._recorder = recorder
+        self._clock = recorder.clock
+        self._row = {
+            "process": process, "kind": SEND, "phase": RUN, "topic": topic.name, "acks": acks
+        }  # fmt: skip
+        self._partitions = topic.partitions
+        self._prefix = prefix
+        self._answers: list[int] = []
+        self._polls: list[tuple[int, int]] = []
+        self._written_ns = self._clock()
+
+    def burst(self) -> Answered:
+        """The callback for the delivery reports of records that are sent from now on."""
+        invoke_ns = self._clock()
+
+        def answered(sequence: int, error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offset = message.offset()
+                self._answers.extend((invoke_ns, sequence, _NOT_TOLD if offset is None else offset))
+            else:
+                self._lost(invoke_ns, sequence, error, message)
+
+        return answered
+
+    def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
+        """Note that the client would not even queue a record."""
+        now = self._clock()
+        self._recorder.operation(
+            **self._row, outcome=REFUSED_LOCALLY, invoke_ns=now, complete_ns=now,
+            partition=partition, value=record_id(value), error=error.name(), op=sequence,
+        )  # fmt: skip
+
+    def turn(self) -> None:
+        """Note that a poll has ended, and write what is due."""
+        now, answers = self._clock(), len(self._answers)
+        if answers and (not self._polls or self._polls[-1][0] < answers):
+            self._polls.append((answers, now))
+        if answers >= _WIDTH * TAPE_ROWS or now - self._written_ns >= FLUSH_S * 1e9:
+            self.close()
+
+    def close(self) -> None:
+        """Write everything."""
+        self._written_ns = self._clock()
+        if not self._answers:
+            return
+        if not self._polls or self._polls[-1][0] < len(self._answers):
+            self._polls.append((len(self._answers), self._written_ns))
+        answers, polls = self._answers, self._polls
+        self._answers, self._polls = [], []
+        self._recorder.operations(self._columns(answers, polls))
+
+    def _lost(self, invoke_ns: int, sequence: int, error: KafkaError, message: Message) -> None:
+        """Record an error; one that only says that we gave up waiting is no answer."""
+        code = error.code()
+        self._recorder.operation(
+            **self._row, outcome=delivered(code, retries=True), invoke_ns=invoke_ns,
+            complete_ns=None if code in PURGED else self._clock(), partition=message.partition(),
+            value=record_id(message.value() or b""), error=error.name(), op=sequence,
+        )  # fmt: skip
+
+    def _columns(self, answers: list[int], polls: list[tuple[int, int]]) -> Columns:
+        invoke_ns, sequence, offset = np.array(answers, np.int64).reshape(-1, _WIDTH).T
+        ends = np.array([end // _WIDTH for end, _ in polls])
+        times = np.array([time_ns for _, time_ns in polls])
+        numbers = pa.array(np.ascontiguousarray(sequence)).cast(pa.string())
+        return {
+            **self._row,
+            "outcome": OK,
+            "invoke_ns": np.ascontiguousarray(invoke_ns),
+            "complete_ns": np.repeat(times, np.diff(ends, prepend=0)),
+            "partition": (sequence % self._partitions).astype(np.int32),
+            "offset": pa.array(np.ascontiguousarray(offset), mask=offset < 0),
+            "value": pc.binary_join_element_wise(self._prefix, numbers, "-"),
+            "op": np.ascontiguousarray(sequence),
+        }
+
+
+class ReadTape:
+    """The tape of one reader: whole batches of messages, as the client returned them."""
+
+    def __init__(
+        self, recorder: Recorder, *, process: str, phase: str, topic: str, isolation: str
+    ) -> None:
+        self._recorder = recorder
+        self._row = {"process": process, "phase": phase, "topic": topic, "outcome": OK}
+        self._isolation = isolation
+        self._op = 0
+        self._begun = False
+
+    def moved(self, kind: str, places: Places, *, within: bool) -> None:
+        """Record what moved the reader; ``within``: during the poll that goes on now."""
+        if not (within and self._begun):
+            self._op += 1
+        self._begun = within
+        now = self._recorder.clock()
+        self._recorder.operations(
+            {
+                **self._row,
+                "kind": kind,
+                "invoke_ns": [now] * len(places),
+                "complete_ns": [now] * len(places),
+                "partition": list(places),
+                "offset": list(places.values()),
+                "value": [""] * len(places),
+                "op": [self._op] * len(places),
+            }
+        )
+
+    def read(self, messages: list[Message], invoke_ns: int) -> None:
+        """Record that one poll, invoked then and ended now, returned these records."""
+        complete_ns = self._recorder.clock()
+        begun, self._begun = self._begun, False
+        size = len(messages)
+        if not size:
+            return
+        self._op += not begun
+        self._recorder.operations(
+            {
+                **self._row,
+                "kind": READ,
+                "isolation": self._isolation,
+                "invoke_ns": np.full(size, invoke_ns),
+                "complete_ns": np.full(size, complete_ns),
+                "partition": np.array([message.partition() for message in messages], np.int32),
+                "offset": pa.array([message.offset() for message in messages], pa.int64()),
+                "leader_epoch": [message.leader_epoch() for message in messages],
+                "value": _identities([message.value() for message in messages]),
+                "op": np.full(size, self._op),
+            }
+        )
+
+
+def _identities(values: list[bytes | None]) -> pa.Array:
+    """The records' ids, cut from all values at once; one by one where a value is not ours."""
+    try:
+        texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
+    except pa.ArrowInvalid:
+        return pa.array([record_id(value or b"") for value in values], pa.string())
+    return pc.list_element(pc.split_pattern(texts, "|", max_splits=1), 0)

@@ -1,0 +1,96 @@
+"""A producer without transactions: sends records of its own names to every partition in turn."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from highwater.harness.clients.checked_producer import Producer
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.operation_buffers import Tape
+from highwater.harness.clients.send_rate import POLL_S, Ending, Pace
+from highwater.harness.runs.history import record_value
+from highwater.harness.runs.plan import Plan
+
+_GRACE_S: Final = 2.0
+
+
+class ProducerLoop:
+    """One producer: sends until told to stop, then waits for its answers. Runs in its own thread.
+
+    Args:
+        prefix: of its records' names, ``<prefix>-<sequence>``.
+        tape: where it reports; used from this thread alone.
+        first: where its sequence begins, if another went before it.
+
+    Attributes:
+        sent: where its sequence has come to.
+    """
+
+    def __init__(
+        self, settings: Settings, plan: Plan, tape: Tape, prefix: str, pace: Pace, *, first: int = 0
+    ) -> None:
+        self.sent = first
+        self._settings = settings
+        self._plan = plan
+        self._tape = tape
+        self._prefix = prefix
+        self._pace = pace
+        self._client = Producer(settings)
+
+    def run(self, stop: Ending, answer_limit_s: Callable[[], float]) -> None:
+        """Send until ``stop`` is set; then wait so long at most for outstanding answers."""
+        while not stop.is_set():
+            self._send(self._pace.due(), stop)
+            self._client.poll(self._pace.wait_s())
+            self._tape.turn()
+        self._drain(answer_limit_s())
+        self._tape.close()
+
+    def _send(self, size: int, stop: Ending) -> None:
+        """Send a burst; a full queue is waited out, because such a record was never invoked."""
+        topic, partitions = self._plan.topic.name, self._plan.topic.partitions
+        record_bytes = self._plan.workload.record_bytes
+        answered = self._tape.burst()
+        for _ in range(size):
+            value = record_value(f"{self._prefix}-{self.sent}", record_bytes)
+            partition = self.sent % partitions
+            while True:
+                try:
+                    self._client.produce(
+                        topic,
+                        value,
+                        partition=partition,
+                        on_delivery=partial(answered, self.sent),
+                    )
+                except BufferError:
+                    if stop.is_set():
+                        return
+                    self._client.poll(POLL_S)
+                    self._tape.turn()
+                    answered = self._tape.burst()
+                except KafkaException as error:
+                    self._refused(self.sent, value, partition, error.args[0])
+                    break
+                else:
+                    break
+            self.sent += 1
+
+    def _refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
+        """Record a local refusal; a client that refuses for ever (a fatal error) is replaced."""
+        self._tape.refused(sequence, value, partition, error)
+        if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
+            self._drain(0.0)
+            self._client = Producer(self._settings)
+        self._client.poll(POLL_S)  # or a refusal that stays would fill the history
+
+    def _drain(self, limit_s: float) -> None:
+        """Wait for answers, then give up on the rest: each becomes a report that says so."""
+        deadline = time.monotonic() + limit_s
+        while len(self._client) and time.monotonic() < deadline:
+            self._client.poll(POLL_S)
+            self._tape.turn()
+        self._client.purge()
+        self._client.flush(_GRACE_S)

@@ -1,0 +1,186 @@
+"""Sends single, named records and waits for their fate: for the stories, and as fences."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.clients.checked_producer import Producer
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.delivery_outcomes import PURGED, REFUSED_LOCALLY, delivered
+from highwater.harness.runs.history import INFO, OK, SEND, record_id, record_value
+from highwater.harness.runs.recorder import Recorder
+
+_POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the client was told about one record, as the history has it.
+
+    Attributes:
+        offset: None when it was not told.
+        error: the client's error name; None when ok, or when the limit passed first.
+    """
+
+    outcome: str
+    offset: int | None = None
+    error: str | None = None
+
+
+class Sender:
+    """One producer for named records. Safe to share between threads; one record at a time.
+
+    Args:
+        settings: the producer's, with its acks.
+        row: process, phase and topic of its operations.
+        size: bytes of a record's value.
+        retries: whether the client may send a record again.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        settings: Settings,
+        row: dict[str, str],
+        *,
+        size: int,
+        retries: bool = True,
+    ) -> None:
+        if not retries:
+            settings = {**settings, "enable.idempotence": False, "retries": 0}
+        self.sent = 0
+        self._up: set[int] = set()
+        self._producer = Producer(
+            {**settings, "linger.ms": 0, "statistics.interval.ms": 100, "stats_cb": self._stats}
+        )
+        self._recorder = recorder
+        self._row = {**row, "kind": SEND, "acks": str(settings["acks"])}
+        self._topic = row["topic"]
+        self._size = size
+        self._retries = retries
+        self._lock = threading.Lock()
+        self._stopping = False
+
+    def warm_up(self, *, limit_s: float) -> None:
+        """Connect to the leader of every partition, so that the first send is as fast as the next.
+
+        Raises:
+            WaitTimeoutError: some leader was not reached.
+        """
+        deadline = time.monotonic() + limit_s
+        wanted: set[int] = set()
+        while not wanted or not wanted <= self._up:
+            if time.monotonic() > deadline:
+                raise WaitTimeoutError(
+                    f"the client is connected to brokers {sorted(self._up)}, but the leaders of"
+                    f" {self._topic} are {sorted(wanted) or 'unknown'} after {limit_s:g} s"
+                )
+            with self._lock:
+                wanted = wanted or self._leaders()
+                self._producer.poll(_POLL_S)
+
+    def send(self, identity: str, partition: int, *, limit_s: float) -> Answer:
+        """Send one record; returns within a millisecond or two of its acknowledgement.
+
+        Returns:
+            The outcome; ``info`` without an error when there was no answer within the limit. The
+            history then has the answer that comes later, if one does.
+        """
+        with self._lock:
+            self.sent += 1
+            answers: list[Answer] = []
+            invoke_ns = self._recorder.clock()
+
+            def answered(error: KafkaError | None, message: Message) -> None:
+                answer = self._answer(error, message)
+                self._record(message, invoke_ns, answer, error)
+                answers.append(answer)
+
+            try:
+                self._produce(identity, partition, answered)
+            except KafkaException as raised:
+                return self._refused(identity, partition, invoke_ns, raised.args[0])
+            deadline = time.monotonic() + limit_s
+            while not answers and not self._stopping and (left := deadline - time.monotonic()) > 0:
+                self._producer.poll(min(left, _POLL_S))
+                self._recorder.check()
+            return answers[0] if answers else Answer(outcome=INFO)
+
+    def close(self, *, limit_s: float) -> None:
+        """Wait for outstanding answers within the limit; what is not answered is recorded so."""
+        self._stopping = True
+        with self._lock:
+            self._producer.flush(limit_s)
+            self._producer.purge()
+            self._producer.flush(1.0)
+
+    def _produce(
+        self,
+        identity: str,
+        partition: int,
+        answered: Callable[[KafkaError | None, Message], None],
+    ) -> None:
+        value = record_value(identity, self._size)
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, value, partition=partition, on_delivery=answered
+                )
+            except BufferError:
+                self._producer.poll(_POLL_S)
+            else:
+                return
+
+    def _answer(self, error: KafkaError | None, message: Message) -> Answer:
+        if error is not None:
+            outcome = delivered(error.code(), retries=self._retries)
+            return Answer(outcome=outcome, error=error.name())
+        offset = message.offset()
+        return Answer(outcome=OK, offset=None if offset is None or offset < 0 else offset)
+
+    def _record(
+        self, message: Message, invoke_ns: int, answer: Answer, error: KafkaError | None
+    ) -> None:
+        purged = error is not None and error.code() in PURGED
+        self._recorder.operation(
+            **self._row,
+            outcome=answer.outcome,
+            invoke_ns=invoke_ns,
+            complete_ns=None if purged else self._recorder.clock(),
+            partition=message.partition(),
+            offset=answer.offset,
+            value=record_id(message.value() or b""),
+            error=answer.error,
+        )
+
+    def _refused(self, identity: str, partition: int, invoke_ns: int, error: KafkaError) -> Answer:
+        self._recorder.operation(
+            **self._row,
+            outcome=REFUSED_LOCALLY,
+            invoke_ns=invoke_ns,
+            complete_ns=self._recorder.clock(),
+            partition=partition,
+            value=identity,
+            error=error.name(),
+        )
+        return Answer(outcome=REFUSED_LOCALLY, error=error.name())
+
+    def _leaders(self) -> set[int]:
+        """Brokers that lead a partition; none while the metadata is not whole."""
+        try:
+            found = self._producer.list_topics(self._topic, timeout=1.0).topics[self._topic]
+        except KafkaException:
+            return set()
+        leaders = {partition.leader for partition in found.partitions.values()}
+        return set() if found.error is not None or -1 in leaders else leaders
+
+    def _stats(self, text: str) -> None:
+        """Which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""
+        brokers = msgspec.json.decode(text)["brokers"].values()
+        self._up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}

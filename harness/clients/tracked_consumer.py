@@ -1,0 +1,187 @@
+"""A consumer of the topic under test that knows when it is moved, and says so.
+
+A history in which positions jump unseen cannot tell a reader that was sent elsewhere from one that
+stepped over records. So nothing moves a reader but this: ``auto.offset.reset`` is ``error``, upon
+which librdkafka stops reading the partition and says so, and whoever is assigned partitions by its
+group starts from offsets that it looked up itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.operation_buffers import Places
+from highwater.harness.runs.history import ASSIGN, REBALANCE, SEEK, SUBSCRIBE
+
+_ASK_S: Final = 5.0
+_STORED: Final = -1000
+"""librdkafka's word for "from where the group is", which it then finds out itself."""
+
+
+class Moved(Protocol):
+    """Told what moved a reader: a kind of ``history``, and whether a poll was under way."""
+
+    def __call__(self, kind: str, places: Places, *, within: bool) -> None:
+        """Take note."""
+
+
+class Reader:
+    """One consumer, for one thread.
+
+    Args:
+        settings: from ``settings.consumer``.
+        topic: its name; ``partitions`` how many it has.
+        moved: told of every move, before a record is read from there.
+    """
+
+    def __init__(self, settings: Settings, topic: str, partitions: int, moved: Moved) -> None:
+        self._log = settings["logger"]
+        self._name = settings["client.id"]
+        self._topic = topic
+        self._partitions = partitions
+        self._moved = moved
+        self._stranded: dict[int, int] = {}
+        self.revoked = False
+        """Whether partitions were taken away since somebody set this to False."""
+        self._client: Consumer | None = Consumer(settings)
+
+    @property
+    def client(self) -> Consumer:
+        """The client itself."""
+        assert self._client is not None, "a reader that was dropped is used no more"
+        return self._client
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions, from these offsets."""
+        self._moved(ASSIGN, dict.fromkeys(positions), within=False)
+        self._moved(SEEK, positions, within=False)
+        self.client.assign([self._at(*place) for place in positions.items()])
+
+    def subscribe(self) -> None:
+        """Join the group, and read what it assigns."""
+        self._moved(SUBSCRIBE, dict.fromkeys(range(self._partitions)), within=False)
+        taken = self._revoked
+        self.client.subscribe(
+            [self._topic], on_assign=self._assigned, on_revoke=taken, on_lost=taken
+        )
+
+    def poll(self, most: int, wait_s: float) -> list[Message]:
+        """The next records; errors go to the log."""
+        if self._stranded:
+            self._go_on()
+        messages = self.client.consume(most, wait_s)
+        sound = [message for message in messages if message.error() is None]
+        if len(sound) < len(messages):
+            self._note_errors(messages)
+        return sound
+
+    def seek(self, positions: Mapping[int, int]) -> None:
+        """Go on from elsewhere, in those of the partitions that it still has."""
+        sought: dict[int, int] = {}
+        for partition, offset in positions.items():
+            try:
+                self.client.seek(self._at(partition, offset))
+            except KafkaException as error:
+                self._log.info("%s: no seek: %s", self._name, error)
+            else:
+                sought[partition] = offset
+        if sought:
+            self._moved(SEEK, sought, within=False)
+
+    def positions(self) -> dict[int, int]:
+        """Where it goes on, partition by partition; 0 where it has not begun."""
+        found = self.client.position(self.client.assignment())
+        return {place.partition: max(0, place.offset) for place in found}
+
+    def commit(self, messages: Iterable[Message]) -> None:
+        """Commit what was read to the group, and do not wait."""
+        try:
+            self.client.commit(offsets=self.after(messages), asynchronous=True)
+        except KafkaException as error:
+            self._log.info("%s: no commit: %s", self._name, error)
+
+    def after(self, messages: Iterable[Message]) -> list[TopicPartition]:
+        """What a group is to go on with, after these records."""
+        last = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
+        return [self._at(*place) for place in last.items()]
+
+    def close(self) -> None:
+        """Leave the group, if it is in one, and end."""
+        self.client.close()
+        self._client = None
+
+    def drop(self) -> None:
+        """End as by a crash: nobody is told, the group notices when the session has timed out.
+
+        The binding destroys a consumer that was not closed with
+        ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nobody refers to it.
+        """
+        self._client = None
+
+    def _at(self, partition: int, offset: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition, offset)
+
+    def _note_errors(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if (error := message.error()) is None:
+                continue
+            self._log.warning("%s: %s", self._name, error)
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its public name
+                self._stranded[message.partition() or 0] = message.offset() or 0
+
+    def _go_on(self) -> None:
+        """Take up partitions whose position is no longer in the log, at its nearest end."""
+        for partition, position in list(self._stranded.items()):
+            try:
+                place = self._at(partition, position)
+                bounds = self.client.get_watermark_offsets(place, timeout=_ASK_S)
+            except KafkaException as error:
+                self._log.info("%s: where the log ends is not known: %s", self._name, error)
+                continue
+            low, high = bounds
+            place.offset = min(max(position, low), high)
+            self.client.incremental_unassign([place])
+            self.client.incremental_assign([place])
+            del self._stranded[partition]
+            self._moved(SEEK, {partition: place.offset}, within=False)
+
+    def _assigned(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        """Called within a poll, before any record of the new partitions."""
+        self._moved(REBALANCE, _all(partitions), within=True)
+        places = self._committed(client, partitions)
+        client.assign(places)
+        if places:
+            offsets = {
+                place.partition: None if place.offset < 0 else place.offset for place in places
+            }
+            self._moved(SEEK, offsets, within=True)
+
+    def _revoked(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        """Called within a poll, or when it is closed; also when the partitions were lost."""
+        del client
+        self.revoked = True
+        self._stranded.clear()
+        self._moved(REBALANCE, _all(partitions), within=True)
+
+    def _committed(
+        self, client: Consumer, partitions: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Where the group has come to; the beginning where it never was."""
+        try:
+            found = client.committed(partitions, timeout=_ASK_S) if partitions else []
+        except KafkaException as error:
+            self._log.info("%s: what was committed is not known: %s", self._name, error)
+            found = []
+        known = {place.partition: max(0, place.offset) for place in found if place.error is None}
+        return [
+            self._at(place.partition, known.get(place.partition, _STORED)) for place in partitions
+        ]
+
+
+def _all(partitions: list[TopicPartition]) -> Places:
+    """The partitions of one rebalance, or the one row that says that there are none."""
+    if not partitions:
+        return {None: None}
+    return dict.fromkeys(place.partition for place in partitions)

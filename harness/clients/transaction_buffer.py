@@ -1,0 +1,136 @@
+"""What a transactional client does, on its way into the history: a whole transaction at a time."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaError, Message
+
+from highwater.harness.clients.operation_buffers import Places
+from highwater.harness.runs.history import OK, OPERATIONS, READ, RUN, SEND, record_id
+from highwater.harness.runs.recorder import FLUSH_S, Recorder
+
+_ROWS: Final = 4_096
+
+Row = dict[str, Any]
+
+
+class Ended(Protocol):
+    """Told the rows of a transaction that is over."""
+
+    def __call__(self, rows: list[Row], *, answered: bool) -> None:
+        """Take note."""
+
+
+class TransactionTape:
+    """The tape of one transactional client; from its own thread alone, callbacks included.
+
+    Args:
+        process: the client's name in the history.
+        isolation: of its reads.
+    """
+
+    def __init__(self, recorder: Recorder, *, process: str, topic: str, isolation: str) -> None:
+        self._recorder = recorder
+        self._row = {"process": process, "phase": RUN, "topic": topic}
+        self._isolation = isolation
+        self._op = 0
+        self._rows: list[Row] = []
+        self._written_ns = recorder.clock()
+        self._current: Entry | None = None
+
+    def begin(self) -> "Entry":
+        """A transaction that begins now."""
+        self._op += 1
+        row = {**self._row, "invoke_ns": self._recorder.clock(), "op": self._op}
+        self._current = Entry(row, self._isolation, self._ended)
+        return self._current
+
+    def moved(self, kind: str, places: Places, *, within: bool) -> None:
+        """Record what moved the client's reader: in the transaction that goes on, or by itself."""
+        del within  # of a poll, which is always within a transaction
+        if self._current is not None:
+            self._current.moved(kind, places)
+            return
+        entry = self.begin()
+        entry.moved(kind, places)
+        entry.end(OK)
+
+    def turn(self) -> None:
+        """Write what is due; call it now and then."""
+        if self._rows and self._recorder.clock() - self._written_ns >= FLUSH_S * 1e9:
+            self.close()
+
+    def close(self) -> None:
+        """Write everything."""
+        self._written_ns = self._recorder.clock()
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._recorder.operations(
+                {name: [row.get(name) for row in rows] for name in OPERATIONS.names}
+            )
+
+    def _ended(self, rows: list[Row], *, answered: bool) -> None:
+        now = self._recorder.clock()
+        self._current = None
+        self._rows += [{**row, "complete_ns": now if answered else None} for row in rows]
+        if len(self._rows) >= _ROWS:
+            self.close()
+        self.turn()
+
+
+class Entry:
+    """One transaction, while it goes on."""
+
+    def __init__(self, row: Row, isolation: str, ended: Ended) -> None:
+        self._row = row
+        self._isolation = isolation
+        self._ended = ended
+        self._rows: list[Row] = []
+
+    def send(self, value: str, partition: int) -> Callable[[KafkaError | None, Message], None]:
+        """Note that a record is sent; the callback for its delivery report, which tells its offset.
+
+        The report says no more than that: what becomes of the record is the transaction's matter.
+        """
+        row = {**self._row, "kind": SEND, "acks": "all", "value": value, "partition": partition}
+        self._rows.append(row)
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is None and offset is not None and offset >= 0:
+                row["offset"] = offset
+
+        return delivered
+
+    def read(self, messages: Iterable[Message]) -> None:
+        """Note what a poll within the transaction returned."""
+        self._rows += [
+            {
+                **self._row,
+                "kind": READ,
+                "isolation": self._isolation,
+                "partition": message.partition(),
+                "offset": message.offset(),
+                "leader_epoch": message.leader_epoch(),
+                "value": record_id(message.value() or b""),
+            }
+            for message in messages
+        ]
+
+    def moved(self, kind: str, places: Places) -> None:
+        """Note what moved the reader within the transaction, and stays so however that ends."""
+        done = {**self._row, "kind": kind, "value": "", "outcome": OK}
+        self._rows += [
+            {**done, "partition": partition, "offset": offset}
+            for partition, offset in places.items()
+        ]
+
+    def end(self, outcome: str, error: str | None = None, *, answered: bool = True) -> None:
+        """Give sends and reads the transaction's outcome, and write all when that is due.
+
+        Args:
+            error: the client's name of what went wrong.
+            answered: whether anybody told how it ended.
+        """
+        fate = {"outcome": outcome, "error": error}
+        self._ended([{**fate, **row} for row in self._rows], answered=answered)

@@ -1,0 +1,236 @@
+"""A transactional client, and what it does all day (KIP-98).
+
+Each transaction sends a few records to random partitions, and is committed or aborted as the seed
+has it. With ``transform`` it also reads as a member of a group, before its sends and after them,
+and commits how far it came within the transaction (KIP-447): consume, transform, produce.
+
+A client that crashes leaves its transaction open. Whoever takes its place has the same
+``transactional.id``, which aborts what was left and fences a producer that lives on.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaException, Message
+
+from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.send_rate import POLL_S, Life, Pace, draws, lives
+from highwater.harness.clients.tracked_consumer import Reader
+from highwater.harness.clients.transaction_buffer import Entry, TransactionTape
+from highwater.harness.clients.transactional_producer import Patience, Session
+from highwater.harness.runs.history import FAIL, OK, READ_COMMITTED, record_value
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
+
+SENDS_MOST: Final = 7
+SENDS_MEAN: Final = (1 + SENDS_MOST) / 2
+"""How many records a transaction sends: one to ``SENDS_MOST``, each number as likely."""
+
+_READ_AT_ONCE: Final = 50
+_READ_S: Final = 0.01
+"""A poll within a transaction lasts so long, unless that many records are there before."""
+
+_CRASHED: Final = "_DESTROY"
+"""librdkafka's name for what becomes of requests whose client is no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Client:
+    """What one life has."""
+
+    session: Session
+    tape: TransactionTape
+    reader: Reader | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Zombie:
+    """A client that does not know that it was replaced, in the midst of a transaction."""
+
+    client: _Client
+    entry: Entry
+
+
+class TransactionLoop:
+    """One transactional client of the run, life after life. Runs in its own thread.
+
+    Args:
+        common: settings of a client of that name.
+        index: which of the producers it is.
+
+    Attributes:
+        sent: how many records were sent so far.
+    """
+
+    def __init__(
+        self, plan: Plan, recorder: Recorder, common: Callable[[str], clients.Settings], index: int
+    ) -> None:
+        self.sent = 0
+        self._plan = plan
+        self._recorder = recorder
+        self._common = common
+        self._name = f"producer-{index}"
+        self._prefix = f"p{index}"
+        self._random = draws(plan, self._name)
+        rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
+        self._pace = Pace(rate, recorder.clock)
+        self._zombie: _Zombie | None = None
+        self._dangling = False
+
+    def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
+        """Do transactions until ``stop``; then wait so long at most until all of them are over."""
+        patience = Patience(stop, self._plan.workload.delivery_timeout_s, answer_limit_s)
+        lengths = draws(self._plan, f"{self._name} lives")
+        for life in lives(stop, lengths, self._plan.workload.churn_s):
+            session = self._open(life.named(self._name), patience)
+            if session is None:
+                stop.wait(POLL_S)
+                continue
+            self._live(life, session)
+            del session  # which ends the client, if it is no zombie
+        if self._dangling:  # or read_committed readers would wait until it has timed out
+            self._open(f"{self._name}.end", patience)
+        if self._zombie is not None:
+            self._zombie.entry.end(FAIL, _CRASHED, answered=False)
+            self._zombie.client.tape.close()
+
+    def _open(self, process: str, patience: Patience) -> Session | None:
+        """Take the place of whoever was there before, and let a zombie find that out."""
+        name = f"{self._plan.topic.name}-{self._name}"
+        settings = clients.transactional(self._plan, self._common(process), name)
+        session = Session(settings, patience)
+        if not session.open():
+            return None
+        self._dangling = False
+        if self._zombie is not None:
+            zombie, self._zombie = self._zombie, None
+            end = zombie.client.session.commit()
+            # The transaction was aborted before anybody asked for its commit.
+            outcome = OK if end.outcome == OK else FAIL
+            zombie.entry.end(outcome, end.error)
+            zombie.client.tape.close()
+        return session
+
+    def _live(self, life: Life, session: Session) -> None:
+        process = life.named(self._name)
+        tape = TransactionTape(
+            self._recorder, process=process, topic=self._plan.topic.name, isolation=READ_COMMITTED
+        )
+        client = _Client(session=session, tape=tape, reader=self._reader(process, tape))
+        usable = self._work(client, life)
+        crashed = usable and life.crashed
+        if crashed:
+            self._transact(client, crash=True)
+        self._dangling = crashed or not usable
+        if client.reader is not None:
+            if crashed:
+                client.reader.drop()
+            else:
+                client.reader.close()
+        tape.close()
+
+    def _reader(self, process: str, tape: TransactionTape) -> Reader | None:
+        """The consuming half of the client, if it has one."""
+        if not self._plan.workload.transform:
+            return None
+        topic = self._plan.topic
+        settings = clients.consumer(self._common(process), group=f"{topic.name}-transform")
+        reader = Reader(settings, topic.name, topic.partitions, tape.moved)
+        reader.subscribe()
+        return reader
+
+    def _work(self, client: _Client, life: Life) -> bool:
+        """Do transactions until the life is over; False when the producer broke before that."""
+        while not life.is_set():
+            for _ in range(self._pace.due()):
+                if life.is_set():
+                    break
+                if not self._transact(client):
+                    return False
+            client.session.client.poll(self._pace.wait_s())
+            client.tape.turn()
+        return True
+
+    def _transact(self, client: _Client, *, crash: bool = False) -> bool:
+        """One transaction; False when the producer is good for no other."""
+        draw, partitions = self._random, self._plan.topic.partitions
+        wanted = [draw.randrange(partitions) for _ in range(draw.randint(1, SENDS_MOST))]
+        aborts = draw.random() < self._plan.workload.aborts
+        if not client.session.begin():
+            return False
+        entry = client.tape.begin()
+        if client.reader is not None:
+            client.reader.revoked = False
+        polled = self._poll(client, entry)
+        whole = all(self._send(client.session, entry, partition) for partition in wanted)
+        client.session.flush()
+        polled += self._poll(client, entry)
+        if crash:
+            self._crash(client, entry)
+            return False
+        if aborts or not whole or not self._keep_offsets(client, polled):
+            end = client.session.abort()
+        else:
+            end = client.session.commit()
+        entry.end(end.outcome, end.error, answered=end.answered)
+        if end.outcome != OK and client.reader is not None:
+            client.reader.seek(_first(polled))
+        return end.usable
+
+    def _poll(self, client: _Client, entry: Entry) -> list[Message]:
+        if client.reader is None:
+            return []
+        messages = client.reader.poll(_READ_AT_ONCE, _READ_S)
+        entry.read(messages)
+        return messages
+
+    def _send(self, session: Session, entry: Entry, partition: int) -> bool:
+        """Send the next record; False when the client refuses to."""
+        name = f"{self._prefix}-{self.sent}"
+        value = record_value(name, self._plan.workload.record_bytes)
+        delivered = entry.send(name, partition)
+        self.sent += 1
+        while True:
+            try:
+                session.client.produce(
+                    self._plan.topic.name, value, partition=partition, on_delivery=delivered
+                )
+            except BufferError:
+                session.client.poll(POLL_S)
+            except KafkaException:
+                return False
+            else:
+                return True
+
+    def _keep_offsets(self, client: _Client, polled: list[Message]) -> bool:
+        """Put what was read into the transaction; False when it must be aborted.
+
+        A partition that was taken away is somebody else's now, with all that is not committed yet.
+        """
+        reader = client.reader
+        if reader is None or not polled:
+            return True
+        group = reader.client.consumer_group_metadata()
+        return not reader.revoked and client.session.offsets(reader.after(polled), group)
+
+    def _crash(self, client: _Client, entry: Entry) -> None:
+        """End as by a crash: before the commit, within it, or as a zombie that tries it later."""
+        match self._random.choice(("before", "within", "zombie")):
+            case "before":
+                entry.end(FAIL, _CRASHED, answered=False)
+            case "within":
+                end = client.session.crash_in_commit()
+                entry.end(end.outcome, end.error, answered=end.answered)
+            case _:
+                self._zombie = _Zombie(client=client, entry=entry)
+
+
+def _first(messages: list[Message]) -> dict[int, int]:
+    """Where a reader stood before it read these, some of them perhaps twice."""
+    found: dict[int, int] = {}
+    for message in messages:
+        partition, offset = message.partition() or 0, message.offset() or 0
+        found[partition] = min(offset, found.get(partition, offset))
+    return found

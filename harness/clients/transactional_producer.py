@@ -1,0 +1,135 @@
+"""One transactional producer: what it asks of its coordinator, and for how long."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from highwater.harness.clients.checked_producer import Producer
+from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.delivery_outcomes import not_committed
+from highwater.harness.clients.send_rate import POLL_S
+from highwater.harness.runs.history import FAIL, INFO, OK
+
+_SLICE_S: Final = 1.0
+
+
+class Patience:
+    """How long a client may go on trying: some time for each call, and for all at the end.
+
+    Args:
+        stop: set when the run is over.
+        each_s: seconds for one call.
+        last_s: seconds for everything after ``stop``.
+    """
+
+    def __init__(self, stop: threading.Event, each_s: float, last_s: Callable[[], float]) -> None:
+        self._stop = stop
+        self._each_s = each_s
+        self._last_s = last_s
+        self._end: float | None = None
+
+    def left_s(self, since: float) -> float:
+        """Seconds left for a call that began at that ``time.monotonic()``."""
+        now = time.monotonic()
+        if self._stop.is_set() and self._end is None:
+            self._end = now + self._last_s()
+        left = since + self._each_s - now
+        return left if self._end is None else min(left, self._end - now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a transaction ended.
+
+    Attributes:
+        error: the client's name of what went wrong; None when nothing did.
+        answered: whether its end was told, or the client gave up waiting.
+        usable: whether the producer can begin another one.
+    """
+
+    outcome: str
+    error: str | None = None
+    answered: bool = True
+    usable: bool = True
+
+
+class Session:
+    """One transactional producer, from its InitProducerId to its end. For one thread."""
+
+    def __init__(self, settings: Settings, patience: Patience) -> None:
+        self._log = settings["logger"]
+        self._name = settings["client.id"]
+        self._patience = patience
+        self.client = Producer(settings)
+
+    def open(self) -> bool:
+        """Take the place of every producer of this name, whose open transaction is aborted."""
+        return self._call(self.client.init_transactions) is None
+
+    def begin(self) -> bool:
+        """Begin a transaction; False when this producer never will again."""
+        try:
+            self.client.begin_transaction()
+        except KafkaException as error:
+            self._log.warning("%s: no transaction: %s", self._name, error)
+            return False
+        return True
+
+    def offsets(self, offsets: list[TopicPartition], group: object) -> bool:
+        """Put the offsets of a group into the transaction; when that fails it must be aborted."""
+        send = self.client.send_offsets_to_transaction
+        return self._call(lambda limit_s: send(offsets, group, limit_s)) is None
+
+    def flush(self) -> None:
+        """Wait until every record has its delivery report; the time-out of each is a limit."""
+        self.client.flush(max(0.0, self._patience.left_s(time.monotonic())))
+
+    def commit(self) -> End:
+        """Commit; see ``harness.clients.delivery_outcomes`` for what a failure means."""
+        error = self._call(self.client.commit_transaction)
+        if error is None:
+            return End(outcome=OK)
+        aborted = error.txn_requires_abort() and self._abort() is None
+        return End(
+            outcome=not_committed(error.code(), aborted=aborted),
+            error=error.name(),
+            answered=not error.retriable(),
+            usable=aborted,
+        )
+
+    def abort(self) -> End:
+        """Abort; it is never committed, whatever becomes of this."""
+        error = self._abort()
+        if error is None:
+            return End(outcome=FAIL)
+        return End(outcome=FAIL, error=error.name(), answered=not error.retriable(), usable=False)
+
+    def crash_in_commit(self) -> End:
+        """Ask for the commit, and do not wait for the answer."""
+        try:
+            self.client.commit_transaction(0.001)
+        except KafkaException as error:
+            return End(outcome=INFO, error=error.args[0].name(), answered=False, usable=False)
+        return End(outcome=OK)
+
+    def _abort(self) -> KafkaError | None:
+        return self._call(self.client.abort_transaction)
+
+    def _call(self, api: Callable[[float], object]) -> KafkaError | None:
+        """Call it until it is done, and again where librdkafka says that it can be resumed."""
+        began = time.monotonic()
+        while True:
+            try:
+                api(max(0.0, min(_SLICE_S, self._patience.left_s(began))))
+            except KafkaException as raised:
+                error: KafkaError = raised.args[0]
+                self._log.info("%s: %s", self._name, error)
+                if not error.retriable() or self._patience.left_s(began) <= 0:
+                    return error
+                self.client.poll(POLL_S)
+            else:
+                return None

@@ -1,1 +1,0 @@
-"""Evidence that others recorded, judged by our checkers."""

@@ -1,0 +1,133 @@
+"""What was done to the cluster of a run, told from what was recorded and not from what was asked.
+
+A schedule may strike less often than it was drawn, end early, or never strike at all.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from highwater.harness.base.wording import count
+from highwater.harness.runs.plan import Plan
+
+_NS: Final = 1_000_000_000
+_STEP: Final = ("step", "note")
+_TAKEN: Final = re.compile(r"step \d+ of \d+: ")
+"""How the note of a step begins that a replay of the model's schedule has taken."""
+
+_KINDS_MAX: Final = 6
+_WHOLE_S: Final = 10
+_SHORT_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deeds:
+    """What was done in one run.
+
+    Attributes:
+        faults: fault to how often it was injected, in the order of their first times.
+        steps: how many steps of the model's schedule were taken, a planned move among them.
+        seconds: from the first fault to the end of the last.
+    """
+
+    faults: Mapping[str, int]
+    steps: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
+        """Count the rows of ``events/faults``, in order of time."""
+        notes = [str(row["says"]) for row in rows if (row["fault"], row["phase"]) == _STEP]
+        injected = [row["fault"] for row in rows if row["phase"] == "inject"]
+        times = [row["time_ns"] or 0 for row in rows if row["phase"] in ("inject", "heal")]
+        return cls(
+            faults=Counter(map(str, injected)),
+            steps=sum(_TAKEN.match(says) is not None for says in notes),
+            seconds=(max(times) - min(times)) / _NS if times else 0.0,
+        )
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing at all was done."""
+        return not (self.faults or self.steps)
+
+    @property
+    def count(self) -> int:
+        """How many faults were injected."""
+        return sum(self.faults.values())
+
+    @property
+    def counted(self) -> str:
+        """``kill 3 times, pause once``."""
+        shown = list(self.faults.items())[:_KINDS_MAX]
+        words = [f"{count(self.steps, 'step')} taken"] if self.steps else []
+        words += [f"{name} {_times(number)}" for name, number in shown]
+        more = self.count - sum(number for _, number in shown)
+        words += [f"{count(more, 'fault')} of other kinds"] if more else []
+        return ", ".join(words) or "nothing"
+
+    @property
+    def says(self) -> str:
+        """``kill 3 times, pause once, in 12 s``."""
+        if self.seconds < _SHORT_S:
+            return self.counted
+        return f"{self.counted}, in {self.seconds:.{0 if self.seconds >= _WHOLE_S else 1}f} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """What happened to the cluster of a run, in few words, and what that means."""
+
+    value: str
+    means: str
+
+    @property
+    def says(self) -> str:
+        """Both, as a line of text."""
+        return f"{self.value} ({self.means})"
+
+    @classmethod
+    def of(cls, plan: Plan, deeds: Deeds | None) -> Self:
+        """Put it into words.
+
+        Args:
+            deeds: None where nobody knows: the table is missing, or cannot be read.
+        """
+        if plan.calm and (deeds is None or deeds.nothing):
+            return cls(value="nothing", means="a calm run")
+        if deeds is not None and deeds.nothing:
+            return cls(value="nothing", means=f"no fault struck; asked for: {asked(plan)}")
+        scripted = plan.story or (plan.schedule and str(plan.schedule.get("name", "schedule")))
+        if scripted:
+            means = "a story" if plan.story else "a replay of the model's schedule"
+            return cls(value=scripted, means=f"{means}: {deeds.says}" if deeds else means)
+        return cls(value=deeds.says if deeds else "not known", means=f"asked for: {asked(plan)}")
+
+
+def title(plan: Plan, deeds: Deeds | None) -> str:
+    """What happened, as a title has room for it: ``kill 3 times``, ``loss``, ``calm``."""
+    scripted = plan.story or plan.schedule is not None
+    if deeds is not None and deeds.nothing and not plan.calm:
+        return "no fault struck"
+    if deeds is None or deeds.nothing or scripted:
+        return plan.happens.replace(",", ", ")
+    return deeds.counted
+
+
+def asked(plan: Plan) -> str:
+    """What a plan asks for: ``kill, pause at random for 30 s``."""
+    if plan.story:
+        return f"the story {plan.story}"
+    if plan.schedule is not None:
+        return "a replay of the model's schedule"
+    if plan.steps:
+        return f"{count(len(plan.steps), 'step')}, one by one"
+    if plan.nemesis:
+        return f"{', '.join(plan.nemesis)} at random for {plan.duration_s:g} s"
+    return "nothing"
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")

@@ -1,0 +1,321 @@
+"""What happened, as tables: operations, observations, faults and broker log lines.
+
+Every time is an ``int64`` of nanoseconds since the run's start on one monotonic clock. A table is
+appended to an Arrow stream while the run goes on (``*.arrows``, one batch flushed at a time,
+readable up to its last whole batch whatever killed the writer) and becomes Parquet when the run has
+ended.
+"""
+
+import contextlib
+import io
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+OK: Final = "ok"
+FAIL: Final = "fail"
+INFO: Final = "info"
+"""ok: it happened. fail: it did not. info: it may or may not have happened (a time-out)."""
+
+SEND: Final = "send"
+READ: Final = "read"
+ASSIGN: Final = "assign"
+SUBSCRIBE: Final = "subscribe"
+SEEK: Final = "seek"
+REBALANCE: Final = "rebalance"
+END: Final = "end"
+"""Kinds. ``send`` and ``read`` are one record each. ``end`` tells where a log ended: ``offset`` is
+the next record's (foreign histories alone have it). The others are what moves a reader, one row for
+each partition concerned (none: one row without a partition): from now on it reads exactly these
+(``assign``) or may be given these (``subscribe``), goes on from ``offset`` (``seek``; null: from
+wherever), or had its partitions changed within ``op`` (``rebalance``)."""
+
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+"""``isolation`` of a read (KIP-98); null counts as committed, which is librdkafka's default."""
+
+FENCE: Final = "fence"
+"""The process that writes the last record of each partition; its records are never judged."""
+
+RUN: Final = "run"
+FINAL: Final = "final"
+"""Phases. In ``run`` faults happen; in ``final``, after healing, one fence record is written to
+every partition and everything up to it is read: a reader has then passed every earlier offset."""
+
+_ROW_GROUP: Final = 100_000
+_WORD = pa.dictionary(pa.int32(), pa.string())
+
+OPERATIONS: Final = pa.schema(
+    [
+        pa.field("process", _WORD, nullable=False),  # producer-0, consumer-1, fence, reader
+        pa.field("kind", _WORD, nullable=False),  # send, read, … rebalance, end
+        pa.field("phase", _WORD, nullable=False),  # run, final
+        pa.field("outcome", _WORD, nullable=False),  # ok, fail, info
+        pa.field("invoke_ns", pa.int64(), nullable=False),
+        pa.field("complete_ns", pa.int64()),  # null: never answered
+        pa.field("topic", _WORD, nullable=False),
+        pa.field("partition", pa.int32()),  # null: the client never chose or told one
+        pa.field("offset", pa.int64()),  # null: not told (acks=0, or no answer)
+        pa.field("leader_epoch", pa.int32()),  # as the client was told; null: it was not
+        pa.field("acks", _WORD),  # 0, 1, all; null for reads
+        pa.field("value", pa.string(), nullable=False),  # the record's id, see record_id()
+        pa.field("error", _WORD),  # the client's error name; null when ok
+        pa.field("op", pa.int64()),  # counts the process's operations; null: in order of rows
+        pa.field("isolation", _WORD),  # read_committed, read_uncommitted; null for sends
+    ]
+)
+"""One row for each record sent or read.
+
+What one poll returned, or one transaction did, is one operation of its process: its rows share
+``op``, and stand in the order in which the client gave or got them. ``op`` grows in the order in
+which the process began its operations. In a transaction a send's outcome is the transaction's:
+``ok`` when its commit was, ``fail`` when it was aborted, ``info`` when nobody knows.
+"""
+
+PARTITIONS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("leader", pa.int32(), nullable=False),  # -1: none
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("isr", pa.list_(pa.int32()), nullable=False),
+        pa.field("controller", pa.int32()),
+    ]
+)
+"""One row whenever leader, epoch, ISR or controller differ from the row before."""
+
+REPLICAS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("broker", pa.int32(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("leo", pa.int64()),  # null: the broker did not answer
+        pa.field("hw", pa.int64()),
+    ]
+)
+"""One row whenever a replica's LEO or HW differ from the row before."""
+
+FAULTS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("fault", pa.string(), nullable=False),  # kill, pause, stop, or step for a story
+        pa.field("phase", pa.string(), nullable=False),  # inject, heal, note
+        pa.field("broker", pa.int32()),  # whom; null: nobody in particular
+        pa.field("says", pa.string(), nullable=False),  # one sentence for a person
+    ]
+)
+
+LOG_LINES: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64()),  # null: the line bears no time
+        pa.field("broker", pa.int32(), nullable=False),
+        # truncation, kept, answer, range, fetcher, leader, follower, created, loaded, isr,
+        # election, unclean, start, stop, error: see highwater.runtime.broker_log_parser
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("line", pa.string(), nullable=False),
+    ]
+)
+
+WIRE: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        # fetch: a follower asks for its LEO; told: it hears a HW; held: it was not to hear it;
+        # leadership: a controller tells who leads; isr: a change of an ISR is asked for
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("source", pa.int32(), nullable=False),  # who sends; 0: ZooKeeper, the controller
+        pa.field("target", pa.int32(), nullable=False),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("leo", pa.int64()),  # of a fetch
+        pa.field("hw", pa.int64()),  # of told and held
+        pa.field("epoch", pa.int32()),  # the leader's; -1: a fetch before KIP-320 tells none
+        pa.field("leader", pa.int32()),  # of leadership and isr; -1: it stays
+        pa.field("isr", pa.list_(pa.int32())),  # of leadership and isr
+    ]
+)
+"""What passed between brokers, as the wire saw it: a row whenever it differs from the one before of
+its kind, ends and partition. Only runs with the wire have it, and no checker asks for it."""
+
+STEPS: Final = pa.schema(
+    [
+        pa.field("time_ns", pa.int64(), nullable=False),
+        # begin: all is in sync, and the schedule begins; strike: a fault is about to be injected;
+        # struck: it has taken effect; heal: it is about to be mended; healed: it is mended;
+        # left-out: it was not to be, and says tells why
+        pa.field("event", pa.string(), nullable=False),
+        pa.field("step", pa.int32()),  # which; null of begin and left-out
+        pa.field("fault", pa.string()),
+        pa.field("target", pa.string()),  # as the schedule has it: leader, any, 2
+        pa.field("broker", pa.int32()),  # whom that was; null of what strikes no broker
+        pa.field("partition", pa.int32()),
+        pa.field("choice", pa.float64()),
+        pa.field("says", pa.string()),
+    ]
+)
+"""What a schedule of faults did and when, exactly enough to be done again. Stories have none of it,
+and no checker asks for it; the model learns from it when a fault began."""
+
+ADDED: Final = frozenset(("op", "isolation"))
+"""Columns that runs recorded before them lack; all may be null."""
+
+OPERATIONS_TABLE: Final = "history/ops"
+TABLES: Final = {
+    OPERATIONS_TABLE: OPERATIONS,
+    "events/partitions": PARTITIONS,
+    "events/replicas": REPLICAS,
+    "events/faults": FAULTS,
+    "events/log_lines": LOG_LINES,
+}
+"""Path inside a run, without suffix, to the schema of the table there."""
+
+WIRE_TABLE: Final = "events/wire"
+STEPS_TABLE: Final = "events/steps"
+UNJUDGED: Final = {STEPS_TABLE: STEPS, WIRE_TABLE: WIRE}
+"""Tables that a run need not have."""
+
+
+def record_value(identity: str, size: int) -> bytes:
+    """The value of the record called ``identity``: its id, padded with ``|...`` to ``size``."""
+    return identity.encode() if len(identity) >= size else f"{identity}|".ljust(size, ".").encode()
+
+
+def record_id(value: bytes) -> str:
+    """The id inside a record's value: everything before the first ``|``."""
+    return value.split(b"|", 1)[0].decode("utf-8", "backslashreplace")
+
+
+class StreamWriter:
+    """Appends record batches to an Arrow stream, each in the file before ``append`` returns.
+
+    Safe to share between threads. What was appended survives ``kill -9`` of this process. A batch
+    that cannot be written whole (a full disk) is cut away: the stream ends with a whole batch.
+
+    Attributes:
+        rows: how many were written.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.schema = schema
+        self.rows = 0
+        self._file = path.open("wb", buffering=0)
+        self._lock = threading.Lock()
+        self._pending = io.BytesIO()
+        self._length = 0
+        options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+        self._stream = pa.ipc.new_stream(self._pending, schema, options=options)
+        # Arrow writes the schema with the first batch; without one an idle table is no stream.
+        self._stream.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
+        self._write_pending()
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Write one batch of this writer's schema.
+
+        Raises:
+            OSError: the file cannot be written; use the writer no more.
+        """
+        with self._lock:
+            self._stream.write_batch(batch)
+            self._write_pending()
+            self.rows += batch.num_rows
+
+    def append_rows(self, rows: list[dict[str, object]]) -> None:
+        """Write a few rows; for tables that grow slowly."""
+        if rows:
+            self.append(pa.RecordBatch.from_pylist(rows, schema=self.schema))
+
+    def close(self) -> None:
+        """End the stream properly."""
+        with self._lock, self._file:
+            self._stream.close()
+            self._write_pending()
+            os.fsync(self._file.fileno())
+
+    def abandon(self) -> None:
+        """Close the file as it is, after an error: it ends with its last whole batch."""
+        self._file.close()
+
+    def _write_pending(self) -> None:
+        data = self._pending.getbuffer()
+        written = 0
+        try:
+            while written < len(data):
+                written += self._file.write(data[written:]) or 0
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._length)
+            raise
+        finally:
+            data.release()
+        self._length += written
+        self._pending.seek(0)
+        self._pending.truncate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
+    """The whole batches of an Arrow stream; a batch cut short ends it quietly.
+
+    Raises:
+        pa.ArrowInvalid: not even the schema could be read.
+    """
+    cut_short = contextlib.suppress(pa.ArrowInvalid, OSError)
+    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream, cut_short:
+        yield from stream
+
+
+def to_parquet(stream: Path, parquet: Path) -> int:
+    """Turn an Arrow stream into a Parquet file, piece by piece, and remove the stream.
+
+    Small batches are gathered: a row group for each would make a long, slow run unreadably slow.
+
+    Returns:
+        The number of rows.
+    """
+    with pa.OSFile(str(stream)) as source, pa.ipc.open_stream(source) as reader:
+        schema = reader.schema
+    partial = parquet.with_suffix(".partial")
+    rows = 0
+    with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        for table in _gathered(read_stream(stream), schema):
+            writer.write_table(table)
+            rows += table.num_rows
+    partial.replace(parquet)
+    stream.unlink()
+    return rows
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Batches as tables of about ``_ROW_GROUP`` rows each."""
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        gathered.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROW_GROUP:
+            yield pa.Table.from_batches(gathered, schema=schema)
+            gathered, rows = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered, schema=schema)

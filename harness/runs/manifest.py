@@ -1,0 +1,213 @@
+"""The files of a run as they were recorded, and which of them are no evidence any more.
+
+When a run has ended, ``manifest.json`` lists every file that a judge reads, with its size and
+SHA-256, and how many rows of each table were recorded; ``status.json`` names the digest of that
+list. A file that cannot be read, or is not what was recorded, is never evidence: whoever judges
+leaves it out and says so. Of a run that was cut short, or recorded before there were manifests,
+every file is read to its end and nothing more.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from highwater.harness.base.errors import StoreError
+from highwater.harness.base.files import open_regular
+from highwater.harness.runs.history import TABLES, UNJUDGED
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Unread
+
+NAME: Final = "manifest.json"
+SCHEMA: Final = 1
+
+_SEGMENT: Final = re.compile(r"\d{20}\.log")
+_CHECKPOINT: Final = re.compile(r".+-checkpoint")
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """One file as it was recorded: its size, and its SHA-256 in hexadecimal digits."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of one run that a judge reads.
+
+    Attributes:
+        files: path from the run directory, in POSIX form, to what it was.
+        rows: table to how many of its rows were recorded.
+    """
+
+    files: dict[str, Recorded]
+    rows: dict[str, int] = {}
+    schema: int = SCHEMA
+
+
+class _UnsoundError(Exception):
+    """Why a file cannot be read, the end of a sentence that begins with its path."""
+
+
+def record(run: Run, rows: Mapping[str, int]) -> str:
+    """Write the manifest of a run whose files are complete.
+
+    Args:
+        run: the run.
+        rows: table to how many of its rows were recorded.
+
+    Returns:
+        The SHA-256 of ``manifest.json``, for ``status.json``.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    files = {}
+    for path in _judged(run):
+        try:
+            files[path] = _digest(run.path / path)
+        except _UnsoundError as error:
+            raise StoreError(f"{run.path / path} {error}") from error
+    found = msgspec.json.encode(Manifest(files=files, rows=dict(rows)))
+    text = msgspec.json.format(found, indent=2)
+    run.write(NAME, text)
+    return hashlib.sha256(text).hexdigest()
+
+
+def verify(run: Run, digests: Mapping[str, Recorded] = {}) -> tuple[Unread, ...]:
+    """Read every file that a judge reads to its end, and return those that are no evidence.
+
+    Args:
+        run: the run.
+        digests: path to what somebody else read there, of files that are not read here.
+
+    Raises:
+        StoreError: ``status.json`` is missing or broken.
+    """
+    status = run.status()
+    if not status.manifest:
+        return tuple(_check(run, _judged(run), {}, digests))
+    try:
+        manifest = _manifest(run, status.manifest)
+    except _UnsoundError as error:
+        rest = tuple(_check(run, _judged(run), {}, digests))
+        return (Unread(path=NAME, why=str(error)), *rest)
+    paths = sorted({*manifest.files, *_judged(run)})
+    return tuple(_check(run, paths, manifest.files, digests))
+
+
+def rows(run: Run) -> dict[str, int]:
+    """Table to how many of its rows were recorded; empty where no sound manifest says so.
+
+    Raises:
+        StoreError: ``status.json`` is missing or broken.
+    """
+    try:
+        return _manifest(run, run.status().manifest).rows
+    except _UnsoundError:
+        return {}
+
+
+def _check(
+    run: Run,
+    paths: Iterable[str],
+    recorded: Mapping[str, Recorded],
+    digests: Mapping[str, Recorded],
+) -> Iterator[Unread]:
+    for path in paths:
+        try:
+            actual = digests.get(path) or _digest(run.path / path)
+            if recorded:
+                _compare(actual, recorded.get(path))
+        except _UnsoundError as error:
+            yield Unread(path=path, why=str(error))
+
+
+def _compare(actual: Recorded, recorded: Recorded | None) -> None:
+    if recorded is None:
+        raise _UnsoundError("is none of the files that were recorded")
+    if actual.bytes != recorded.bytes:
+        raise _UnsoundError(
+            f"is not what was recorded: {actual.bytes:,} bytes instead of {recorded.bytes:,}"
+        )
+    if actual.sha256 != recorded.sha256:
+        raise _UnsoundError("is not what was recorded: its SHA-256 differs")
+
+
+def _digest(path: Path) -> Recorded:
+    try:
+        with open_regular(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return Recorded(bytes=file.tell(), sha256=digest)
+    except OSError as error:
+        raise _UnsoundError(_reason(error)) from error
+
+
+def _manifest(run: Run, digest: str) -> Manifest:
+    try:
+        with open_regular(run.path / NAME) as file:
+            text = file.read()
+        if hashlib.sha256(text).hexdigest() == digest:
+            return msgspec.json.decode(text, type=Manifest)
+    except OSError as error:
+        raise _UnsoundError(_reason(error)) from error
+    except msgspec.MsgspecError as error:
+        raise _UnsoundError(f"is of another Highwater: {error}") from error
+    raise _UnsoundError("is not the one whose digest status.json has")
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "is missing"
+    return f"cannot be read: {error.strerror}"
+
+
+def _judged(run: Run) -> Iterator[str]:
+    """The files of a run that a judge reads, and the folders that cannot be listed, in order."""
+    yield "plan.json"
+    for name in ("environment.json", "steps.json", "logs/clients.log"):
+        if os.path.lexists(run.path / name):
+            yield name
+    for name in (*TABLES, *UNJUDGED):
+        for path in (run.parquet(name), run.stream(name)):
+            if os.path.lexists(path):
+                yield path.relative_to(run.path).as_posix()
+                break
+    topic = run.plan().topic
+    partitions = {f"{topic.name}-{number}" for number in range(topic.partitions)}
+    brokers = _names(run.replicas) if os.path.lexists(run.replicas) else []
+    if brokers is None:
+        yield "replicas"
+    for broker in brokers or ():
+        if broker.isdecimal() and (run.replicas / broker).is_dir():
+            yield from _of_broker(run.replicas / broker, f"replicas/{broker}", partitions)
+
+
+def _of_broker(folder: Path, path: str, partitions: set[str]) -> Iterator[str]:
+    names = _names(folder)
+    if names is None:
+        yield path
+    for name in names or ():
+        if _CHECKPOINT.fullmatch(name):
+            yield f"{path}/{name}"
+        elif name in partitions:
+            inside = _names(folder / name)
+            if inside is None:
+                yield f"{path}/{name}"
+            yield from (
+                f"{path}/{name}/{one}"
+                for one in inside or ()
+                if _SEGMENT.fullmatch(one) or _CHECKPOINT.fullmatch(one)
+            )
+
+
+def _names(folder: Path) -> list[str] | None:
+    """The names in a folder, in order; None when it cannot be listed."""
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return None

@@ -1,0 +1,338 @@
+"""A matrix as values: what is run against what, and what came of each cell.
+
+<store>/<matrix>/
+  matrix.json                 axes, cells and what was skipped; written before anything runs
+  runs/                       a store with one run a cell, named after it
+  cells.json  cells.parquet   a row a cell, when all are judged
+  index.html                  the same for a person
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal, Self, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from highwater.harness.base.errors import NotThereError, StoreError, UsageError
+from highwater.harness.base.files import is_file, write_whole
+from highwater.harness.runs.plan import SCHEMA_VERSION, Acks, Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.verdict import Verdict
+
+MATRIX: Final = "matrix.json"
+_T = TypeVar("_T")
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One value of every axis.
+
+    Attributes:
+        story: name of a scripted schedule, or None.
+        nemesis: faults of a random schedule, separated by commas, or None with a story; empty when
+            nothing is to happen.
+    """
+
+    kafka: str
+    driver: str
+    story: str | None
+    nemesis: str | None
+    acks: Acks
+    min_isr: int
+    unclean: bool
+    seed: int
+
+    @property
+    def happened(self) -> str:
+        """The story, or the faults."""
+        return self.story or self.nemesis or "no faults"
+
+    @property
+    def line(self) -> tuple[str, Acks, int, bool, str]:
+        """All but release and seed: a row of the matrix page."""
+        return self.happened, self.acks, self.min_isr, self.unclean, self.driver
+
+    @classmethod
+    def fields_of(cls, plan: Plan) -> dict[str, object]:
+        """A plan's value on every axis."""
+        return {
+            "kafka": plan.kafka,
+            "driver": plan.driver,
+            "story": plan.story,
+            "nemesis": None if plan.story else ",".join(plan.nemesis),
+            "acks": plan.workload.acks,
+            "min_isr": plan.topic.min_insync_replicas,
+            "unclean": plan.topic.unclean_leader_election,
+            "seed": plan.seed,
+        }
+
+
+class Skipped(Setting, frozen=True, kw_only=True):
+    """A combination that cannot be run, and why."""
+
+    reason: str
+
+
+class Cell(Setting, frozen=True, kw_only=True):
+    """A combination that is run; ``run`` is the name of its run's directory."""
+
+    run: str
+
+
+class Row(Cell, frozen=True, kw_only=True):
+    """What came of a cell.
+
+    Attributes:
+        unseen: acknowledged records that no reader came far enough to look for.
+        divergent: offsets at which replicas hold different records.
+        as_predicted: whether it ended as the release's rules say; None when they say nothing.
+        model: its word: ``as-predicted``, ``explained``, ``unexplained``, ``not-reproduced``
+            or ``unknown``; None when it was not asked.
+        report: path of its page, from the folder of the page that lists it.
+        seconds: how long its run took.
+        problem: what the harness could not do, so that the run ended early; None when it did not.
+        counted: whether anybody could count what was lost; where not, these numbers mean nothing.
+    """
+
+    verdict: Literal["valid", "invalid", "unknown"]
+    sent: int
+    acknowledged: int
+    lost: int
+    unseen: int
+    divergent: int
+    as_predicted: bool | None
+    report: str
+    seconds: float
+    problem: str | None
+    model: str | None = None
+    counted: bool = True
+
+    @property
+    def losses(self) -> str:
+        """``1 / 4``: records lost, of all acknowledged; a dash where nobody could count them."""
+        return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        verdict: Verdict,
+        *,
+        as_predicted: bool | None,
+        home: Path,
+        model: str | None = None,
+    ) -> Self:
+        """The row of a judged run.
+
+        Args:
+            home: folder of the page that will link to its report.
+
+        Raises:
+            StoreError: the run's plan or status cannot be read.
+        """
+        status, ledger = run.status(), verdict.ledger
+        early = None if status.phase == "frozen" else f"harness failed while {status.phase}"
+        return cls(
+            **cls.fields_of(run.plan()),  # type: ignore[arg-type]
+            run=run.name,
+            verdict=verdict.verdict,
+            sent=ledger.sent,
+            acknowledged=ledger.acknowledged,
+            lost=ledger.lost,
+            unseen=ledger.unseen,
+            divergent=verdict.counts.get("divergence", 0),
+            as_predicted=as_predicted,
+            report=os.path.relpath(run.report.resolve(), home.resolve()).replace(os.sep, "/"),
+            seconds=status.seconds,
+            problem=early and ": ".join([early, *status.problems[-1:]]),
+            model=model,
+            counted=verdict.account == "whole",
+        )
+
+
+class Axes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run against what: every combination is a cell, unless it cannot be done.
+
+    Attributes:
+        nemeses: mixes of faults, each a cell of its own beside the stories.
+        duration_s: how long faults go on in a run without a story.
+    """
+
+    kafkas: tuple[str, ...]
+    stories: tuple[str, ...] = ()
+    nemeses: tuple[tuple[str, ...], ...] = ()
+    acks: tuple[Acks, ...] = ("all",)
+    min_isrs: tuple[int, ...] = (1,)
+    uncleans: tuple[bool, ...] = (False,)
+    drivers: tuple[str, ...] = ("local",)
+    seeds: tuple[int, ...] = (0,)
+    duration_s: float = 30.0
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """A matrix that is to be run, or was, as ``matrix.json`` holds it.
+
+    Attributes:
+        seconds: wall time of all sittings so far in which cells were run.
+    """
+
+    axes: Axes
+    cells: tuple[Cell, ...]
+    skipped: tuple[Skipped, ...]
+    seconds: float = 0.0
+    schema: int = SCHEMA_VERSION
+
+
+class MatrixFolder:
+    """A matrix's directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def open(cls, name: str | Path, root: Path) -> Self:
+        """The matrix at a path, or of that name below ``root``.
+
+        Raises:
+            StoreError: there is none.
+        """
+        for folder in (cls(Path(name)), cls(root / name)):
+            if folder.exists():
+                return folder
+        raise NotThereError(
+            f"{name} is not the directory of a matrix", hint="It is one that holds matrix.json."
+        )
+
+    @classmethod
+    def named(cls, names: Sequence[str], store: Path) -> Self | None:
+        """The matrix that is named, if it is one; else the names are of runs.
+
+        Raises:
+            UsageError: a matrix is named, and something else beside it.
+        """
+        found = [cls(path) for path in (Path(names[0]), store / names[0])]
+        folder = next((each for each in found if each.exists()), None)
+        if folder and len(names) > 1:
+            raise UsageError(f"{names[0]} is a matrix", hint="Name it alone, or runs alone.")
+        return folder
+
+    def exists(self) -> bool:
+        """Whether it is the directory of a matrix."""
+        return is_file(self.path / MATRIX)
+
+    @property
+    def store(self) -> Store:
+        """Its runs."""
+        return Store(self.path / "runs")
+
+    @property
+    def page(self) -> Path:
+        """The page that shows them all."""
+        return self.path / "index.html"
+
+    def earlier(self) -> Iterator[tuple[str, list[Row]]]:
+        """The names and rows of the judged matrices beside it, the last one before it first.
+
+        Unless somebody names it, a matrix bears the time at which it was begun as its name.
+        """
+        here = self.path.resolve()
+        beside = sorted(each.parent for each in here.parent.glob("*/cells.json"))
+        for path in reversed([each for each in beside if each.name < here.name]):
+            with contextlib.suppress(StoreError):  # a folder of a later schema, or cut short
+                yield path.name, MatrixFolder(path).rows()
+
+    def matrix(self) -> Matrix:
+        """What was to be run.
+
+        Raises:
+            StoreError: it cannot be read, or is of another schema.
+        """
+        found = _decode(self.path / MATRIX, Matrix)
+        if found.schema != SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path / MATRIX} has schema {found.schema}; this is schema {SCHEMA_VERSION}",
+                hint="Read it with the Highwater that wrote it.",
+            )
+        return found
+
+    def rows(self) -> list[Row]:
+        """What came of the cells.
+
+        Raises:
+            StoreError: no cell was judged yet, or the file cannot be read.
+        """
+        return _decode(self.path / "cells.json", list[Row])
+
+    def run_of(self, cell: Cell) -> Run | None:
+        """The run of a cell, whole or not, if there is one."""
+        run = Run(self.store.root / cell.run)
+        return run if is_file(run.path / "plan.json") else None
+
+    def found(self) -> list[Run]:
+        """Every run that there is, in the order of the cells. Raises StoreError as ``matrix``."""
+        return [run for cell in self.matrix().cells if (run := self.run_of(cell))]
+
+    def write(self, matrix: Matrix) -> None:
+        """Write ``matrix.json``. Raises StoreError when that cannot be done."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            _replace(self.path / MATRIX, msgspec.json.format(msgspec.json.encode(matrix)))
+        except OSError as error:
+            raise StoreError(
+                f"the matrix {self.path} cannot be written: {error.strerror}",
+                hint="Choose another folder with --store.",
+            ) from error
+
+    def write_rows(self, rows: Sequence[Row]) -> None:
+        """Write ``cells.json`` and ``cells.parquet``."""
+        _replace(self.path / "cells.json", msgspec.json.format(msgspec.json.encode(rows)))
+        table = pa.Table.from_pylist(msgspec.to_builtins(rows), schema=SCHEMA)
+        partial = self.path / "cells.parquet.partial"
+        pq.write_table(table, partial)
+        partial.replace(self.path / "cells.parquet")
+
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("kafka", pa.string(), nullable=False),
+        pa.field("driver", pa.string(), nullable=False),
+        pa.field("story", pa.string()),
+        pa.field("nemesis", pa.string()),
+        pa.field("acks", pa.string(), nullable=False),
+        pa.field("min_isr", pa.int32(), nullable=False),
+        pa.field("unclean", pa.bool_(), nullable=False),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("sent", pa.int64(), nullable=False),
+        pa.field("acknowledged", pa.int64(), nullable=False),
+        pa.field("lost", pa.int64(), nullable=False),
+        pa.field("unseen", pa.int64(), nullable=False),
+        pa.field("divergent", pa.int64(), nullable=False),
+        pa.field("as_predicted", pa.bool_()),
+        pa.field("report", pa.string(), nullable=False),
+        pa.field("seconds", pa.float64(), nullable=False),
+        pa.field("problem", pa.string()),
+        pa.field("model", pa.string()),
+        pa.field("counted", pa.bool_()),
+    ]
+)
+"""Columns of ``cells.parquet``; the fields of ``Row`` in their order."""
+
+
+def _replace(path: Path, text: bytes) -> None:
+    """Write a file whole or not at all."""
+    write_whole(path, text)
+
+
+def _decode(path: Path, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError as error:
+        hint = "Go on with it: highwater matrix --resume MATRIX"
+        raise StoreError(f"there is no {path}", hint=hint) from error
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error

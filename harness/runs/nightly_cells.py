@@ -1,0 +1,169 @@
+"""The nightly's words: a cell, a night that is planned of them, and what became of each.
+
+A *cell* is one run. Its *key* is everything but the seed, and comes back night after night; the
+seed is another each night. A *mark* is a cell's line in ``trend.jsonl``.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from highwater.harness.runs.matrix_cells import Setting
+from highwater.harness.runs.plan import Acks
+
+SCHEMA: Final = 1
+"""Of ``night.json`` and of the lines of ``trend.jsonl``."""
+
+NEMESIS_S: Final = 30
+"""Seconds for which a random schedule of the nightly goes on."""
+
+State = Literal["good", "unknown", "missing", "bad"]
+STATES: Final[tuple[State, ...]] = ("good", "unknown", "missing", "bad")
+"""From best to worst. ``missing`` was planned and left no result."""
+
+Why = Literal["failed", "canary", "baseline", "drawn"]
+
+
+class Cell(Setting, frozen=True, kw_only=True):
+    """A value of every axis, at its default where none is named."""
+
+    driver: str = "local"
+    story: str | None = None
+    nemesis: str | None = None
+    acks: Acks = "all"
+    min_isr: int = 1
+    unclean: bool = False
+    seed: int = 0
+
+    @property
+    def under(self) -> str:
+        """Under which promise, for a person."""
+        unclean = ", unclean elections" if self.unclean else ""
+        return f"acks={self.acks}, min.isr {self.min_isr}{unclean}"
+
+    @property
+    def key(self) -> str:
+        """Everything but the seed, as one line."""
+        return f"{self.kafka} {self.driver}: {self.happened}, {self.under}"
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """What no two cells of a night have in common."""
+        return self.key, self.seed
+
+    def command(self) -> str:
+        """The command that runs it by itself."""
+        words = ["highwater run", f"--kafka {self.kafka}"]
+        if self.driver != "local":
+            words.append(f"--cluster {self.driver}")
+        words += [f"--acks {self.acks}", f"--min-isr {self.min_isr}"]
+        if self.unclean:
+            words.append("--unclean")
+        random = f"--nemesis {self.nemesis or 'none'} --for {NEMESIS_S}s"
+        words += [f"--story {self.story}" if self.story else random, f"--seed {self.seed}"]
+        return " ".join(words)
+
+
+def fields(cell: Setting) -> dict[str, Any]:
+    """The value on every axis, of whatever it is a part."""
+    return {name: getattr(cell, name) for name in Setting.__struct_fields__}
+
+
+class Planned(Cell, frozen=True, kw_only=True):
+    """A cell of a night to come.
+
+    Attributes:
+        why: it failed when it last ran; it must lose; each release has it; or it was drawn.
+        seconds: how long it may take.
+    """
+
+    why: Why
+    seconds: float
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What one machine does in a night: pieces, one after the other, each a matrix of its own."""
+
+    name: str
+    seconds: float
+    pieces: tuple[tuple[Planned, ...], ...]
+
+    @property
+    def cells(self) -> list[Planned]:
+        """All cells, piece after piece."""
+        return [cell for piece in self.pieces for cell in piece]
+
+
+class Night(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole night's plan, saved as ``night.json``. ``night`` is its date, as 2026-11-21."""
+
+    night: str
+    jobs: tuple[Job, ...]
+    schema: int = SCHEMA
+
+    @property
+    def cells(self) -> list[Planned]:
+        """All cells, job after job."""
+        return [cell for job in self.jobs for cell in job.cells]
+
+
+class Mark(Cell, frozen=True, kw_only=True):
+    """What became of a cell in a night.
+
+    Attributes:
+        state: ``good`` is as the model predicts, be that a loss.
+        why: the state in a few words, for a person.
+        canary: name of the canary that the cell belongs to.
+        lost, acknowledged, divergent: counts of records; 0 where nothing was judged.
+        seconds: wall time of the cell, where it is known.
+    """
+
+    night: str
+    state: State
+    why: str = ""
+    canary: str | None = None
+    verdict: str | None = None
+    lost: int = 0
+    acknowledged: int = 0
+    divergent: int = 0
+    seconds: float | None = None
+    schema: int = SCHEMA
+
+    @property
+    def troubled(self) -> bool:
+        """Whether somebody should look."""
+        return self.state != "good"
+
+
+class Canary(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting under which records must be lost, or the harness sees nothing."""
+
+    name: str
+    kafka: str
+    story: str
+    acks: Acks
+    unclean: bool = False
+
+    def claims(self, cell: Cell) -> bool:
+        """Whether a cell is one of this canary's, on any driver."""
+        wanted = (self.kafka, self.story, self.acks, self.unclean)
+        return wanted == (cell.kafka, cell.story, cell.acks, cell.unclean)
+
+
+def canaries(newest: str) -> tuple[Canary, ...]:
+    """Every night's canaries: what old Kafka loses, and what any Kafka loses as it is allowed to.
+
+    Args:
+        newest: the newest release there is.
+    """
+    return (
+        Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
+        Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),
+        Canary(name="unclean-election", kafka=newest, story="unclean", acks="all", unclean=True),
+    )
+
+
+def worst(marks: Iterable[Mark]) -> Mark:
+    """The mark in the worst state; the first of several. There must be one."""
+    return max(marks, key=lambda mark: STATES.index(mark.state))

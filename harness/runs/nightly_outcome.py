@@ -1,0 +1,158 @@
+"""What a night came to: its colour and why, and what changed against the nights before."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+from highwater.harness.runs.nightly_cells import STATES, Mark, State, worst
+
+Colour = Literal["green", "yellow", "red"]
+_REASONS: Final[dict[State, str]] = {"bad": "Bad", "missing": "Missing", "unknown": "Unknown"}
+EXIT_CODES: Final[dict[Colour, int]] = {"green": 0, "yellow": 3, "red": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """A night against the last night in which each setting ran; a mark a setting, its worst.
+
+    Attributes:
+        new: troubled, and was not so before.
+        ongoing: troubled now as before.
+        resolved: was troubled and is no more.
+        waiting: was troubled and did not run.
+    """
+
+    new: list[Mark]
+    ongoing: list[Mark]
+    resolved: list[Mark]
+    waiting: list[Mark]
+
+
+def compare(history: Iterable[Mark], tonight: Sequence[Mark], night: str) -> Changes:
+    """What changed from the nights before ``night`` to it."""
+    before = latest(mark for mark in history if mark.night < night)
+    now = latest(tonight)
+    troubled = sorted((mark for mark in now.values() if mark.troubled), key=_gravity)
+    were = {key for key, mark in before.items() if mark.troubled}
+    return Changes(
+        new=[mark for mark in troubled if mark.key not in were],
+        ongoing=[mark for mark in troubled if mark.key in were],
+        resolved=[mark for key, mark in now.items() if key in were and not mark.troubled],
+        waiting=[mark for key, mark in before.items() if key in were and key not in now],
+    )
+
+
+def _gravity(mark: Mark) -> tuple[int, str]:
+    return -STATES.index(mark.state), mark.key
+
+
+def latest(marks: Iterable[Mark]) -> dict[str, Mark]:
+    """Of every setting the worst mark of the last night in which it ran."""
+    last: dict[str, Mark] = {}
+    for mark in marks:
+        seen = last.get(mark.key)
+        last[mark.key] = worst([seen, mark]) if seen and seen.night == mark.night else mark
+    return last
+
+
+def silent(marks: Iterable[Mark], wanted: Iterable[str]) -> list[str]:
+    """Canaries of which no cell lost anything."""
+    heard = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
+    return [name for name in wanted if name not in heard]
+
+
+def colour(marks: Sequence[Mark], wanted: Iterable[str]) -> Colour:
+    """Red for anything broken, missing or silent and for nothing at all, yellow for unknown.
+
+    Args:
+        wanted: names of the canaries that the night must have heard.
+    """
+    states = {mark.state for mark in marks}
+    if not marks or states & {"bad", "missing"} or silent(marks, wanted):
+        return "red"
+    return "yellow" if "unknown" in states else "green"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A night, judged.
+
+    Attributes:
+        night: its date.
+        marks: tonight's, one a cell.
+        history: the nights before and tonight, oldest first.
+        canaries: names of those that must have lost records.
+        problems: results that could not be read, a sentence each; any makes the night red.
+        notes: what else is to be known, a sentence each.
+    """
+
+    night: str
+    marks: Sequence[Mark]
+    history: Sequence[Mark]
+    canaries: Sequence[str]
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    @cached_property
+    def colour(self) -> Colour:
+        """The colour of the night."""
+        return "red" if self.problems else colour(self.marks, self.canaries)
+
+    @cached_property
+    def changes(self) -> Changes:
+        """What is new, goes on, is resolved."""
+        return compare(self.history, self.marks, self.night)
+
+    @property
+    def states(self) -> Counter[str]:
+        """Cells by state."""
+        return Counter(mark.state for mark in self.marks)
+
+    @property
+    def headline(self) -> str:
+        """The night in one sentence with denominators."""
+        good, everything = self.states["good"], len(self.marks)
+        kafkas = len({mark.kafka for mark in self.marks})
+        where = (
+            f"{everything:,} cell{'s'[: everything != 1]} on {kafkas} release{'s'[: kafkas != 1]}"
+        )
+        if not everything:
+            return "There are no results at all."
+        if good == everything:
+            return f"All {where} came out as they should."
+        return f"{everything - good:,} of {where} did not come out as they should."
+
+    @property
+    def counts(self) -> str:
+        """How many cells came out how, in words."""
+        return ", ".join(f"{self.states[state]:,} {state}" for state in STATES)
+
+    def reasons(self) -> list[str]:
+        """Why the night is not green, a sentence each, worst first."""
+        found = [
+            f"No cell of the canary {one} lost a record."
+            for one in silent(self.marks, self.canaries)
+        ]
+        for state, word in _REASONS.items():
+            cells = [mark for mark in self.marks if mark.state == state]
+            whys = Counter(mark.why for mark in cells).most_common()
+            if cells:
+                said = "; ".join(f"{count:,} {why}" for why, count in whys)
+                found.append(f"{word}: {said}.")
+        return [*found, *self.problems]
+
+    def nights(self) -> list[tuple[str, Colour, Counter[str]]]:
+        """Every night of the history: its date, its colour, its cells by state; oldest first."""
+        groups: dict[str, list[Mark]] = {}
+        for mark in self.history:
+            groups.setdefault(mark.night, []).append(mark)
+        return [
+            (
+                night,
+                colour(marks, {mark.canary for mark in marks if mark.canary}),
+                Counter(mark.state for mark in marks),
+            )
+            for night, marks in groups.items()
+        ]

@@ -1,0 +1,82 @@
+"""``trend.jsonl``: a line a cell a night, read with indulgence and bounded in nights."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from highwater.harness.base.errors import StoreError
+from highwater.harness.base.files import write_whole
+from highwater.harness.runs.nightly_cells import SCHEMA, Mark
+
+NIGHTS: Final = 90
+"""Nights that the history keeps."""
+
+
+class _SchemaOnly(msgspec.Struct):
+    schema: int = 0
+
+
+def read(path: Path) -> tuple[list[Mark], list[str]]:
+    """The marks of a history, oldest first, and a note for each kind of line that was left out.
+
+    A torn last line, lines of another schema and a file that is not there are no errors: the
+    history is a help and decides nothing alone.
+
+    Raises:
+        StoreError: the file is there and cannot be read.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return [], [f"{path} is not there: this is the first night of its history."]
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    marks: list[Mark] = []
+    schemas: dict[int, int] = {}
+    broken: list[int] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            schema = msgspec.json.decode(line, type=_SchemaOnly).schema
+            if schema == SCHEMA:
+                marks.append(msgspec.json.decode(line, type=Mark))
+            else:
+                schemas[schema] = schemas.get(schema, 0) + 1
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            broken.append(number)
+    notes = [
+        f"{path}: {count} of {len(lines)} lines have schema {schema}, not {SCHEMA}; left out."
+        for schema, count in sorted(schemas.items())
+    ]
+    if broken == [len(lines)]:
+        notes.append(f"{path}: the last line is torn; left out.")
+    elif broken:
+        notes.append(f"{path}: {len(broken)} lines are broken, the first is {broken[0]}; left out.")
+    return sorted(marks, key=lambda mark: mark.night), notes
+
+
+def extend(history: Iterable[Mark], tonight: Sequence[Mark], night: str) -> list[Mark]:
+    """The history with a night put in, in place of what it had of it; the last ``NIGHTS`` only."""
+    others = [mark for mark in history if mark.night != night]
+    kept = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
+    everything = sorted([*others, *tonight], key=lambda mark: mark.night)
+    return [mark for mark in everything if mark.night in kept]
+
+
+def write(path: Path, marks: Iterable[Mark]) -> Path:
+    """Write a history whole or not at all.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, b"".join(msgspec.json.encode(mark) + b"\n" for mark in marks))
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror}", hint="Choose another folder with --out."
+        ) from error
+    return path

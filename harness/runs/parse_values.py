@@ -1,0 +1,218 @@
+"""Command-line words to values: durations, rates, lists. Each refusal says what would do."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.history import READ_COMMITTED, READ_UNCOMMITTED
+from highwater.harness.runs.plan import Acks, Isolation
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_ACKS: Final[dict[str, Acks]] = {"0": "0", "1": "1", "all": "all", "-1": "all"}
+_ISOLATION: Final[dict[str, Isolation]] = {
+    READ_COMMITTED: "read_committed",
+    READ_UNCOMMITTED: "read_uncommitted",
+}
+
+
+def duration(text: str) -> float:
+    """Seconds from ``60s``, ``500ms``, ``2m``, ``1h`` or a plain number of seconds.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
+    if found is None:
+        raise UsageError(f"{text!r} is not a duration", hint="Write 60s, 500ms, 2m or 1h.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def lasting(text: str) -> float:
+    """A duration that is not zero.
+
+    Raises:
+        UsageError: it is, or is no duration.
+    """
+    if not (seconds := duration(text)):
+        raise UsageError(f"{text!r} is no time at all", hint="Write 60s, 500ms, 2m or 1h.")
+    return seconds
+
+
+def rate(text: str) -> float:
+    """Records per second; ``max`` (flat out) is 0.
+
+    Raises:
+        UsageError: neither a positive number nor ``max``.
+    """
+    if text == "max":
+        return 0.0
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise UsageError(
+            f"{text!r} is not a rate", hint="Write records per second, such as 500, or max."
+        )
+    return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names from a comma-separated list; ``none`` and nothing are the empty one."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    return () if parts == ("none",) else parts
+
+
+def nemesis(text: str) -> tuple[str, ...]:
+    """Faults from a comma-separated list; ``none`` is a calm run.
+
+    Raises:
+        UsageError: no fault is named.
+    """
+    found = names(text)
+    if not found and text.strip() != "none":
+        raise UsageError(f"{text!r} names no fault", hint="Write kill,pause, or none: a calm run.")
+    return found
+
+
+def budget(text: str) -> dict[str, int]:
+    """Names and numbers: ``kill=5,brokers=1``; ``none`` and nothing are no budget.
+
+    Raises:
+        UsageError: a part is not NAME=NUMBER.
+    """
+    found = {}
+    for part in names(text):
+        name, _, most = part.partition("=")
+        if not most.isdecimal():
+            raise UsageError(f"{part!r} limits nothing", hint="Write kill=5,brokers=1.")
+        found[name] = int(most)
+    return found
+
+
+def acks(text: str) -> Acks:
+    """What producers wait for: 0, 1 or all (-1 is all).
+
+    Raises:
+        UsageError: none of these.
+    """
+    found = _ACKS.get(text)
+    if found is None:
+        raise UsageError(f"acks cannot be {text!r}", hint="It is 0, 1 or all.")
+    return found
+
+
+def isolation(text: str) -> tuple[Isolation, ...]:
+    """What readers are to see of transactions; with a comma, one after the other in turn.
+
+    Raises:
+        UsageError: neither ``read_committed`` nor ``read_uncommitted``.
+    """
+    found = tuple(_ISOLATION[name] for name in names(text) if name in _ISOLATION)
+    if not found or len(found) < len(names(text)):
+        raise UsageError(
+            f"isolation cannot be {text!r}",
+            hint="It is read_committed, read_uncommitted, or both with a comma.",
+        )
+    return found
+
+
+def churn(text: str) -> float:
+    """Seconds that a client lives on average; ``none`` (as long as the run) is 0.
+
+    Raises:
+        UsageError: neither a duration nor ``none``.
+    """
+    return 0.0 if text == "none" else duration(text)
+
+
+def numbers(text: str, what: str) -> tuple[int, ...]:
+    """Whole numbers from a comma-separated list.
+
+    Raises:
+        UsageError: one of them is none, or there is none.
+    """
+    try:
+        found = tuple(int(one) for one in names(text))
+    except ValueError:
+        found = ()
+    if not found:
+        raise UsageError(f"{text!r} are no {what}", hint="Write whole numbers, such as 1,2.")
+    return found
+
+
+def switches(text: str) -> tuple[bool, ...]:
+    """``true``, ``false``, or both with a comma between them.
+
+    Raises:
+        UsageError: neither.
+    """
+    known = {"false": False, "true": True}
+    found = [known.get(one) for one in names(text)]
+    if not found or None in found:
+        raise UsageError(f"{text!r} is not on or off", hint="Write false, true or false,true.")
+    return tuple(one for one in found if one is not None)
+
+
+def size(text: str) -> int:
+    """Bytes from ``8G``, ``512M`` or ``1.5G``, of 1024 each.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise UsageError(f"{text!r} is no size", hint="Write 512M or 8G.")
+    return int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
+
+
+def master(text: str | None) -> str | None:
+    """Return a Spark master's URL; None is this machine.
+
+    Raises:
+        UsageError: Spark knows no such master.
+    """
+    if text is None or re.fullmatch(r"local(\[[\d*,]+\])?|yarn|(spark|k8s)://[^\s/]+.*", text):
+        return text
+    raise UsageError(
+        f"{text!r} is not a Spark master",
+        hint="Write local[4], spark://HOST:PORT, k8s://HOST:PORT or yarn.",
+    )
+
+
+def remote(text: str | None) -> str | None:
+    """Return a Spark Connect server's URL; None is none.
+
+    Raises:
+        UsageError: it is no such URL.
+    """
+    if text is None or re.fullmatch(r"sc://[^\s/:;]+(:\d+)?(/|/;[^\s]*)?", text):
+        return text
+    raise UsageError(f"{text!r} is not a Spark Connect server", hint="Write sc://HOST:PORT.")
+
+
+def conf(texts: Iterable[str]) -> dict[str, str]:
+    """Spark's settings from ``KEY=VALUE``; of one key the last.
+
+    Raises:
+        UsageError: one of them is not KEY=VALUE.
+    """
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"[\w.-]+", key):
+            raise UsageError(f"{text!r} sets nothing", hint="Write spark.executor.memory=2g.")
+        found[key] = value
+    return found
+
+
+def memory(text: str) -> str:
+    """Return a size of memory as the JVM reads it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
+        return text
+    raise UsageError(f"{text!r} is not a size of memory", hint="Write 512m, 2g or 16g.")

@@ -1,0 +1,280 @@
+"""What a run is asked to do: a frozen value, saved as ``plan.json``, which can be repeated."""
+
+import shlex
+from typing import Any, Literal, Self
+
+import msgspec
+
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.fault_steps import Steps
+
+SCHEMA_VERSION = 1
+
+Acks = Literal["0", "1", "all"]
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The topic under test and the topic-level settings that decide what is promised about it."""
+
+    name: str = "events"
+    partitions: int = 1
+    replication_factor: int = 3
+    min_insync_replicas: int = 1
+    unclean_leader_election: bool = False
+    config: dict[str, str] = {}
+
+    def settings(self) -> dict[str, str]:
+        """The topic's configuration as Kafka spells it.
+
+        Nothing may go from it by itself, whatever its brokers' defaults are: what expires or is
+        compacted would look lost, and the workload's records have no key, which compaction needs.
+        """
+        return {
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "min.insync.replicas": str(self.min_insync_replicas),
+            "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
+            **self.config,
+        }
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who writes and who reads while the faults happen.
+
+    Attributes:
+        producers: concurrent producers, each a process of its own in the history; 0 when a story
+            sends every record itself.
+        consumers: readers that poll every partition during the run.
+        acks: what the producers wait for.
+        idempotence: the idempotent producer (0.11 and later, acks=all).
+        rate: records per second over all producers; 0 is flat out.
+        record_bytes: size of a record's value, padding included.
+        compression: none, gzip, snappy, lz4 or zstd.
+        delivery_timeout_s: after this long without an answer a send is ``info``.
+        transactions: whether producers send in transactions (0.11 and later, acks=all).
+        aborts: the share of them that the producer aborts.
+        transform: whether a transaction also reads, as a member of a group, and commits how far.
+        isolation: of readers and group members, dealt out in turn.
+        subscribe: members of a group that shares the partitions.
+        churn_s: how long a client lives on average until another takes its place; half of them
+            crash. 0: none is replaced.
+    """
+
+    producers: int = 3
+    consumers: int = 1
+    acks: Acks = "all"
+    idempotence: bool = False
+    rate: float = 200.0
+    record_bytes: int = 64
+    compression: str = "none"
+    delivery_timeout_s: float = 30.0
+    transactions: bool = False
+    aborts: float = 0.2
+    transform: bool = False
+    isolation: tuple[Isolation, ...] = ("read_committed",)
+    subscribe: int = 0
+    churn_s: float = 0.0
+
+
+class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The cluster of somebody else's on which a run takes place.
+
+    Attributes:
+        inventory: path of the file that says how to reach and how to break it.
+        cluster_id: of the cluster that was confirmed to be the one.
+        brokers: ids of those that may be hurt.
+        commands: that the inventory has, such as ``pause``.
+    """
+
+    inventory: str
+    cluster_id: str
+    brokers: tuple[int, ...]
+    commands: tuple[str, ...]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides a run, and nothing that is found out while it runs.
+
+    Attributes:
+        schema: version of the run directory's layout (``SCHEMA_VERSION``).
+        kafka: catalogue name of the release, such as ``0.10.2.2``.
+        story: name of a scripted schedule, or None.
+        nemesis: names of the faults that a random schedule mixes; empty with a story.
+        budget: how often a fault is injected at most, by its name, and by ``brokers`` on how many
+            brokers one is open at a time.
+        overlap: how many sequences of random faults go on at the same time.
+        steps: what is to happen instead, step by step; see ``harness.runs.fault_steps``.
+        schedule: what to replay, as plain JSON (see ``checkers.model.schedules.schedule``), or
+        None. duration_s: how long a random schedule goes on; with steps, the least. seed: what
+        every random choice of the run follows from. broker_config: broker settings beside the
+        driver's own, as Kafka spells them. wire: whether the wire is between the nodes though no
+        fault or story needs it. to: releases that the cluster is upgraded to, one after the other:
+        before a story, and as
+            far as it comes under a nemesis that upgrades.
+        protocol: the newest ``inter.broker.protocol.version`` that brokers speak, or on KRaft the
+            newest ``metadata.version``, as the release that has it; empty: their own.
+        format: the newest ``log.message.format.version`` that they write; empty: their own.
+        external: the cluster, where the driver is ``external``.
+    """
+
+    kafka: str
+    schema: int = SCHEMA_VERSION
+    driver: str = "local"
+    brokers: int = 3
+    topic: Topic = Topic()
+    workload: Workload = Workload()
+    story: str | None = None
+    nemesis: tuple[str, ...] = ()
+    budget: dict[str, int] = {}
+    overlap: int = 1
+    steps: Steps = ()
+    schedule: dict[str, Any] | None = None
+    duration_s: float = 0.0
+    seed: int = 0
+    broker_config: dict[str, str] = {}
+    wire: bool = False
+    to: tuple[str, ...] = ()
+    protocol: str = ""
+    format: str = ""
+
+    @property
+    def played_on(self) -> str:
+        """The release that faces the faults, or that faces them first."""
+        return self.to[-1] if self.to and self.story else self.kafka
+
+    @property
+    def software(self) -> str:
+        """What its brokers run, in words: ``0.11.0.3 with protocol 0.10.2``."""
+        runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
+        caps = " and ".join(f"{what} {most}" for what, most in self._caps() if most)
+        return f"{runs} with {caps}" if caps else runs
+
+    def _caps(self) -> tuple[tuple[str, str], ...]:
+        return ("protocol", self.protocol), ("format", self.format)
+
+    external: External | None = None
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """Of those that can be struck."""
+        if self.external is not None:
+            return self.external.brokers
+        return tuple(range(1, self.brokers + 1))
+
+    def broker_settings(self) -> dict[str, str]:
+        """What brokers are to be told: with coordinators in use, their topics on every broker.
+
+        A coordinator's topic that one broker alone holds is gone as long as that broker is.
+        """
+        workload = self.workload
+        if not (workload.transactions or workload.subscribe):
+            return self.broker_config
+        topics = ("transaction.state.log.replication.factor", "offsets.topic.replication.factor")
+        return dict.fromkeys(topics, str(self.brokers)) | self.broker_config
+
+    def to_json(self) -> bytes:
+        """The plan as ``plan.json`` holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read a plan back.
+
+        Raises:
+            StoreError: the text is no plan, or one of another schema version.
+        """
+        try:
+            found = msgspec.json.decode(text, type=_SchemaOnly).schema
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"plan.json is not a plan: {error}") from error
+        if found != SCHEMA_VERSION:
+            raise StoreError(
+                f"the run was recorded with store schema {found}; this is schema {SCHEMA_VERSION}",
+                hint="Judge it with the Highwater release that recorded it, or repeat the run.",
+            )
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"plan.json is broken: {error}") from error
+
+    @property
+    def calm(self) -> bool:
+        """Whether it asks for nothing to happen."""
+        return not (self.story or self.nemesis or self.steps) and self.schedule is None
+
+    @property
+    def happens(self) -> str:
+        """What is to happen to the cluster, in a word or two."""
+        if self.schedule is not None:
+            return str(self.schedule.get("name", "replay"))
+        return (
+            self.story
+            or ",".join(self.nemesis)
+            or ",".join(dict.fromkeys(step.fault for step in self.steps))
+            or "calm"
+        )
+
+    def command(self) -> str:
+        """The command that repeats this run, in its directory if it is a replay."""
+        if self.steps:
+            return "highwater replay plan.json"
+        if self.schedule is not None:
+            words = ["highwater model replay schedule.json", f"--kafka {self.kafka}"]
+            words += [f"--cluster {self.driver}"] if self.driver != "local" else []
+            return " ".join([*words, f"--seed {self.seed}"])
+        words = ["highwater run", f"--kafka {self.kafka}", f"--acks {self.workload.acks}"]
+        words.append(f"--min-isr {self.topic.min_insync_replicas}")
+        if self.topic.unclean_leader_election:
+            words.append("--unclean")
+        if self.external is not None:
+            words.append(f"--inventory {shlex.quote(self.external.inventory)}")
+            words.append(f"--confirm {self.external.cluster_id}")
+        elif self.driver != "local":
+            words.append(f"--cluster {self.driver}")
+        if self.story:
+            words.append(f"--story {self.story}")
+        else:
+            words += [
+                f"--nemesis {','.join(self.nemesis) or 'none'}",
+                f"--for {self.duration_s:g}s",
+            ]
+            words += _differences(self)
+        words += [f"--to {','.join(self.to)}"] if self.to else []
+        words += [f"--{what} {most}" for what, most in self._caps() if most]
+        words += ["--wire"] if self.wire else []
+        words.append(f"--seed {self.seed}")
+        return " ".join(words)
+
+
+class _SchemaOnly(msgspec.Struct):
+    schema: int
+
+
+def _differences(plan: Plan) -> list[str]:
+    """The options of a random run that are not at their defaults."""
+    base, ours = Workload(), plan.workload
+    options: list[tuple[str, object, object]] = [
+        ("--producers", base.producers, ours.producers),
+        ("--consumers", base.consumers, ours.consumers),
+        ("--rate", f"{base.rate:g}", f"{ours.rate:g}" if ours.rate else "max"),
+        ("--record-bytes", base.record_bytes, ours.record_bytes),
+        ("--compression", base.compression, ours.compression),
+        ("--overlap", 1, plan.overlap),
+        ("--budget", "", ",".join(f"{name}={most}" for name, most in plan.budget.items())),
+        ("--partitions", Topic().partitions, plan.topic.partitions),
+        ("--brokers", plan.brokers if plan.external else Topic().replication_factor, plan.brokers),
+        ("--delivery-timeout", f"{base.delivery_timeout_s:g}s", f"{ours.delivery_timeout_s:g}s"),
+        ("--aborts", f"{base.aborts:g}", f"{ours.aborts:g}"),
+        ("--isolation", ",".join(base.isolation), ",".join(ours.isolation)),
+        ("--subscribe", base.subscribe, ours.subscribe),
+        ("--churn", "none", f"{ours.churn_s:g}s" if ours.churn_s else "none"),
+    ]
+    words = [f"{name} {value}" for name, default, value in options if value != default]
+    switches = (
+        ("--idempotence", ours.idempotence and not ours.transactions),
+        ("--transactions", ours.transactions),
+        ("--transform", ours.transform),
+    )
+    return words + [name for name, on in switches if on]

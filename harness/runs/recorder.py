@@ -1,0 +1,262 @@
+"""Writes what happens into the run while it happens, at little cost to whoever reports it.
+
+Single rows are gathered and appended by one background thread; tapes append thousands of operations
+at a time themselves. Nothing is kept, so memory does not grow with a run.
+
+When the disk is full the run must end at once, in order: ``failed`` is set, ``check`` and every
+later report raise, and what was written before stays readable.
+"""
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.history import (
+    OPERATIONS,
+    OPERATIONS_TABLE,
+    STEPS,
+    STEPS_TABLE,
+    TABLES,
+    WIRE,
+    WIRE_TABLE,
+    StreamWriter,
+)
+from highwater.harness.runs.store import Run
+
+FLUSH_S: Final = 0.2
+
+Columns = dict[str, Any]
+"""Column name to one value for all rows, or a sequence of one a row; a missing column is null."""
+
+
+class Clock:
+    """Nanoseconds since the run's start, monotonic.
+
+    Attributes:
+        started_at_ns: the wall clock at 0, nanoseconds since the epoch, for ``environment.json``.
+        zero_ns: the machine's monotonic clock at 0, which all its processes share.
+    """
+
+    __slots__ = ("started_at_ns", "zero_ns")
+
+    def __init__(self) -> None:
+        self.started_at_ns = time.time_ns()
+        self.zero_ns = time.monotonic_ns()
+
+    def __call__(self) -> int:
+        """The time now."""
+        return time.monotonic_ns() - self.zero_ns
+
+
+class Recorder:
+    """Owns the streams of one run. Safe to share between threads, unlike the tapes it gives out.
+
+    Args:
+        run: where they are.
+        clock: nanoseconds since the run's start.
+        wired: whether there is a wire that reports what passes.
+
+    Attributes:
+        clock: nanoseconds since the run's start.
+        failed: set when nothing can be recorded any more; whoever waits should wait for it too.
+    """
+
+    def __init__(self, run: Run, clock: Callable[[], int], *, wired: bool = False) -> None:
+        self.clock = clock
+        self.failed = threading.Event()
+        self._error: HarnessError | None = None
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._words: dict[str, dict[str, int]] = {}
+        tables = {**TABLES, STEPS_TABLE: STEPS} | ({WIRE_TABLE: WIRE} if wired else {})
+        # Without a lock: a callback of a client that has failed for good would never give it back.
+        self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
+        self._operations_lock = threading.Lock()
+        self._closing = threading.Event()
+        pa.array([0])  # imports pandas, a second's work, while nobody waits for us
+        self._where = run.path
+        try:
+            self._streams = {
+                table: StreamWriter(run.stream(table), schema) for table, schema in tables.items()
+            }
+        except OSError as error:
+            self._fail(error)
+        self.check()
+        self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
+        self._thread.start()
+
+    def operation(self, **row: object) -> None:
+        """Record one operation, a column of ``OPERATIONS`` each; on disk within ``FLUSH_S``.
+
+        For operations that are few; thousands a second belong on a tape.
+        """
+        self._add(OPERATIONS_TABLE, row)
+
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        """Record what the nemesis does (phase inject, heal or note); on disk when this returns."""
+        row = {"fault": name, "phase": phase, "says": says, "broker": broker}
+        self._append_now("events/faults", row)
+
+    def step(self, event: str, **row: object) -> None:
+        """Record a row of ``STEPS``; on disk when this returns."""
+        self._append_now(STEPS_TABLE, {"event": event, **row})
+
+    def partition(self, **row: object) -> None:
+        """Record a row of ``PARTITIONS``; the time is now unless told."""
+        self._add("events/partitions", {"time_ns": self.clock(), **row})
+
+    def replica(self, **row: object) -> None:
+        """Record a row of ``REPLICAS``; the time is now unless told."""
+        self._add("events/replicas", {"time_ns": self.clock(), **row})
+
+    def wire(self, row: dict[str, object]) -> None:
+        """Record a row of ``WIRE``, whose time is told."""
+        self._add(WIRE_TABLE, row)
+
+    def log_lines(self, rows: Sequence[dict[str, object]]) -> None:
+        """Record rows of ``LOG_LINES``."""
+        for row in rows:
+            self._add("events/log_lines", row)
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Operations written so far by (kind, outcome); up to ``FLUSH_S`` behind."""
+        return dict(self._counts.copy())
+
+    def rows(self) -> dict[str, int]:
+        """How many rows of each table were written so far."""
+        return {table: stream.rows for table, stream in self._streams.items()}
+
+    def _append_now(self, table: str, row: Mapping[str, object]) -> None:
+        """Append a row past all that waits, with the time of this moment."""
+        stamped = {"time_ns": self.clock(), **row}
+        self.check()
+        try:
+            self._streams[table].append_rows([stamped])
+        except OSError as error:
+            self._fail(error)
+        self.check()
+
+    def check(self) -> None:
+        """Go on if everything could be written so far.
+
+        Raises:
+            HarnessError: it could not; the message says which file and why.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def operations(self, columns: Columns) -> None:
+        """Record thousands of operations at once, on the caller's own thread; on disk on return.
+
+        A background thread would fight the caller for Python's one lock, which costs both more.
+
+        Raises:
+            HarnessError: nothing can be recorded any more.
+        """
+        self.check()
+        try:
+            self._append(columns)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the whole run must hear of it
+            self._fail(error)
+        self.check()
+
+    def close(self) -> None:
+        """Write everything that was handed over and end the streams. May be called twice.
+
+        Raises:
+            HarnessError: something could not be written, now or before.
+        """
+        self._closing.set()
+        self._thread.join()
+        self.check()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:  # the error under way matters more than a second one about the same disk
+            self._closing.set()
+            self._thread.join()
+
+    def _add(self, table: str, row: dict[str, object]) -> None:
+        self.check()
+        self._rows[table].append(row)
+
+    def _write(self) -> None:
+        try:
+            self._write_until_closed()
+            for stream in self._streams.values():
+                stream.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must hear of it
+            self._fail(error)
+            for stream in self._streams.values():
+                stream.abandon()
+
+    def _write_until_closed(self) -> None:
+        while not self._closing.wait(FLUSH_S):
+            self._write_rows()
+        self._write_rows()
+
+    def _write_rows(self) -> None:
+        taken = {
+            table: [rows.popleft() for _ in range(len(rows))]
+            for table, rows in self._rows.items()
+            if rows
+        }
+        operations = taken.pop(OPERATIONS_TABLE, [])
+        if operations:
+            names = OPERATIONS.names
+            self._append({name: [row.get(name) for row in operations] for name in names})
+        for table, rows in taken.items():
+            self._streams[table].append_rows(rows)
+
+    def _append(self, columns: Columns) -> None:
+        """Write one batch of operations and count it."""
+        size = len(columns["invoke_ns"])
+        with self._operations_lock:
+            arrays = [self._array(field, columns.get(field.name), size) for field in OPERATIONS]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=OPERATIONS)
+            self._streams[OPERATIONS_TABLE].append(batch)
+            if isinstance(columns["outcome"], str):
+                self._counts[columns["kind"], columns["outcome"]] += size
+            else:
+                self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
+
+    def _array(self, field: pa.Field, column: Any, size: int) -> pa.Array:  # noqa: ANN401 - Arrow's
+        """A column as Arrow wants it. Dictionaries only ever grow, so that deltas suffice."""
+        if column is None:
+            return pa.nulls(size, field.type)
+        if not pa.types.is_dictionary(field.type):
+            return column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        words = self._words.setdefault(field.name, {})
+        if isinstance(column, str):
+            codes = pa.array(np.full(size, words.setdefault(column, len(words)), np.int32))
+        else:
+            codes = pa.array(
+                [None if word is None else words.setdefault(word, len(words)) for word in column],
+                pa.int32(),
+            )
+        return pa.DictionaryArray.from_arrays(codes, pa.array(list(words), pa.string()))
+
+    def _fail(self, error: Exception) -> None:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
+        failure = HarnessError(
+            f"the run {self._where} cannot be recorded any more: {reason}",
+            hint="Make room, or choose another folder with --store. What was recorded is readable.",
+        )
+        failure.__cause__ = error
+        self._error = self._error or failure
+        self.failed.set()

@@ -1,0 +1,310 @@
+"""The store: a folder of runs, each a directory from which everything can be judged again.
+
+store/<run>/
+  plan.json  environment.json  status.json     what was asked; on what; how far it came
+  history/   ops.arrows while running -> ops.parquet
+  events/    partitions, replicas, faults, steps, log_lines (likewise)
+  steps.json                                   the steps of its schedule, to be taken again
+  manifest.json                                every file that is judged, and the tables' rows
+  replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
+  logs/      broker and controller logs
+  analysis/  verdict.json  anomalies.parquet
+  report.html
+store/latest -> the last run
+"""
+
+import os
+import secrets
+import shutil
+from datetime import datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from highwater.harness.base.errors import NotThereError, StoreError
+from highwater.harness.base.files import is_file, open_regular, write_whole
+from highwater.harness.runs.history import TABLES, UNJUDGED, read_stream, to_parquet
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.verdict import Verdict
+
+Phase = Literal["booting", "running", "healing", "reading", "frozen"]
+_T = TypeVar("_T", bound=msgspec.Struct)
+_WHAT_MOST: Final = 60
+"""Letters of a run's name that say what happened in it: file systems allow 255 in all."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run came; rewritten at every phase.
+
+    Attributes:
+        phase: the last phase that was begun; only ``frozen`` is a whole run.
+        quiesced: every replica was back in the ISR before the final read.
+        problems: what the harness could not do, a sentence each.
+        seconds: from the run's creation to its last phase.
+        manifest: SHA-256 of ``manifest.json`` (``harness.runs.manifest``); empty while the run goes
+        on,
+            and in runs of before there was one.
+    """
+
+    phase: Phase
+    quiesced: bool = False
+    problems: tuple[str, ...] = ()
+    seconds: float = 0.0
+    manifest: str = ""
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """On what a run ran.
+
+    Attributes:
+        started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
+        addresses: broker id to ``host:port``.
+        coordination: who keeps the cluster's metadata: zookeeper or kraft.
+        truncation: how a new follower cuts its log on this release, a sentence.
+        levels: broker id to what it ran at the start: jars, protocol and message format.
+        digests: jar name to sha256.
+    """
+
+    started_at_ns: int
+    highwater: str
+    python: str
+    platform: str
+    java: str
+    addresses: dict[int, str]
+    coordination: str = ""
+    truncation: str = ""
+    levels: dict[int, str] = {}
+    digests: dict[str, str] = {}
+    packages: dict[str, str] = {}
+    git_commit: str | None = None
+
+
+class Run:
+    """One run directory: where its files are, and its small JSON files as values."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """The directory's name, which is the run's."""
+        return self.path.name
+
+    @property
+    def replicas(self) -> Path:
+        """Frozen log directories, one folder a broker id."""
+        return self.path / "replicas"
+
+    @property
+    def disks_here(self) -> bool:
+        """Whether what the replicas hold can be read there; only of a remote run it may not."""
+        return True
+
+    @property
+    def logs(self) -> Path:
+        """Broker and controller logs."""
+        return self.path / "logs"
+
+    @property
+    def analysis(self) -> Path:
+        """What the judge wrote."""
+        return self.path / "analysis"
+
+    @property
+    def anomalies(self) -> Path:
+        """Every anomaly, in the columns of ``checkers.core.anomaly.SCHEMA``."""
+        return self.analysis / "anomalies.parquet"
+
+    @property
+    def report(self) -> Path:
+        """The HTML report."""
+        return self.path / "report.html"
+
+    def stream(self, table: str) -> Path:
+        """Where a table of ``TABLES`` is appended while the run goes on."""
+        return self.path / f"{table}.arrows"
+
+    def parquet(self, table: str) -> Path:
+        """Where a table of ``TABLES`` lies once the run has ended."""
+        return self.path / f"{table}.parquet"
+
+    def unsealed(self, table: str) -> bool:
+        """Return whether a table is still a stream, as while a run goes on."""
+        return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
+
+    def table(self, name: str) -> pa.Table:
+        """A table of ``TABLES``, from Parquet or from what its stream has so far.
+
+        Raises:
+            StoreError: it is missing or broken.
+        """
+        try:
+            if self.parquet(name).exists():
+                open_regular(self.parquet(name)).close()  # PyArrow would wait for a pipe
+                return pq.read_table(self.parquet(name))
+            open_regular(self.stream(name)).close()
+            return pa.Table.from_batches(read_stream(self.stream(name)), schema=_SCHEMAS[name])
+        except (OSError, pa.ArrowInvalid) as error:
+            raise StoreError(f"{self.path} has no readable {name}: {error}") from error
+
+    def judged_bytes(self) -> int:
+        """Return how much its history and its replicas' files are, as far as they can be listed."""
+        places = (self.replicas, self.parquet("history/ops").parent)
+        walks = (each for place in places for each in os.walk(place))
+        files = (Path(home, name) for home, _, names in walks for name in names)
+        return sum(file.stat().st_size for file in files if is_file(file))
+
+    def seal(self) -> None:
+        """Turn every stream into Parquet; a stream too short to have a schema is left alone."""
+        for table in (*TABLES, *UNJUDGED):
+            if self.stream(table).exists():
+                to_parquet(self.stream(table), self.parquet(table))
+
+    def plan(self) -> Plan:
+        """The plan. Raises StoreError when it is missing, broken or of another schema."""
+        try:
+            return Plan.from_json(self._read("plan.json"))
+        except StoreError as error:
+            error.message = error.message.replace("plan.json is", f"{self.path / 'plan.json'} is")
+            raise
+
+    def environment(self) -> Environment:
+        """On what the run ran. Raises StoreError when it is missing or broken."""
+        return _decode(self._read("environment.json"), Environment, "environment.json")
+
+    def status(self) -> Status:
+        """How far the run came. Raises StoreError when it is missing or broken."""
+        return _decode(self._read("status.json"), Status, "status.json")
+
+    def verdict(self) -> Verdict:
+        """What the judge said.
+
+        Raises:
+            StoreError: the run was not judged, or by another schema of verdicts.
+        """
+        if not self.judged:
+            self._refuse_unended()
+        return Verdict.from_json(self._read("analysis/verdict.json"))
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a verdict, whatever it is worth."""
+        return is_file(self.analysis / "verdict.json")
+
+    def _refuse_unended(self) -> None:
+        """Say of a run without a verdict that it is not whole, where that is so."""
+        if not is_file(self.path / "status.json"):
+            return
+        phase = self.status().phase
+        if phase != "frozen":
+            raise StoreError(
+                f"{self.name} was not judged: it is {phase}, or was cut short while it was",
+                hint="Wait until it has ended, or judge what there is of it: highwater check RUN",
+            )
+
+    def write(self, name: str, text: bytes) -> Path:
+        """Write one small file whole or not at all."""
+        write_whole(self.path / name, text)
+        return self.path / name
+
+    def write_struct(self, name: str, value: msgspec.Struct) -> Path:
+        """Write a value as an indented JSON file."""
+        return self.write(name, msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+    def _read(self, name: str) -> bytes:
+        try:
+            with open_regular(self.path / name) as file:
+                return file.read()
+        except FileNotFoundError as error:
+            hint = (
+                "Judge it first: highwater check RUN"
+                if name.startswith("analysis")
+                else "Name the directory that holds plan.json, as highwater run printed it."
+            )
+            raise StoreError(f"{self.path} has no {name}", hint=hint) from error
+        except OSError as error:
+            raise StoreError(f"{self.path / name} cannot be read: {error.strerror}") from error
+
+
+class Store:
+    """A folder of runs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
+        """Make a new run directory with its plan in it, and point ``latest`` there.
+
+        It appears whole: whoever looks, or goes on after a ``kill -9``, never meets half of one.
+
+        Args:
+            name: of the directory; one is made from the plan and the time if none is given.
+
+        Raises:
+            StoreError: the store cannot be written, or has a run of that name.
+        """
+        if name is None:
+            replay = "replay" if plan.schedule or plan.steps else None
+            what = plan.story or replay or "-".join(plan.nemesis)[:_WHAT_MOST] or "calm"
+            stamp = now.strftime("%Y%m%dT%H%M%S")
+            name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
+        new = Run(self.root / f".new-{secrets.token_hex(4)}")
+        try:
+            new.path.mkdir(parents=True)
+            new.write("plan.json", plan.to_json())
+            new.write_struct("status.json", Status(phase="booting"))
+            new.path.rename(self.root / name)
+            self._point_latest(name)
+        except OSError as error:
+            shutil.rmtree(new.path, ignore_errors=True)
+            raise StoreError(
+                f"the store {self.root} cannot be written: {error.strerror}",
+                hint="Choose another folder with --store.",
+            ) from error
+        return Run(self.root / name)
+
+    def open(self, name: str | Path) -> Run:
+        """The run at a path, or of that name in this store.
+
+        Raises:
+            NotThereError: there is none.
+        """
+        for path in (Path(name), self.root / name):
+            if _may_be_run(path):
+                return Run(path.resolve())
+        names = self.names()
+        hint = f"Runs of this store: {', '.join(names[-5:]) or 'none yet'}."
+        if near := get_close_matches(str(name), names, 1):
+            hint = f"Did you mean {near[0]}? {hint}"
+        raise NotThereError(f"{name} is not a run directory", hint=hint)
+
+    def names(self) -> list[str]:
+        """The names of the store's runs, oldest first; also of folders that are closed to us."""
+        found = (path for path in self.root.glob("*/") if not path.name.startswith("."))
+        return sorted(path.name for path in found if not path.is_symlink() and _may_be_run(path))
+
+    def _point_latest(self, name: str) -> None:
+        link = self.root / f".latest-{secrets.token_hex(4)}"
+        link.symlink_to(name)
+        link.replace(self.root / "latest")
+
+
+def _may_be_run(path: Path) -> bool:
+    try:
+        return (path / "plan.json").is_file()
+    except PermissionError:
+        return True
+
+
+_SCHEMAS: Final = {**TABLES, **UNJUDGED}
+
+
+def _decode(text: bytes, kind: type[_T], name: str) -> _T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{name} is broken: {error}") from error

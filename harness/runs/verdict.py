@@ -1,0 +1,231 @@
+"""What the judge found: anomalies with their witnesses, a ledger, and one of three verdicts."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, Self
+
+import msgspec
+
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.plan import SCHEMA_VERSION
+
+VALID: Literal["valid"] = "valid"
+INVALID: Literal["invalid"] = "invalid"
+UNKNOWN: Literal["unknown"] = "unknown"
+
+
+Account = Literal["whole", "begun", "none"]
+"""How far a run's records can be accounted for: to the final read; as far as they were sent when
+the run was cut short; or not at all, because its history cannot be read."""
+
+
+class Unread(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or folder of a run that is no evidence: it was left out of everything that is judged.
+
+    Attributes:
+        path: from the run directory.
+        why: the end of a sentence that begins with the path.
+    """
+
+    path: str
+    why: str
+
+    @property
+    def says(self) -> str:
+        """The whole sentence."""
+        return f"{self.path} {self.why.rstrip('.')}."
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of evidence. An anomaly's witnesses, in order of time, are its story.
+
+    Attributes:
+        time_ns: nanoseconds since the run's start; None for what the disks show at the end.
+        who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
+        what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
+        leader_epoch: the epoch in which it happened, where one is known.
+        says: the evidence as one sentence.
+        source: the file inside the run that shows it, such as ``events/replicas``.
+    """
+
+    who: str
+    what: str
+    says: str
+    source: str
+    time_ns: int | None = None
+    leader_epoch: int | None = None
+
+
+class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
+    """One record about which something is wrong.
+
+    Attributes:
+        kind: lost-write, divergence, poll-skip …; docs/checkers.md has them all.
+        offset: where it was acknowledged or stands; None when nobody was told.
+        value: the record's id; None when it cannot be read.
+        sentence: the finding, for a person.
+        breaks: whether the policy says that this breaks a promise.
+    """
+
+    kind: str
+    topic: str
+    partition: int
+    offset: int | None
+    value: str | None
+    sentence: str
+    breaks: bool
+    witnesses: tuple[Witness, ...] = ()
+
+
+ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
+"""What became of a send that its client calls done, by ``acks``: with 0 nobody acknowledges."""
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """Where every record went.
+
+    sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen. ``read`` counts
+    acknowledged records that the final read returned; all are counts of records.
+    """
+
+    sent: int
+    acknowledged: int
+    failed: int
+    unknown: int
+    read: int
+    lost: int
+    unseen: int
+
+    def errors(self) -> list[str]:
+        """What does not add up; empty when the books balance."""
+        wrong = []
+        if self.sent != self.acknowledged + self.failed + self.unknown:
+            wrong.append(
+                f"sent {self.sent} is not acknowledged {self.acknowledged} + failed {self.failed}"
+                f" + unknown {self.unknown}"
+            )
+        if self.acknowledged != self.read + self.lost + self.unseen:
+            wrong.append(
+                f"acknowledged {self.acknowledged} is not read {self.read} + lost {self.lost}"
+                f" + unseen {self.unseen}"
+            )
+        return wrong
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The judge's whole answer about one run, saved as ``analysis/verdict.json``.
+
+    Attributes:
+        verdict: valid, invalid, or unknown (it could not be judged; never a pass).
+        reasons: why, a sentence each; for ``unknown`` what was missing.
+        promise: what the run's settings promised, a sentence.
+        headline: the finding in one sentence with denominators.
+        happened: what was done to the cluster, as recorded; empty where that is not known.
+        counts: anomalies by kind, exact, whatever was cut from ``anomalies``.
+        following: those that only follow from another one, by kind; they are not in ``counts``,
+            and only ``anomalies.parquet`` has them, with their ``cause``.
+        anomalies: the first of each kind, breaking ones first; all are in ``anomalies.parquet``.
+        checkers: checker name to ``held``, ``found N``, ``crashed: …``, or ``not judged`` where
+            nothing was found in a run of which something is missing.
+        cut: the phase in which the run was cut short; empty when it ended.
+        unread: files that are no evidence, so that nothing was concluded from them.
+        account: how far the ledger's numbers mean anything.
+    """
+
+    schema: int = SCHEMA_VERSION
+    run: str
+    kafka: str
+    acks: str
+    verdict: Literal["valid", "invalid", "unknown"]
+    reasons: tuple[str, ...]
+    promise: str
+    headline: str
+    happened: str = ""
+    ledger: Ledger
+    counts: dict[str, int]
+    anomalies: tuple[Anomaly, ...]
+    checkers: dict[str, str]
+    following: dict[str, int] = {}
+    cut: str = ""
+    unread: tuple[Unread, ...] = ()
+    account: Account = "whole"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run ended and all of its files are as they were recorded."""
+        return not self.cut and not self.unread
+
+    @property
+    def sums(self) -> str:
+        """Where every record went, as far as that is known; empty when nothing is."""
+        if self.account == "none":
+            return ""
+        book, kept = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
+        sent = (
+            f"sent {book.sent:,} = {kept} {book.acknowledged:,} + failed {book.failed:,}"
+            f" + unknown {book.unknown:,}"
+        )
+        if self.account == "begun":
+            return f"recorded up to the cut: {sent}"
+        return f"{sent}; {kept} = read {book.read:,} + lost {book.lost:,} + unseen {book.unseen:,}"
+
+    def to_json(self) -> bytes:
+        """The verdict as ``verdict.json`` holds it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read a verdict back.
+
+        Raises:
+            StoreError: the text is no verdict of this schema.
+        """
+        try:
+            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
+            if schema == SCHEMA_VERSION:
+                return msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise StoreError(
+                f"verdict.json is broken: {error}", hint="Judge the run again: highwater check RUN"
+            ) from error
+        raise StoreError(
+            f"verdict.json has schema {schema}; this is schema {SCHEMA_VERSION}",
+            hint="Read it with the Highwater that judged it, or judge it again: highwater check",
+        )
+
+    def summary(self, report: str | None) -> dict[str, object]:
+        """The one object that ``run --json`` and ``check --json`` print.
+
+        A number that nobody could count is null.
+        """
+        begun = self.account != "none"
+        ended = self.account == "whole"
+
+        def found(kind: str) -> int | None:
+            return self.counts.get(kind, 0) or (0 if self.complete else None)
+
+        return {
+            "run": self.run,
+            "kafka": self.kafka,
+            "acks": self.acks,
+            "verdict": self.verdict,
+            "headline": self.headline,
+            "reasons": list(self.reasons),
+            "happened": self.happened,
+            "sent": self.ledger.sent if begun else None,
+            "acknowledged": self.ledger.acknowledged if begun else None,
+            "failed": self.ledger.failed if begun else None,
+            "unknown": self.ledger.unknown if begun else None,
+            "read": self.ledger.read if ended else None,
+            "lost": self.ledger.lost if ended else None,
+            "unseen": self.ledger.unseen if ended else None,
+            "divergent": found("divergence"),
+            "duplicate": found("duplicate"),
+            "anomalies": [msgspec.to_builtins(anomaly) for anomaly in self.anomalies],
+            "report": report,
+        }
+
+
+class _SchemaOnly(msgspec.Struct):
+    """Asked first: of another schema the rest may mean something else."""
+
+    schema: int = SCHEMA_VERSION

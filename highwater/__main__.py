@@ -1,0 +1,149 @@
+"""The command's way in and out: signals, errors, exit codes. What it can do is in ``app``.
+
+Signals are taken before anything slow is imported, so that Ctrl-C is answered at any moment. Exit
+code 1 is a verdict's alone: a closed pipe, a full device and a fault of ours have others.
+"""
+
+import contextlib
+import errno
+import io
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from highwater.harness.base import cleanup
+from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption
+from highwater.harness.base.exit_codes import CLOSED, FAILED, INTERRUPTED, OK
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_REFUSED: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+_NAMES: Final[dict[int, str]] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+_RECORDING: Final = frozenset(("demo", "run", "matrix", "soak", "replay", "shrink"))
+"""Commands that leave something in the store before they end."""
+
+
+class _ClosedPipe(BaseException):
+    """Nobody reads standard output any more. Rich and Click would exit with 1 for it."""
+
+
+class _Output(io.TextIOWrapper):
+    """Standard output that says what is wrong with it to those who would take that for an exit."""
+
+    def write(self, text: str) -> int:
+        """Write; a pipe that was closed ends the command."""
+        with _reporting():
+            return super().write(text)
+
+    def flush(self) -> None:
+        """Do the same with what is left."""
+        with _reporting():
+            super().flush()
+
+
+@contextlib.contextmanager
+def _reporting() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ClosedPipe from error
+    except OSError as error:
+        raise HarnessError(f"standard output cannot be written: {error.strerror}") from error
+
+
+_came: list[int] = []
+"""Signals that came: a bare ``except`` of some library may swallow what the handler raises."""
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    _came.append(number)
+    raise Interruption(_NAMES[number])
+
+
+def main() -> None:
+    """Run the command line: no traceback for a person's mistake, and a code for scripts."""
+    for number in _NAMES:
+        signal.signal(number, _interrupt)
+    sys.stdout = _Output(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
+    # Py4J logs a stack for whatever happens to Spark's JVM; what matters of it is raised as well.
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        code = _command()
+    except HighwaterError as error:
+        code = _complain(error)
+    except OSError as error:
+        code = _complain(_of_disk(error))
+    except _ClosedPipe:
+        code = CLOSED
+    except Interruption as interruption:
+        _end_at_once(interruption)
+    _ignore_signals()  # what is left to do takes a moment, and is not to be stopped half-way
+    try:
+        sys.stdout.flush()
+    except (HighwaterError, _ClosedPipe):
+        sys.stdout = io.StringIO()  # nobody gets the rest, and flushing it would fail again
+    sys.exit(code)
+
+
+def _command() -> int:
+    """Run what was asked for; its exit code."""
+    from highwater.cli.app import app  # noqa: PLC0415 - after the signals are taken
+
+    code: object = OK
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
+    except (HighwaterError, OSError, Interruption, _ClosedPipe):
+        raise
+    except Exception:  # noqa: BLE001 - a fault of ours, which is no verdict
+        traceback.print_exc()
+        code = FAILED
+    if _came:
+        raise Interruption(_NAMES[_came[0]])
+    sys.stdout.flush()
+    return code if isinstance(code, int) else OK if code is None else FAILED
+
+
+def _end_at_once(interruption: Interruption) -> NoReturn:
+    """End without waiting for threads of other runs; the wardens end the brokers they boot."""
+    _ignore_signals()
+    recording = len(sys.argv) > 1 and sys.argv[1] in _RECORDING
+    hint = "What was recorded so far is in the store." if recording else ""
+    _complain(HarnessError(interruption.message, hint=hint))
+    cleanup.run()
+    os._exit(INTERRUPTED)
+
+
+def _ignore_signals() -> None:
+    for number in _NAMES:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _complain(error: HighwaterError) -> int:
+    """Say what was wrong and what to do, on standard error; the exit code."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"highwater: {error}\n")
+        sys.stderr.flush()
+    return error.exit_code
+
+
+def _of_disk(error: OSError) -> HarnessError:
+    """A full disk or a refusal is a person's business; any other OSError is a fault of ours."""
+    hints = {
+        _FULL: "Free room or choose another folder with --store; what was flushed is still there.",
+        _REFUSED: "Choose another folder, or change its permissions.",
+    }
+    hint = next((hint for numbers, hint in hints.items() if error.errno in numbers), None)
+    where = f" at {error.filename}" if error.filename else ""
+    if hint is None:
+        traceback.print_exception(error)
+        hint = "This is a fault of Highwater's."
+    return HarnessError(f"{os.strerror(error.errno or 0)}{where}", hint=hint)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""What the command line, notebooks and tests call: perform plans, judge runs, load a run."""
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from highwater.checkers.judge import judge
+from highwater.checkers.kafka_files.reader import SCHEMA, read_segment
+from highwater.checkers.kafka_files.segment_files import segments
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.checkers.remote_runs import RemoteRun, fetch, send_back
+from highwater.checkers.spark.scratch import scratch
+from highwater.checkers.spark.session import HEAVY_BYTES, SparkStarter
+from highwater.harness.base.errors import StoreError
+from highwater.harness.base.files import is_file
+from highwater.harness.base.spark_options import HERE, SparkOptions
+from highwater.harness.runs.history import TABLES, UNJUDGED
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.verdict import Verdict
+from highwater.reports.pages.run import write as write_report
+from highwater.runtime.prediction_check import reconcile
+from highwater.runtime.preflight import check_plan
+from highwater.runtime.runner import execute
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+Progress = Callable[[str, str], None]
+"""Told whose step begins (a run's label) and what it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A run, what judge and model say of it, and where its report lies.
+
+    Attributes:
+        report: its page; there is no such file where the run's plan cannot be read.
+        report_uri: where the page is if not here, nor the run; empty as well where there is none.
+        model: None where the model was not asked.
+    """
+
+    run: Run
+    verdict: Verdict
+    report: Path
+    model: Reconciliation | None = None
+    report_uri: str = ""
+
+    @property
+    def page(self) -> str | None:
+        """The path or URI of its page, if there is one."""
+        return str(self.report) if is_file(self.report) else self.report_uri or None
+
+    def summary(self) -> dict[str, object]:
+        """The object that ``--json`` prints."""
+        return self.verdict.summary(self.page) | {"model": msgspec.to_builtins(self.model)}
+
+
+def perform(
+    plans: Sequence[Plan],
+    store: Store,
+    *,
+    jobs: int = 1,
+    spark: SparkOptions = HERE,
+    progress: Progress = lambda *_: None,
+) -> list[Judged]:
+    """Run every plan on real brokers, judge all runs in one Spark session, and write their reports.
+
+    Spark starts while the brokers boot.
+
+    Args:
+        jobs: how many runs go on at the same time, each with a cluster of its own.
+        progress: told what begins; called from several threads.
+
+    Raises:
+        UsageError: a plan asks for what there is not; nothing was started.
+        HarnessError: a run could not go on. The runs that ended before are in the store.
+    """
+    for plan in plans:
+        check_plan(plan)
+    with SparkStarter(spark) as starter:
+        runs = _execute_all(plans, store, jobs, progress)
+        progress("judge", f"judging {len(runs)} run{'s' * (len(runs) > 1)} in Spark")
+        return judge_all(runs, starter.session())
+
+
+def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[Judged]:
+    """Judge stored runs, hold them against the model, write their reports; needs no broker."""
+    verdicts = judge(runs, session)
+    answers = [reconcile(run, verdict) for run, verdict in zip(runs, verdicts, strict=True)]
+    return [
+        Judged(run=run, verdict=verdict, report=_report(run), model=answer)
+        for run, verdict, answer in zip(runs, verdicts, answers, strict=True)
+    ]
+
+
+def _report(run: Run) -> Path:
+    """Write a judged run's page; an older one of a run whose plan cannot be read is removed."""
+    try:
+        return write_report(run)
+    except StoreError:
+        with contextlib.suppress(OSError):
+            run.report.unlink(missing_ok=True)
+        return run.report
+
+
+def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judged]:
+    """Judge stored runs again in a Spark session of their own.
+
+    Args:
+        runs: those of this machine, and the URIs of others that Spark can read and write.
+        spark: the session's options.
+
+    Raises:
+        StoreError: the only run has no readable plan, or what lies at a URI is no run.
+        HarnessError: Spark cannot read a URI, and nothing was judged; or it cannot write there.
+    """
+    here = [run for run in runs if isinstance(run, Run)]
+    if len(here) == len(runs) == 1:  # of several, one that cannot be read is a line of its own
+        here[0].plan()
+    heavy = sum(run.judged_bytes() for run in here) > HEAVY_BYTES
+    with SparkStarter(spark, heavy=heavy) as starter, contextlib.ExitStack() as stack:
+        session = starter.session()
+        folder = scratch("runs")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        found = [
+            run if isinstance(run, Run) else fetch(session, run, folder / str(number))
+            for number, run in enumerate(runs)
+        ]
+        return [_sent_back(one, session) for one in judge_all(found, session)]
+
+
+def _sent_back(judged: Judged, session: "SparkSession") -> Judged:
+    """Write to a run that is not here what was found about it."""
+    run = judged.run
+    if not isinstance(run, RemoteRun):
+        return judged
+    send_back(session, run)
+    return replace(judged, report_uri=run.uri_of(run.report) if is_file(run.report) else "")
+
+
+def _execute_all(plans: Sequence[Plan], store: Store, jobs: int, progress: Progress) -> list[Run]:
+    labels = _labels(plans)
+
+    def one(plan: Plan, label: str, stop: threading.Event) -> Run:
+        return execute(plan, store, stop=stop, progress=lambda step: progress(label, step))
+
+    stop = threading.Event()
+    if jobs == 1:
+        return [one(plan, label, stop) for plan, label in zip(plans, labels, strict=True)]
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="run")
+    futures = [
+        pool.submit(one, plan, label, stop) for plan, label in zip(plans, labels, strict=True)
+    ]
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        # The other runs end at their next wait; each gives its own brokers back.
+        stop.set()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _labels(plans: Sequence[Plan]) -> list[str]:
+    names = [f"{plan.kafka} {plan.happens}" for plan in plans]
+    return [f"{name} #{n + 1}" if names.count(name) > 1 else name for n, name in enumerate(names)]
+
+
+class Loaded:
+    """A stored run for notebooks and tests: its plan, its verdict, and its tables.
+
+    ``table(name)`` gives pandas for tables that fit in memory, ``frame(name, spark)`` a Spark
+    DataFrame. Names are those of ``harness.runs.history.TABLES`` without their folder (``ops``,
+    ``partitions``, ``replicas``, ``faults``, ``steps``, ``log_lines``), and ``log`` for what the
+    disks hold.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.plan = run.plan()
+        self.status = run.status()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the judge said. Raises StoreError when the run was not judged."""
+        return self.run.verdict()
+
+    def table(self, name: str) -> "pd.DataFrame":
+        """A table as pandas. Raises KeyError for an unknown name, StoreError when it is missing."""
+        if name == "log":
+            found = segments(self.run.replicas)
+            batches = (batch for segment in found for batch in read_segment(segment))
+            return pa.Table.from_batches(batches, schema=SCHEMA).to_pandas()
+        return self.run.table(_TABLE_PATHS[name]).to_pandas()
+
+    def frame(self, name: str, spark: "SparkSession") -> "DataFrame":
+        """A table as a Spark DataFrame, for runs of any size."""
+        from highwater.checkers.run_tables import Tables  # noqa: PLC0415 - imports Spark
+
+        frame: DataFrame = getattr(Tables.load([self.run], spark), name)
+        return frame
+
+
+_TABLE_PATHS = {path.partition("/")[2]: path for path in (*TABLES, *UNJUDGED)}
+
+
+def load(run: str | os.PathLike[str]) -> Loaded:
+    """Open a run directory.
+
+    Raises:
+        StoreError: it is none, or of another schema version.
+    """
+    path = Path(run)
+    return Loaded(Store(path.parent).open(path))

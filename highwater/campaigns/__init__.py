@@ -1,0 +1,1 @@
+"""Many runs: the matrix, the soak, the night."""

@@ -1,0 +1,132 @@
+"""The matrix on paper: axes to cells, cells to plans, and which of them can share a cluster."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from highwater.clusters.drivers import find_driver
+from highwater.clusters.releases.catalogue import CATALOGUE, release
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.matrix_cells import Axes, Cell, Matrix, Setting, Skipped
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.nemesis.schedules.fault_spec import Choice
+from highwater.nemesis.schedules.generator import check_duration
+from highwater.nemesis.stories.registry import find_story
+from highwater.runtime.cluster_pool import Key
+from highwater.runtime.preflight import check_plan
+
+
+def lay_out(axes: Axes) -> Matrix:
+    """Every combination of the axes, as a cell or as skipped for a reason; oldest Kafka first.
+
+    Raises:
+        UsageError: a name that nothing has, too short a duration, or no combination that can be
+            run.
+    """
+    _check(axes)
+    cells: list[Cell] = []
+    skipped: list[Skipped] = []
+    for setting in _settings(axes):
+        fields = msgspec.structs.asdict(setting)
+        if reason := _obstacle(setting, axes.duration_s):
+            skipped.append(Skipped(**fields, reason=reason))
+        else:
+            cells.append(Cell(**fields, run=_name(setting)))
+    if not cells:
+        why = f"The first reason: {skipped[0].reason}." if skipped else "Name a story or a nemesis."
+        raise UsageError("no cell of this matrix can be run", hint=why)
+    return Matrix(axes=axes, cells=tuple(cells), skipped=tuple(skipped))
+
+
+def plan_of(setting: Setting, *, duration_s: float) -> Plan:
+    """The run that a cell stands for."""
+    if setting.story is not None:
+        plan = find_story(setting.story).plan(
+            setting.kafka,
+            seed=setting.seed,
+            acks=setting.acks,
+            unclean=setting.unclean,
+            driver=setting.driver,
+        )
+        topic = msgspec.structs.replace(plan.topic, min_insync_replicas=setting.min_isr)
+        return msgspec.structs.replace(plan, topic=topic)
+    return Plan(
+        kafka=setting.kafka,
+        driver=setting.driver,
+        nemesis=tuple(filter(None, (setting.nemesis or "").split(","))),
+        duration_s=duration_s,
+        seed=setting.seed,
+        topic=Topic(
+            partitions=3,
+            min_insync_replicas=setting.min_isr,
+            unclean_leader_election=setting.unclean,
+        ),
+        workload=Workload(acks=setting.acks),
+    )
+
+
+def grouped(cells: Sequence[Cell], *, duration_s: float) -> list[list[Cell]]:
+    """Cells that can share a cluster, together; those whose clusters start slowest come first."""
+    groups: dict[Key, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(Key.of(plan_of(cell, duration_s=duration_s)), []).append(cell)
+    slowest = sorted(groups, key=lambda key: release(key.kafka).coordination != "kraft")
+    return [groups[key] for key in slowest]
+
+
+def _check(axes: Axes) -> None:
+    for kafka in axes.kafkas:
+        release(kafka)
+    for story in axes.stories:
+        find_story(story)
+    for word in itertools.chain.from_iterable(axes.nemeses):
+        Choice.of(word)
+    if any(axes.nemeses):
+        check_duration(axes.duration_s)
+    for driver in axes.drivers:
+        find_driver(driver)
+
+
+def _settings(axes: Axes) -> Iterator[Setting]:
+    """Every combination once, a line of the page after the other, oldest release first."""
+    happenings: list[tuple[str | None, str | None]] = [(story, None) for story in axes.stories]
+    happenings += [(None, ",".join(faults)) for faults in axes.nemeses]
+    for happening, driver, acks, min_isr, unclean, kafka, seed in itertools.product(
+        dict.fromkeys(happenings),
+        dict.fromkeys(axes.drivers),
+        dict.fromkeys(axes.acks),
+        dict.fromkeys(axes.min_isrs),
+        dict.fromkeys(axes.uncleans),
+        sorted(set(axes.kafkas), key=list(CATALOGUE).index),
+        dict.fromkeys(axes.seeds),
+    ):
+        yield Setting(
+            kafka=kafka,
+            driver=driver,
+            story=happening[0],
+            nemesis=happening[1],
+            acks=acks,
+            min_isr=min_isr,
+            unclean=unclean,
+            seed=seed,
+        )
+
+
+def _obstacle(setting: Setting, duration_s: float) -> str:
+    """Why a combination cannot be run; nothing when it can."""
+    try:
+        check_plan(plan_of(setting, duration_s=duration_s))
+    except UsageError as error:
+        return error.message
+    return ""
+
+
+def _name(setting: Setting) -> str:
+    """A name for a run's directory, the same for the same setting."""
+    happened = setting.happened.replace(",", "+").replace(" ", "-")
+    elections = "unclean" if setting.unclean else "clean"
+    return (
+        f"{setting.kafka}-{happened}-acks-{setting.acks}-isr-{setting.min_isr}-{elections}"
+        f"-{setting.driver}-seed-{setting.seed}"
+    )

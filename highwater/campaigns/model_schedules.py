@@ -1,0 +1,199 @@
+"""Counterexamples on real brokers: schedules to runs, and how often each came true."""
+
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+from rich.table import Table
+
+from highwater import console
+from highwater.api import Judged, Progress, judge_all
+from highwater.checkers.model.schedules.compile import compile_for
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.checkers.spark.session import SparkStarter
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.base.wording import count
+from highwater.harness.runs.store import Run, Store
+from highwater.nemesis.model_replay.schedule_replay import plan
+from highwater.reports.model_text import GOOD
+from highwater.reports.pages.counterexample import write
+from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.model_replay import replay
+from highwater.runtime.preflight import check_plan
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file that can be replayed: a counterexample, or a schedule as it stands."""
+
+    name: str
+    found: Counterexample | Schedule
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read either kind of file.
+
+        Raises:
+            StoreError: it cannot be read.
+            UsageError: it is neither, or of another format.
+        """
+        try:
+            fields = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+        except msgspec.MsgspecError as error:
+            raise UsageError(
+                f"{path} is neither a counterexample nor a schedule: {error}",
+                hint="highwater model explore --by round --out FILE writes a counterexample.",
+            ) from error
+        kind = Counterexample if "invariant" in fields else Schedule
+        return cls(name=path.name, found=kind.load(path))
+
+    def schedule(self, kafka: str) -> Schedule:
+        """What is to be done on a release. Raises UsageError where that cannot be."""
+        if isinstance(self.found, Schedule):
+            return self.found
+        return compile_for(self.found, kafka)
+
+    def draw(self, path: Path, judged: Sequence[Judged]) -> Path:
+        """Write the page of the counterexample with what real brokers made of it.
+
+        Raises:
+            UsageError: it is a schedule, of which nothing is known but what is to be done.
+        """
+        if isinstance(self.found, Schedule):
+            raise UsageError(f"{self.name} is a schedule", hint="A counterexample can be drawn.")
+        return write(self.found, path, [one.run for one in judged])
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What all runs on one release came to.
+
+    Attributes:
+        reproduced: how many ended as the model says, having lost or forked something.
+        kept: how many ended as the model says, and lost and forked nothing.
+    """
+
+    counterexample: str
+    kafka: str
+    runs: int
+    reproduced: int
+    kept: int
+
+
+def perform(
+    source: Source,
+    kafkas: Sequence[str],
+    store: Store,
+    *,
+    runs: int = 1,
+    seed: int = 0,
+    driver: str = "local",
+    spark: SparkOptions,
+    progress: Progress = lambda *_: None,
+) -> list[Judged]:
+    """Lead real brokers of each release along a counterexample, so many times, and judge all runs.
+
+    Args:
+        kafkas: releases, which need not be the one that it was found for.
+        runs: on each release, on one warm cluster, with seeds from ``seed`` on.
+
+    Raises:
+        UsageError: a release that is not known, or a schedule that cannot be; nothing was started.
+        HarnessError: a run could not go on. The runs that ended before are in the store.
+    """
+    schedules = {kafka: source.schedule(kafka) for kafka in kafkas}
+    for kafka, schedule in schedules.items():
+        check_plan(plan(schedule, kafka, seed=seed, driver=driver))
+    stop = threading.Event()
+
+    def follow(fleet: Fleet, kafka: str, number: int) -> Run:
+        label = f"{kafka} replay {number + 1} of {runs}"
+        return replay(
+            schedules[kafka],
+            kafka,
+            store,
+            stop=stop,
+            seed=seed + number,
+            driver=driver,
+            progress=lambda step: progress(label, step),
+            fleet=fleet,
+        )
+
+    with (
+        SparkStarter(spark) as starter,
+        tempfile.TemporaryDirectory(prefix="highwater-") as folder,
+        Fleet(Path(folder) / "clusters") as fleet,
+    ):
+        done = [follow(fleet, kafka, number) for kafka in schedules for number in range(runs)]
+        fleet.close()
+        progress("judge", f"judging {count(len(done), 'run')} in Spark")
+        return judge_all(done, starter.session())
+
+
+def tally(source: Source, judged: Sequence[Judged]) -> list[Tally]:
+    """Count by release, in the order in which they ran."""
+    groups: dict[str, list[Judged]] = {}
+    for one in judged:
+        groups.setdefault(one.verdict.kafka, []).append(one)
+    return [
+        Tally(
+            counterexample=source.name,
+            kafka=kafka,
+            runs=len(group),
+            reproduced=sum(_as_foretold(one) is True for one in group),
+            kept=sum(_as_foretold(one) is False for one in group),
+        )
+        for kafka, group in groups.items()
+    ]
+
+
+def _as_foretold(one: Judged) -> bool | None:
+    """Of a run that ended as the model says whether anything was lost or forked; else None.
+
+    That is so whether or not its trace explains it, too.
+    """
+    said = one.model
+    if said is None or said.predicted is None or said.status in {"not-reproduced", "unknown"}:
+        return None
+    lost, forked = said.observed.lost, said.observed.forked
+    if said.differences or (lost, forked) != (said.predicted.lost, said.predicted.forked):
+        return None
+    return bool(lost or forked)
+
+
+def exit_code(judged: Sequence[Judged]) -> int:
+    """0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
+    said = {one.model.status if one.model else "unknown" for one in judged}
+    if "unexplained" in said:
+        return BROKEN
+    return OK if said <= GOOD else UNKNOWN
+
+
+def table(judged: Sequence[Judged]) -> Table:
+    """A row a run."""
+    rows: list[list[str | Text]] = [
+        [
+            one.verdict.kafka,
+            f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}"
+            if one.verdict.account == "whole"
+            else "not known",
+            str(one.verdict.counts.get("divergence", 0)),
+            console.coloured(one.verdict.verdict),
+            console.modelled(one),
+            " ".join(one.run.status().problems) or one.run.name,
+        ]
+        for one in judged
+    ]
+    heads = ["Kafka", "lost / acked", "forked offsets", "verdict", "model", "run"]
+    return console.table("On real brokers", heads, rows)

@@ -1,0 +1,79 @@
+"""What of a night is worth keeping: every page, and whole runs of the cells that went wrong."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from highwater.campaigns.nightly_results import mark_all, read_rows
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.matrix_cells import MATRIX
+from highwater.harness.runs.nightly_cells import Canary
+
+_SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
+_REBUILT: Final = ("*.index", "*.timeindex")
+"""Indexes that Kafka makes anew and no checker reads, ten preallocated megabytes each."""
+
+
+def keep(paths: Iterable[Path], out: Path, *, canaries: Iterable[Canary], most: int) -> list[str]:
+    """Copy pages and results, and whole runs of troubled cells while they are not too big.
+
+    Args:
+        paths: folders with matrices anywhere below.
+        out: gets a folder for each of the paths, in which all links still lead somewhere.
+        most: bytes of whole runs, at most.
+
+    Returns:
+        What was left out, a sentence each.
+
+    Raises:
+        StoreError: ``out`` cannot be written.
+    """
+    notes: list[str] = []
+    wanted = list(canaries)
+    try:
+        for path in paths:
+            for found in sorted(path.rglob(MATRIX)):
+                into = out / path.name / found.parent.relative_to(path)
+                most -= _keep(found.parent, into, wanted, most, notes)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or out} cannot be copied: {error.strerror}",
+            hint="Choose another folder with --out.",
+        ) from error
+    return notes
+
+
+def _keep(folder: Path, into: Path, canaries: list[Canary], most: int, notes: list[str]) -> int:
+    """Copy one matrix; returns the bytes of whole runs that it took."""
+    into.mkdir(parents=True, exist_ok=True)
+    for name in _SMALL:
+        if (folder / name).is_file():
+            shutil.copy2(folder / name, into / name)
+    for report in sorted(folder.glob("runs/*/report.html")):
+        if report.parent.is_symlink():
+            continue
+        copy = into / report.relative_to(folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(report, copy)
+    spent = 0
+    rows, _ = read_rows([folder])
+    for row in rows:
+        (mark,) = mark_all([row], night="", plan=None, canaries=canaries)
+        run = folder / "runs" / row.run
+        if not mark.troubled or not run.is_dir():
+            continue
+        if spent + (size := _size(run)) > most:
+            notes.append(f"{run} is left out: {size / 1e6:.0f} MB are more than there is room for.")
+            continue
+        spent += size
+        ignore = shutil.ignore_patterns(*_REBUILT)
+        shutil.copytree(run, into / "runs" / row.run, dirs_exist_ok=True, ignore=ignore)
+    return spent
+
+
+def _size(run: Path) -> int:
+    files = (path for path in run.rglob("*") if path.is_file())
+    return sum(
+        path.stat().st_size for path in files if not any(path.match(each) for each in _REBUILT)
+    )

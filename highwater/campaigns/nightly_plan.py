@@ -1,0 +1,312 @@
+"""Which cells a night runs, and on which machine: decided by the date and by the nights before.
+
+What failed when it last ran comes first, with the seed it failed with; then the canaries, which
+must lose; then both first stories on every release; then as many other settings as there is time
+for: those that have not run the longest, the date deciding among equals.
+"""
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from highwater.clusters.drivers import DRIVERS, find_driver
+from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.nightly_cells import (
+    NEMESIS_S,
+    Cell,
+    Job,
+    Mark,
+    Night,
+    Planned,
+    Why,
+    canaries,
+    fields,
+)
+from highwater.harness.runs.plan import Acks
+from highwater.nemesis.faults.registry import faults, find_fault
+from highwater.nemesis.stories.registry import STORIES
+
+STORY_S: Final = 25.0
+RANDOM_S: Final = NEMESIS_S + 25.0
+"""Seconds of a cell that was never measured, at a quiet machine's pace, judging included."""
+
+BOOT_S: Final = 30.0
+"""Seconds that come once for the cells of a piece: brokers and Spark start."""
+
+BASELINE: Final = ("loss", "divergence")
+CANARY_SEEDS: Final = 2
+"""A story that misses its window is unknown; a canary must not be silent for that alone. Where
+there are two drivers each has one."""
+
+PIECES: Final = 4
+"""Into so many pieces at least is a machine's time cut, so that all get about the same."""
+
+SHORTEST_S: Final = 300.0
+"""No group of cells is cut into pieces shorter than this, which would start Spark for little."""
+
+LAPS: Final = 100
+"""Seeds of a night, at most."""
+
+_ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
+
+
+def seed(night: date, lap: int = 0) -> int:
+    """The seed of a night, readable as its date: 2026112100, 2026112101 and so on, lap by lap.
+
+    All cells of a lap share it, so every release meets the same random schedule.
+    """
+    return int(f"{night:%Y%m%d}") * 100 + lap
+
+
+class Clock:
+    """How long a cell takes: the median of the nights before, or a guess."""
+
+    def __init__(self, marks: Iterable[Mark]) -> None:
+        measured: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+        for mark in marks:
+            if mark.seconds is not None:
+                for known in _likenesses(mark):
+                    measured[known].append(mark.seconds)
+        self._medians = {known: median(times) for known, times in measured.items()}
+
+    def seconds(self, cell: Cell) -> float:
+        """Of this very setting, else of the same schedule on the driver, else a guess."""
+        guess = STORY_S if cell.story else RANDOM_S
+        found = (self._medians[one] for one in _likenesses(cell) if one in self._medians)
+        return next(found, guess)
+
+
+def _likenesses(cell: Cell) -> tuple[tuple[str, ...], ...]:
+    return (cell.key,), (cell.kafka, cell.driver, cell.happened), (cell.driver, cell.happened)
+
+
+def newest() -> str:
+    """The newest release of the catalogue."""
+    return max(CATALOGUE.values(), key=lambda one: one.number).name
+
+
+def find_releases(names: Sequence[str]) -> list[Release]:
+    """The releases of these names; ``all`` is the whole catalogue.
+
+    Raises:
+        UsageError: one is not in the catalogue, or none is named.
+    """
+    if not names:
+        raise UsageError("no release is named", hint="Name some with --kafka, or all.")
+    return list(CATALOGUE.values()) if names == ("all",) else [release(name) for name in names]
+
+
+def find_drivers(names: Sequence[str]) -> list[str]:
+    """The cluster drivers of these names.
+
+    Raises:
+        UsageError: one is not known, or none is named.
+    """
+    for name in names:
+        find_driver(name)
+    if not names:
+        raise UsageError("no cluster driver is named", hint=nearest("", DRIVERS))
+    return list(names)
+
+
+def plan_night(
+    night: date,
+    *,
+    releases: Sequence[Release],
+    drivers: Sequence[str],
+    marks: Sequence[Mark] = (),
+    jobs: int = 8,
+    minutes: float = 40,
+) -> Night:
+    """Choose a night's cells, and deal them out to machines.
+
+    Canaries and the baseline are in however short the time is; failures of before fill at most half
+    of it, so that one bad night cannot crowd out the next.
+
+    Args:
+        releases: on which cells are drawn; the canaries' are always in.
+        drivers: cluster drivers to use, each where a release has it.
+        marks: the nights before, oldest first.
+        jobs: machines.
+        minutes: how long each may take.
+    """
+    clock = Clock(marks)
+    room = jobs * minutes * 60
+    chosen: dict[tuple[str, int], Planned] = {}
+
+    def add(cells: Iterable[Cell], why: Why, limit: float = float("inf")) -> None:
+        spent = sum(cell.seconds for cell in chosen.values())
+        for cell in cells:
+            seconds = clock.seconds(cell)
+            if spent + seconds > limit:
+                return
+            if cell.identity not in chosen:
+                chosen[cell.identity] = Planned(**fields(cell), why=why, seconds=seconds)
+                spent += seconds
+
+    add(_failed(marks, releases, drivers), "failed", room / 2)
+    add(_canaries(night, drivers), "canary")
+    add(_baseline(night, releases, drivers), "baseline")
+    boots = len({(cell.kafka, cell.driver) for cell in chosen.values()}) + jobs * PIECES
+    add(_drawn(night, releases, drivers, marks), "drawn", room - boots * BOOT_S)
+    return Night(night=night.isoformat(), jobs=_deal(list(chosen.values()), jobs))
+
+
+def _failed(
+    marks: Sequence[Mark], releases: Sequence[Release], drivers: Sequence[str]
+) -> Iterator[Cell]:
+    """Cells of every setting whose last night was troubled, with the seeds of the trouble."""
+    last: dict[str, list[Mark]] = {}
+    for mark in marks:
+        seen = last.get(mark.key)
+        last[mark.key] = [*seen, mark] if seen and seen[0].night == mark.night else [mark]
+    names = {one.name for one in releases}
+    for mark in (each for group in last.values() for each in group if each.troubled):
+        known = (
+            mark.story in STORIES
+            if mark.story
+            else set((mark.nemesis or "").split(",")) <= {*faults()}
+        )
+        if mark.kafka in names and mark.driver in drivers and known:
+            yield Cell(**fields(mark))
+
+
+def _canaries(night: date, drivers: Sequence[str]) -> Iterator[Cell]:
+    for canary in canaries(newest()):
+        names = _drivers(CATALOGUE[canary.kafka], drivers)
+        for lap in range(CANARY_SEEDS):
+            yield Cell(
+                kafka=canary.kafka,
+                driver=_turn(night, names, lap),
+                story=canary.story,
+                acks=canary.acks,
+                unclean=canary.unclean,
+                seed=seed(night, lap),
+            )
+
+
+def _baseline(night: date, releases: Sequence[Release], drivers: Sequence[str]) -> Iterator[Cell]:
+    """The first two stories on every release, the drivers taking turns night by night."""
+    for number, one in enumerate(releases):
+        driver = _turn(night, _drivers(one, drivers), number)
+        for story in BASELINE:
+            yield Cell(kafka=one.name, driver=driver, story=story, seed=seed(night))
+
+
+def _drawn(
+    night: date, releases: Sequence[Release], drivers: Sequence[str], marks: Sequence[Mark]
+) -> Iterator[Cell]:
+    """Every setting there is, what has not run the longest first, and again with another seed."""
+    ran = {mark.key: mark.night for mark in marks}
+    dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
+    for lap in range(LAPS):
+        cells = [
+            msgspec.structs.replace(setting, kafka=one.name, driver=driver, seed=seed(night, lap))
+            for one in releases
+            for driver in _drivers(one, drivers)
+            for setting in settings()
+            if can_be_had(setting, one, driver)
+        ]
+        dice.shuffle(cells)
+        yield from sorted(cells, key=lambda cell: ran.get(cell.key, ""))
+
+
+def settings() -> Iterator[Cell]:
+    """Every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are left open.
+
+    Faults of the network are mixed with each other, so that all settings fit into a week.
+    """
+    for story in STORIES:
+        for unclean in (False, True) if story == "unclean" else (False,):
+            for acks in _ACKS:
+                yield Cell(kafka="", story=story, acks=acks, unclean=unclean)
+    for nemesis in mixes():
+        for min_isr in (1, 2):
+            for acks in ("1", "all"):
+                yield Cell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
+    yield Cell(kafka="", nemesis=mixes()[0], unclean=True)
+
+
+def mixes() -> tuple[str, ...]:
+    """What nights mix: the faults of a family that the same releases and drivers have.
+
+    What asks for an option of its own is left to ``highwater soak``.
+    """
+    alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
+    for one in (each for each in faults().values() if not each.needs):
+        where = frozenset(
+            (kafka.name, driver)
+            for kafka in CATALOGUE.values()
+            for driver in kafka.drivers
+            if not one.why_not(kafka, driver)
+        )
+        alike.setdefault((one.family, where), []).append(one.name)
+    return tuple(",".join(names) for names in alike.values())
+
+
+def can_be_had(setting: Cell, kafka: Release, driver: str) -> bool:
+    """Whether a release and a driver have the story, or every fault, of a setting."""
+    if setting.story:
+        return not STORIES[setting.story].why_not(kafka)
+    names = (setting.nemesis or "").split(",")
+    return not any(find_fault(name).why_not(kafka, driver) for name in names)
+
+
+def _drivers(release: Release, wanted: Sequence[str]) -> list[str]:
+    """The wanted drivers that the release has; its own first where it has none of them."""
+    return [one for one in wanted if one in release.drivers] or list(release.drivers[:1])
+
+
+def _turn(night: date, names: Sequence[str], offset: int = 0) -> str:
+    return names[(night.toordinal() + offset) % len(names)]
+
+
+def _deal(cells: Sequence[Planned], count: int) -> tuple[Job, ...]:
+    """Deal cells to machines: the longest piece always to the one with least to do."""
+    share = sum(cell.seconds for cell in cells) / count
+    hands: list[list[Piece]] = [[] for _ in range(count)]
+    most = max(SHORTEST_S, share / PIECES)
+    for piece in sorted(_pieces(cells, most), key=_length, reverse=True):
+        min(hands, key=lambda hand: sum(map(_length, hand))).append(piece)
+    dealt = [sorted(hand, key=_urgency) for hand in hands if hand]
+    return tuple(
+        Job(
+            name=f"job-{number}",
+            seconds=sum(map(_length, hand)),
+            pieces=tuple(tuple(piece) for piece in hand),
+        )
+        for number, hand in enumerate(dealt, start=1)
+    )
+
+
+Piece = list[Planned]
+"""Cells of one release on one driver, which share warm clusters."""
+
+
+def _pieces(cells: Sequence[Planned], most: float) -> Iterator[Piece]:
+    """Cells that belong together, failed ones apart; a long group is cut into even pieces."""
+    groups: defaultdict[tuple[str, str, bool], Piece] = defaultdict(list)
+    for cell in cells:
+        groups[cell.kafka, cell.driver, cell.why == "failed"].append(cell)
+    for group in groups.values():
+        ordered = sorted(group, key=lambda one: (one.happened, one.under, one.seed))
+        size = math.ceil(len(group) / max(1, math.ceil(sum(c.seconds for c in group) / most)))
+        yield from (ordered[at : at + size] for at in range(0, len(ordered), size))
+
+
+def _length(piece: Piece) -> float:
+    return BOOT_S + sum(cell.seconds for cell in piece)
+
+
+def _urgency(piece: Piece) -> int:
+    """What failed, then what must lose, then the rest."""
+    order: tuple[Why, ...] = ("failed", "canary", "baseline", "drawn")
+    return min(order.index(cell.why) for cell in piece)

@@ -1,0 +1,126 @@
+"""From the matrices of a night to marks: which cells are as they should be."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.runs.matrix_cells import MATRIX, Row
+from highwater.harness.runs.nightly_cells import Canary, Cell, Mark, Night, State, fields, worst
+
+
+def read_rows(paths: Iterable[Path]) -> tuple[list[Row], list[str]]:
+    """Every row that can be read, and of what cannot a sentence each, naming the file.
+
+    Args:
+        paths: ``cells.json`` files, matrix directories, or folders with such anywhere below.
+    """
+    rows: list[Row] = []
+    problems: list[str] = []
+    for path in paths:
+        files = _files(path)
+        if not files:
+            problems.append(f"{path} has no cells.json: no matrix ended there.")
+        for file in files:
+            try:
+                found = msgspec.json.decode(file.read_bytes(), type=list[msgspec.Raw])
+                rows += _rows(file, found, problems)
+            except msgspec.MsgspecError as error:
+                problems.append(f"{file} is no list of cells: {error}.")
+            except FileNotFoundError:
+                problems.append(f"{file} is missing: the matrix was not run to its end.")
+            except OSError as error:
+                problems.append(f"{file} cannot be read: {error.strerror}.")
+    return rows, problems
+
+
+def _files(path: Path) -> list[Path]:
+    """Where cells are, or ought to be: beside every ``matrix.json`` there is a ``cells.json``."""
+    if path.is_file():
+        return [path]
+    begun = {found.with_name("cells.json") for found in path.rglob(MATRIX)}
+    return sorted(begun | set(path.rglob("cells.json")))
+
+
+def _rows(file: Path, raws: Sequence[msgspec.Raw], problems: list[str]) -> Iterator[Row]:
+    for number, raw in enumerate(raws):
+        try:
+            yield msgspec.json.decode(raw, type=Row)
+        except msgspec.MsgspecError as error:
+            problems.append(f"{file}: cell {number} is broken: {error}.")
+
+
+def mark_all(
+    rows: Sequence[Row], *, night: str, plan: Night | None, canaries: Sequence[Canary]
+) -> list[Mark]:
+    """A mark for every cell that was planned or was run; of a cell with several rows the worst.
+
+    Args:
+        plan: without one no cell can be missing.
+    """
+    marks: dict[tuple[str, int], list[Mark]] = {}
+    for row in rows:
+        mark = _mark(row, night, canaries)
+        marks.setdefault(mark.identity, []).append(mark)
+    for cell in plan.cells if plan else ():
+        if cell.identity not in marks:
+            marks[cell.identity] = [
+                Mark(
+                    **fields(cell),
+                    night=night,
+                    state="missing",
+                    why="planned, and left no result",
+                    canary=_canary(cell, canaries),
+                )
+            ]
+    return [worst(group) for group in marks.values()]
+
+
+def _mark(row: Row, night: str, canaries: Sequence[Canary]) -> Mark:
+    cell = Cell(**fields(row))
+    canary = _canary(cell, canaries)
+    state, why = _judge(row, canary)
+    return Mark(
+        **fields(cell),
+        night=night,
+        state=state,
+        why=why,
+        canary=canary,
+        verdict=row.verdict,
+        lost=row.lost,
+        acknowledged=row.acknowledged,
+        divergent=row.divergent,
+        seconds=row.seconds,
+    )
+
+
+def _canary(cell: Cell, canaries: Sequence[Canary]) -> str | None:
+    return next((canary.name for canary in canaries if canary.claims(cell)), None)
+
+
+def _judge(row: Row, canary: str | None) -> tuple[State, str]:
+    """The state of a cell that ran, and why, in a few words."""
+    if row.verdict == "unknown":
+        return "unknown", row.problem or "could not be judged"
+    if canary and not row.lost:
+        return "bad", "must lose records, and lost none"
+    if row.model == "unexplained":
+        return "bad", "the model cannot explain what was found"
+    if row.as_predicted is not None:
+        return ("good", "as predicted") if row.as_predicted else ("bad", "not as predicted")
+    return _judge_random(row)
+
+
+def _judge_random(row: Row) -> tuple[State, str]:
+    """The same for a schedule of which nobody foretold the outcome."""
+    if row.verdict == "valid":
+        return "good", "no promise broken"
+    if (row.lost or row.divergent) and _may_break(row.kafka):
+        return "good", "lost or forked records, as this release can"
+    return "bad", "broke a promise"
+
+
+def _may_break(kafka: str) -> bool:
+    """Whether the release cuts followers to their HW, so that any failover can lose and fork."""
+    return kafka in CATALOGUE and CATALOGUE[kafka].cuts_to_hw

@@ -1,0 +1,91 @@
+"""A night as Markdown, for GitHub's step summary and a terminal."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from highwater.harness.runs.nightly_cells import Mark
+from highwater.harness.runs.nightly_outcome import Outcome
+
+SHOWN: Final = 50
+"""Rows of a table; GitHub takes a mebibyte of summary."""
+
+SLOWEST: Final = 10
+_LAMPS: Final = {"green": "\N{LARGE GREEN CIRCLE}", "yellow": "\N{LARGE YELLOW CIRCLE}",
+                 "red": "\N{LARGE RED CIRCLE}"}  # fmt: skip
+
+
+def markdown(outcome: Outcome) -> str:
+    """The whole summary."""
+    changes = outcome.changes
+    unknown = [mark for mark in outcome.marks if mark.state == "unknown"]
+    timed = [mark for mark in outcome.marks if mark.seconds is not None]
+    slowest = sorted(timed, key=lambda mark: mark.seconds or 0.0, reverse=True)[:SLOWEST]
+    parts = [
+        f"## {_LAMPS[outcome.colour]} The night of {outcome.night} is {outcome.colour}\n",
+        f"{outcome.headline} {outcome.counts}.\n",
+        _list(outcome.reasons()),
+        _cells("New", changes.new),
+        _cells("Ongoing", changes.ongoing),
+        _cells("Resolved", changes.resolved),
+        _cells("Troubled before, and not run tonight", changes.waiting),
+        _canaries(outcome),
+        _cells("Unknown", unknown),
+        _repeat([*changes.new, *changes.ongoing]),
+        _table("Slowest", ("cell", "seconds"), [(m.key, f"{m.seconds:.0f}") for m in slowest]),
+        _list(outcome.notes),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _canaries(outcome: Outcome) -> str:
+    cells = [mark for mark in outcome.marks if mark.canary in outcome.canaries]
+    rows: list[tuple[str, ...]] = [
+        (m.canary or "", m.key, str(m.seed), m.state, _lost(m)) for m in cells
+    ]
+    unheard = set(outcome.canaries) - {mark.canary for mark in cells}
+    rows += [(name, "not run", "", "", "") for name in sorted(unheard)]
+    heads = ("canary", "cell", "seed", "state", "lost / acknowledged")
+    return _table("Canaries, which must lose", heads, rows)
+
+
+def _cells(title: str, marks: Sequence[Mark]) -> str:
+    heads = ("cell", "seed", "state", "lost / acknowledged", "divergent", "why")
+    rows = [(m.key, str(m.seed), m.state, _lost(m), str(m.divergent), m.why) for m in marks]
+    return _table(title, heads, rows)
+
+
+def _repeat(marks: Sequence[Mark]) -> str:
+    """The commands that repeat cells, to be opened and pasted."""
+    if not marks:
+        return ""
+    commands = "\n".join(mark.command() for mark in marks[:SHOWN])
+    return (
+        "<details><summary>Commands that repeat new and ongoing cells</summary>\n\n"
+        f"```sh\n{commands.replace('`', '')}\n```\n\n</details>\n"
+    )
+
+
+def _lost(mark: Mark) -> str:
+    return f"{mark.lost:,} / {mark.acknowledged:,}"
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A heading and its table, or nothing where there are no rows."""
+    if not rows:
+        return ""
+    lines = [heads, ["---"] * len(heads), *([_plain(word) for word in row] for row in rows[:SHOWN])]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    more = f"\nand {len(rows) - SHOWN:,} more\n" if len(rows) > SHOWN else ""
+    return f"### {title}: {len(rows):,}\n\n{table}\n{more}"
+
+
+def _list(sentences: Iterable[str]) -> str:
+    return "".join(f"- {_plain(sentence)}\n" for sentence in sentences)
+
+
+def _plain(words: str) -> str:
+    """Text that is no markup, on one line."""
+    flat = " ".join(words.split())
+    for mark, spelled in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;"), ("`", "&#96;")):
+        flat = flat.replace(mark, spelled)
+    return flat

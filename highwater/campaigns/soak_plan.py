@@ -1,0 +1,131 @@
+"""What a soak runs: each run follows from the soak's seed and its own number, and nothing else.
+
+A few runs in a row share a cluster, so that it can stay warm; everything that a topic, a client or
+a nemesis can be told differs from one to the next.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
+from highwater.nemesis.faults.registry import Fault, faults, find_fault
+from highwater.nemesis.schedules.upgrade_path import UPGRADE
+from highwater.nemesis.stories.story import BROKER_CONFIG
+
+SHARED: Final = 5
+"""Runs in a row that have a release and a cluster in common."""
+
+_FAMILIES: Final = {
+    "process": 4,
+    "network": 4,
+    "leading": 2,
+    "coordination": 2,
+    "storage": 1,
+    "settings": 1,
+}
+"""How often a family is drawn, where the cluster can have it; another that there is, once."""
+
+_SECONDS: Final = (12.0, 20.0, 30.0, 45.0)
+_ACKS: Final[tuple[Acks, ...]] = ("all", "all", "all", "all", "all", "1", "1", "0")
+_BOTH: Final[tuple[Isolation, ...]] = ("read_committed", "read_uncommitted")
+_WIRED: Final = 0.4
+_UNCLEAN: Final = 0.2
+_ONE_IN_FOUR: Final = 0.25
+
+
+def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local") -> Plan:
+    """The plan of one run of a soak.
+
+    Args:
+        seed: of the soak.
+        number: of the run, from 0.
+        kafkas: releases to choose from.
+
+    Raises:
+        UsageError: there is no release to choose from.
+    """
+    if not kafkas:
+        raise UsageError("a soak needs a release", hint="Use --kafka all.")
+    portion = random.Random(f"{seed}/{number // SHARED}")  # noqa: S311 - to be repeatable
+    kafka = release(portion.choice(kafkas))
+    wired, quick = portion.random() < _WIRED, portion.random() < 0.5  # noqa: PLR2004 - a coin
+    dice = random.Random(f"{seed}/{number // SHARED}/{number}")  # noqa: S311 - as above
+    workload = _workload(dice, kafka)
+    unclean, later = dice.random() < _UNCLEAN, _later(kafka)
+    nemesis = _nemesis(dice, kafka, driver, wired=wired, unclean=unclean, later=later)
+    return Plan(
+        kafka=kafka.name,
+        driver=driver,
+        topic=Topic(
+            partitions=dice.choice((1, 3)),
+            min_insync_replicas=dice.choice((1, 2)),
+            unclean_leader_election=unclean,
+        ),
+        workload=workload,
+        nemesis=nemesis,
+        to=(dice.choice(later),) if UPGRADE in nemesis else (),
+        duration_s=dice.choice(_SECONDS),
+        seed=dice.randrange(1 << 31),
+        broker_config=dict(BROKER_CONFIG) if quick else {},
+        wire=wired,
+    )
+
+
+def _workload(dice: random.Random, kafka: Release) -> Workload:
+    acks = dice.choice(_ACKS)
+    idempotence = kafka.idempotence and acks == "all" and dice.random() < 0.5  # noqa: PLR2004
+    transactions = idempotence and dice.random() < 0.5  # noqa: PLR2004 - half of those
+    subscribe = 2 if _now_and_then(dice) else 0
+    return Workload(
+        producers=dice.choice((1, 2, 3)),
+        consumers=2,
+        acks=acks,
+        idempotence=idempotence,
+        rate=dice.choice((20.0, 100.0, 200.0)),
+        record_bytes=dice.choice((32, 64, 512)),
+        compression=dice.choice(("none", dice.choice(sorted(kafka.compressions)))),
+        delivery_timeout_s=dice.choice((8.0, 30.0)),
+        transactions=transactions,
+        transform=transactions and _now_and_then(dice),
+        isolation=_BOTH if transactions and _now_and_then(dice) else _BOTH[:1],
+        subscribe=subscribe,
+        churn_s=5.0 if _now_and_then(dice) else 0.0,
+    )
+
+
+def _now_and_then(dice: random.Random) -> bool:
+    return dice.random() < _ONE_IN_FOUR
+
+
+def _later(kafka: Release) -> list[str]:
+    """The releases that it can be upgraded to."""
+    both = [one for one in CATALOGUE.values() if one.coordination == kafka.coordination]
+    return [one.name for one in both if one.number > kafka.number]
+
+
+def _nemesis(
+    dice: random.Random,
+    kafka: Release,
+    driver: str,
+    *,
+    wired: bool,
+    unclean: bool,
+    later: Sequence[str],
+) -> tuple[str, ...]:
+    """One to three faults of those that there are; no network faults unless the wire is there."""
+    had = {"": True, "--unclean": unclean, "--to": bool(later)}
+    found = [one for one in faults().values() if not one.why_not(kafka, driver)]
+    choices = [one for one in found if had[one.needs] and (wired or one.family != "network")]
+    families = sorted({one.family for one in choices})
+    weights = [_FAMILIES.get(family, 1) for family in families]
+    chosen: dict[str, Fault] = {}
+    for _ in range(dice.choice((1, 2, 2, 3))):
+        [family] = dice.choices(families, weights)
+        one = dice.choice([each for each in choices if each.family == family])
+        chosen[one.name] = one
+    if any(one.needs == "--to" for one in chosen.values()):
+        chosen[UPGRADE] = find_fault(UPGRADE)
+    return tuple(chosen)

@@ -1,0 +1,222 @@
+"""A soak as values: what it was asked for, and what came of each run.
+
+<store>/<soak>/
+  soak.json      seed, releases and driver: what every run follows from
+  rows/          a JSON file a run, written when it has been judged
+  runs/          a store with those runs that somebody may want to look at
+  summary.md     all of it for a person
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Final, Literal, Self
+
+import msgspec
+
+from highwater.api import Judged
+from highwater.campaigns.soak_plan import draw
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.runtime.executed_steps import whole_steps
+
+State = Literal["kept", "explained", "unexplained", "unknown", "failed"]
+STATES: Final[tuple[State, ...]] = ("kept", "explained", "unexplained", "unknown", "failed")
+"""Every promise was kept; what was not follows from the rules of the release; it does not; it could
+not be told; the harness itself could not go on."""
+
+TOLD_MOST: Final = 5
+"""Sentences about what is unexplained in a run; its report has all."""
+
+
+class Soak(msgspec.Struct, frozen=True, kw_only=True):
+    """What every run of a soak follows from, beside its number.
+
+    Attributes:
+        each_s: how long faults are injected in every run; None: as the seed has it.
+    """
+
+    seed: int
+    kafkas: tuple[str, ...]
+    driver: str = "local"
+    each_s: float | None = None
+
+    def words(self) -> str:
+        """What it was asked for."""
+        each = "" if self.each_s is None else f", runs of {self.each_s:g} s"
+        return f"seed {self.seed}, {', '.join(self.kafkas)}{each}"
+
+    def plan(self, number: int) -> Plan:
+        """The plan of a run."""
+        plan = draw(self.seed, number, kafkas=self.kafkas, driver=self.driver)
+        return (
+            plan if self.each_s is None else msgspec.structs.replace(plan, duration_s=self.each_s)
+        )
+
+    def name(self, number: int) -> str:
+        """Of the directory of a run."""
+        return f"{number:06d}-{self.plan(number).kafka}"
+
+    def command(self, number: int) -> str:
+        """What does a run again, in a soak of its own."""
+        kafkas = "all" if self.kafkas == tuple(CATALOGUE) else ",".join(self.kafkas)
+        driver = "" if self.driver == "local" else f" --cluster {self.driver}"
+        each = "" if self.each_s is None else f" --each {self.each_s:g}"
+        return (
+            f"highwater soak --seed {self.seed} --kafka {kafkas}{driver}{each} --first {number}"
+            f" --runs 1 --keep-all --name again-{number}"
+        )
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one run.
+
+    Attributes:
+        number: of the run in its soak.
+        command: what repeats it.
+        seconds: how long the run took, clusters apart.
+        struck: fault to how often it was injected.
+        counts: kind of anomaly to how many there are, those that follow from others left out.
+        unexplained: what the model does not understand, a sentence each.
+        problems: what the harness could not do.
+    """
+
+    number: int
+    run: str
+    kafka: str
+    state: State
+    command: str
+    seconds: float
+    acks: str
+    sent: int
+    acknowledged: int
+    lost: int
+    struck: dict[str, int]
+    counts: dict[str, int]
+    unexplained: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @classmethod
+    def of(cls, soak: Soak, number: int, judged: Judged) -> Self:
+        """The row of a judged run.
+
+        Raises:
+            StoreError: its plan or status cannot be read.
+        """
+        plan, status, verdict = judged.run.plan(), judged.run.status(), judged.verdict
+        found = judged.model
+        problems = status.problems
+        if status.phase != "frozen":
+            problems = (*problems, f"the harness failed while {status.phase}")
+        return cls(
+            number=number,
+            run=judged.run.name,
+            kafka=plan.kafka,
+            state=_state(judged, failed=status.phase != "frozen"),
+            command=_again(soak, number, judged.run),
+            seconds=round(status.seconds, 1),
+            acks=plan.workload.acks,
+            sent=verdict.ledger.sent,
+            acknowledged=verdict.ledger.acknowledged,
+            lost=verdict.ledger.lost,
+            struck=_struck(judged.run),
+            counts={kind: count for kind, count in verdict.counts.items() if count},
+            unexplained=_unexplained(found) if found else (),
+            problems=problems,
+        )
+
+
+class SoakFolder:
+    """The directory of a soak."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.runs = Store(path / "runs")
+        self.clusters = path / "clusters"
+
+    def begin(self, soak: Soak) -> None:
+        """Make the folder, or go on with it.
+
+        Raises:
+            UsageError: it is there, and of another soak.
+            StoreError: it cannot be written or read.
+        """
+        saved = self.path / "soak.json"
+        try:
+            self.runs.root.mkdir(parents=True, exist_ok=True)
+            if not saved.exists():
+                saved.write_bytes(msgspec.json.encode(soak))
+                return
+            found = msgspec.json.decode(saved.read_bytes(), type=Soak)
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"{saved} is broken: {error}") from error
+        if found != soak:
+            raise UsageError(
+                f"{self.path} is another soak: {found.words()}",
+                hint="Give the options that it was begun with, or another --name.",
+            )
+
+    def rows(self) -> list[Row]:
+        """What was judged so far, in order.
+
+        Raises:
+            StoreError: a row cannot be read.
+        """
+        found = []
+        for path in sorted((self.path / "rows").glob("*.json")):
+            try:
+                found.append(msgspec.json.decode(path.read_bytes(), type=Row))
+            except (OSError, msgspec.MsgspecError) as error:
+                raise StoreError(f"{path} is broken: {error}", hint="Remove it.") from error
+        return found
+
+    def write(self, row: Row) -> None:
+        """Write down what came of a run."""
+        text = msgspec.json.format(msgspec.json.encode(row), indent=2)
+        Run(self.path).write(f"rows/{row.number:06d}.json", text)
+
+    def unjudged(self) -> list[tuple[int, Run]]:
+        """Runs that an earlier sitting left behind, whole or not."""
+        done = {row.number for row in self.rows()}
+        numbers = ((int(name.partition("-")[0]), name) for name in self.runs.names())
+        return [(number, self.runs.open(name)) for number, name in numbers if number not in done]
+
+
+def _again(soak: Soak, number: int, run: Run) -> str:
+    """What repeats a run: its own steps, if it took any, or else all of it from the seed."""
+    try:
+        whole_steps(run)
+    except HighwaterError:
+        return soak.command(number)
+    return f"highwater replay {run.path}"
+
+
+def _state(judged: Judged, *, failed: bool) -> State:
+    """What came of a run; where the model has no answer (an upgrade), the verdict alone."""
+    if failed:
+        return "failed"
+    found, verdict = judged.model, judged.verdict.verdict
+    if found is not None and found.status == "unexplained":
+        return "unexplained"
+    if found is None or found.status == "unknown":
+        return "kept" if verdict == "valid" else "unknown"
+    if verdict == "unknown":
+        return "unknown"
+    return "explained" if found.findings or verdict == "invalid" else "kept"
+
+
+def _struck(run: Run) -> dict[str, int]:
+    try:
+        rows = run.table("events/faults").select(["fault", "phase"]).to_pylist()
+    except StoreError:
+        return {}
+    return dict(Counter(row["fault"] for row in rows if row["phase"] == "inject"))
+
+
+def _unexplained(found: Reconciliation) -> tuple[str, ...]:
+    wrong = [one for one in found.findings if one.verdict == "unexplained"]
+    return tuple(f"{one.kind}: {one.because[-1].says}" for one in wrong[:TOLD_MOST])

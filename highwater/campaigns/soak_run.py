@@ -1,0 +1,178 @@
+"""A soak at work: portions of runs on warm clusters, each portion judged as soon as it is over."""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from highwater.api import Progress, judge_all
+from highwater.campaigns.soak_plan import SHARED
+from highwater.campaigns.soak_results import Row, Soak, SoakFolder
+from highwater.checkers.spark.session import SparkStarter
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs.store import Run
+from highwater.runtime.cluster_pool import Fleet
+
+OVERALL: Final = "soak"
+"""Whom the progress is told of when it is about all runs."""
+
+_Portion = list[tuple[int, Run]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far a sitting goes.
+
+    Attributes:
+        seconds: no run begins after so long.
+        first: number of the first run.
+        runs: how many runs, those of earlier sittings among them; None: as many as there is time.
+        jobs: clusters side by side.
+        keep_all: keep also runs in which nothing was wrong.
+    """
+
+    seconds: float
+    first: int = 0
+    runs: int | None = None
+    jobs: int = 1
+    keep_all: bool = False
+
+
+def perform(
+    folder: SoakFolder,
+    soak: Soak,
+    bounds: Bounds,
+    *,
+    spark: SparkOptions,
+    progress: Progress = lambda *_: None,
+    told: Callable[[list[Row]], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Row]:
+    """Run what was not run yet, judge it, and keep what is wrong; all rows, also earlier ones.
+
+    What an earlier sitting left behind is judged first. A run in which the harness fails is a row
+    like any other.
+
+    Args:
+        told: all rows so far, whenever there are more: who ends this loses nothing.
+
+    Raises:
+        UsageError: the folder is another soak's.
+        StoreError: it cannot be read or written.
+    """
+    folder.begin(soak)
+    shutil.rmtree(folder.clusters, ignore_errors=True)  # of a sitting that was killed
+    with SparkStarter(spark) as starter:
+        sitting = _Sitting(folder, soak, bounds, progress, told, deadline=clock() + bounds.seconds)
+        if left := folder.unjudged():
+            sitting.judge(left, starter.session())
+        sitting.work(starter.session, clock)
+    return folder.rows()
+
+
+@dataclass(slots=True)
+class _Sitting:
+    folder: SoakFolder
+    soak: Soak
+    bounds: Bounds
+    progress: Progress
+    told: Callable[[list[Row]], None]
+    deadline: float
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def work(self, session: Callable[[], SparkSession], clock: Callable[[], float]) -> None:
+        """Hand out portions until the time is up, and judge each when it is over."""
+        portions = self._portions()
+
+        def late() -> bool:
+            return clock() > self.deadline
+
+        with self._pool() as pool:
+            going: set[Future[_Portion]] = set()
+            while True:
+                while len(going) < self.bounds.jobs and not late():
+                    portion = next(portions, None)
+                    if portion is None:
+                        break
+                    going.add(pool.submit(self._run, portion, late))
+                if not going:
+                    return
+                over, going = wait(going, return_when=FIRST_COMPLETED)
+                for future in over:
+                    self.judge(future.result(), session())
+
+    @contextmanager
+    def _pool(self) -> Iterator[ThreadPoolExecutor]:
+        pool = ThreadPoolExecutor(self.bounds.jobs, thread_name_prefix="soak")
+        try:
+            yield pool
+        finally:
+            # If one was interrupted, the others end at their next wait and close their clusters.
+            self._stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            shutil.rmtree(self.folder.clusters, ignore_errors=True)
+
+    def _portions(self) -> Iterator[list[int]]:
+        """Numbers of runs that share a cluster and are not done, portion after portion."""
+        done = {row.number for row in self.folder.rows()}
+        end = None if self.bounds.runs is None else self.bounds.first + self.bounds.runs
+        number = self.bounds.first
+        while end is None or number < end:
+            after = (number // SHARED + 1) * SHARED
+            last = after if end is None else min(after, end)
+            if todo := [each for each in range(number, last) if each not in done]:
+                yield todo
+            number = last
+
+    def _run(self, numbers: list[int], late: Callable[[], bool]) -> _Portion:
+        """Do a portion's runs one after the other, as long as there is time."""
+        done: _Portion = []
+        with Fleet(self.folder.clusters / str(numbers[0])) as fleet:
+            for number in numbers:
+                if late() or self._stop.is_set():
+                    break
+                done.append((number, self._one(number, fleet)))
+        return done
+
+    def _one(self, number: int, fleet: Fleet) -> Run:
+        name, plan = self.soak.name(number), self.soak.plan(number)
+        label = f"{name} {','.join(plan.nemesis)}"
+        try:
+            fleet.execute(
+                plan,
+                self.folder.runs,
+                stop=self._stop,
+                progress=lambda step: self.progress(label, step),
+                name=name,
+            )
+        except HarnessError as error:
+            if self._stop.is_set():
+                raise
+            self.progress(OVERALL, f"{name}: harness failed: {error.message}")
+        self.progress(label, "frozen")
+        return self.folder.runs.open(name)
+
+    def judge(self, runs: _Portion, session: SparkSession) -> None:
+        """Judge runs, write their rows, and drop those that nobody needs to look at."""
+        if not runs:
+            return
+        for (number, run), judged in zip(
+            runs, judge_all([run for _, run in runs], session), strict=True
+        ):
+            row = Row.of(self.soak, number, judged)
+            self.folder.write(row)
+            if row.state == "kept" and not self.bounds.keep_all:
+                shutil.rmtree(run.path)
+            told = "".join(f"; {one}" for one in (*row.unexplained[:1], *row.problems[:1]))
+            self.progress(
+                OVERALL,
+                f"{row.run}: {row.state}, {row.lost} of {row.acknowledged} lost{told}",
+            )
+        self.told(self.folder.rows())

@@ -1,0 +1,100 @@
+"""What a soak came to, as Markdown for a terminal, a file and a pull request."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from highwater.campaigns.soak_results import STATES, Row, Soak, State
+from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.harness.base.wording import count
+
+EXIT_CODES: Final[dict[State, int]] = {
+    "kept": OK,
+    "explained": OK,
+    "unknown": UNKNOWN,
+    "failed": UNKNOWN,
+    "unexplained": BROKEN,
+}
+
+_WORDS: Final[dict[State, str]] = {
+    "kept": "kept every promise",
+    "explained": "broke one, as the rules of the release have it",
+    "unexplained": "did what no rule explains",
+    "unknown": "could not be judged",
+    "failed": "did not come to their end",
+}
+_AMISS: Final[tuple[State, ...]] = ("unexplained", "failed", "unknown")
+
+
+def exit_code(rows: Iterable[Row]) -> int:
+    """1 if anything is unexplained, else 3 if anything is not known, else 0."""
+    codes = {EXIT_CODES[row.state] for row in rows}
+    return BROKEN if BROKEN in codes else max(codes, default=UNKNOWN)
+
+
+def markdown(soak: Soak, rows: Sequence[Row]) -> str:
+    """The whole summary."""
+    hours = sum(row.seconds for row in rows) / 3600
+    struck = sum(sum(row.struck.values()) for row in rows)
+    acknowledged, lost = sum(row.acknowledged for row in rows), sum(row.lost for row in rows)
+    states = Counter(row.state for row in rows)
+    releases = len({row.kafka for row in rows})
+    headline = (
+        f"{count(len(rows), 'run')} of {hours:.1f} hours together on {releases} releases:"
+        f" {struck:,} faults, {acknowledged:,} acknowledged records, {lost:,} of them lost.\n"
+    )
+    parts = [
+        f"# Soak, seed {soak.seed}\n",
+        headline,
+        *(f"- {states[state]} {_WORDS[state]}" for state in STATES if states[state]),
+        "",
+        _table("Releases", ("kafka", "runs", "faults", "acknowledged", "lost", *STATES),
+               _by_release(rows)),
+        _table("Faults", ("fault", "injected", "in runs", "on releases"), _by_fault(rows)),
+        _table("Anomalies", ("kind", "count", "in runs"), _by_kind(rows)),
+        *(_listed(state, [row for row in rows if row.state == state]) for state in _AMISS),
+        _listed("explained", [row for row in rows if row.state == "explained"]),
+    ]  # fmt: skip
+    return "\n".join(part for part in parts if part is not None)
+
+
+def _by_release(rows: Sequence[Row]) -> Iterable[Sequence[object]]:
+    for kafka in CATALOGUE:
+        mine = [row for row in rows if row.kafka == kafka]
+        if mine:
+            states = Counter(row.state for row in mine)
+            faults = sum(sum(row.struck.values()) for row in mine)
+            acknowledged, lost = sum(r.acknowledged for r in mine), sum(r.lost for r in mine)
+            yield kafka, len(mine), faults, acknowledged, lost, *(states[one] for one in STATES)
+
+
+def _by_fault(rows: Sequence[Row]) -> Iterable[Sequence[object]]:
+    for name in sorted({name for row in rows for name in row.struck}):
+        mine = [row for row in rows if name in row.struck]
+        yield name, sum(r.struck[name] for r in mine), len(mine), len({r.kafka for r in mine})
+
+
+def _by_kind(rows: Sequence[Row]) -> Iterable[Sequence[object]]:
+    for kind in sorted({kind for row in rows for kind in row.counts}):
+        mine = [row for row in rows if row.counts.get(kind)]
+        yield kind, sum(row.counts[kind] for row in mine), len(mine)
+
+
+def _listed(state: State, rows: Sequence[Row]) -> str | None:
+    if not rows:
+        return None
+    lines = [f"## {len(rows)} {_WORDS[state]}\n"]
+    for row in rows:
+        found = ", ".join(f"{count} {kind}" for kind, count in row.counts.items())
+        lines.append(f"- `{row.run}` {found or 'no anomaly'}: `{row.command}`")
+        lines += [f"  - {one}" for one in (*row.unexplained, *row.problems)]
+    return "\n".join([*lines, ""])
+
+
+def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str | None:
+    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    if not lines:
+        return None
+    head = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    return "\n".join([f"## {title}\n", *head, *lines, ""])

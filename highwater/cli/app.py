@@ -1,0 +1,165 @@
+"""The command ``highwater``: words in, values out, exit codes.
+
+Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness failed;
+130 interrupted, 141 nobody reads the output any more. Imports that take time (Spark, clients) wait
+until a command needs them.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from highwater import console
+from highwater.cli import external, matrix, run, show
+from highwater.cli import jepsen as foreign
+from highwater.cli import replay_and_shrink as repeating
+from highwater.cli.external import InventoryOption
+from highwater.cli.inspect import inspect
+from highwater.cli.model import app as model_app
+from highwater.cli.nightly import app as nightly_app
+from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
+from highwater.cli.soak import soak
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.exit_codes import FAILED, OK
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.base.wording import count
+from highwater.harness.runs import parse_values
+from highwater.harness.runs.matrix_cells import MatrixFolder
+from highwater.harness.runs.store import Store
+
+app = typer.Typer(
+    name="highwater",
+    help="Which acknowledged records can this Kafka lose or hold differently, and why.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@on_spark
+def demo(
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    kafka: Annotated[
+        str, typer.Option(help="Releases to compare, separated by commas.")
+    ] = "0.10.2.2,4.3.1",
+    jobs: Annotated[int, typer.Option(min=1, max=8, help="Runs at the same time.")] = 2,
+    as_json: JsonOption = False,
+    spark: SparkOptions,
+) -> None:
+    """Play both stories on an old and a modern Kafka, and report what was lost."""
+    from highwater.api import perform
+    from highwater.campaigns.matrix_run import row_of
+    from highwater.cli.demo import compared, demo_plans, demo_table, exit_code
+    from highwater.reports.pages.matrix import write as write_page
+
+    plans = demo_plans(parse_values.names(kafka))
+    with console.progress() as progress:
+        judged = perform(plans, Store(store), jobs=jobs, spark=spark, progress=progress)
+    index = write_page([row_of(one.run, store) for one in judged], store / "demo.html")
+    pages = compared(judged, store)
+    if as_json:
+        console.print_json([one.summary() for one in judged])
+    else:
+        console.out.print(demo_table(judged))
+        console.out.print(f"All four reports: {index.resolve()}")
+        for page in pages:
+            console.out.print(f"Side by side, step by step: {page.resolve()}")
+    raise typer.Exit(exit_code(judged))
+
+
+@on_spark
+def check(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN...]", help="Run directories, names or URIs, or those of one matrix."
+        ),
+    ] = None,
+    *,
+    jepsen: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Instead of runs: a history.edn of jepsen.tests.kafka."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="With --jepsen: list every anomaly.")
+    ] = False,
+    ww: Annotated[
+        bool, typer.Option("--ww-deps", help="With --jepsen: cycles count the order of writes.")
+    ] = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark: SparkOptions,
+) -> None:
+    """Judge stored runs, or all of a matrix, again without any broker; write reports anew.
+
+    A run at a URI (s3a://bucket/run) is read and written by Spark. Or judge what Jepsen recorded.
+    """
+    from highwater import api
+    from highwater.campaigns.matrix_run import recheck
+
+    if jepsen:
+        if runs:
+            raise UsageError("--jepsen is judged alone.", hint="Leave the runs out.")
+        foreign.check(jepsen, spark=spark, every=every, ww=ww, as_json=as_json)
+    if not runs:
+        raise UsageError("Nothing to check was named.", hint="Name runs, or --jepsen FILE.")
+    if every or ww:
+        raise UsageError("--all and --ww-deps go with --jepsen.", hint="Leave them out.")
+    if folder := MatrixFolder.named(runs, store):
+        with console.waiting(f"judging the runs of {folder.path} in Spark"):
+            rows = recheck(folder, spark=spark)
+        matrix.finish(folder, rows, as_json=as_json)
+    found = [name if "://" in name else Store(store).open(name) for name in runs]
+    with console.waiting(f"judging {count(len(found), 'run')} in Spark"):
+        judged = api.check(found, spark=spark)
+    console.finish(judged, as_json=as_json)
+
+
+def versions(*, as_json: JsonOption = False) -> None:
+    """List the Kafka releases of the catalogue and how each replicates."""
+    from highwater.clusters.releases.catalogue import CATALOGUE
+
+    if as_json:
+        console.print_json([release.describe() for release in CATALOGUE.values()])
+        return
+    rows = [release.row() for release in CATALOGUE.values()]
+    cells = [list(row.values()) for row in rows]
+    console.out.print(console.table("Kafka releases", list(rows[0]), cells))
+    console.out.print("What each rule means, and what to know of each release: --json.")
+
+
+def doctor(
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    inventory: InventoryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what this machine has and lacks, or what a cluster of yours does, and how to get it."""
+    from highwater.cli.doctor import examine, examine_cluster
+
+    findings = examine(store) if inventory is None else examine_cluster(inventory)
+    if as_json:
+        console.print_json([finding.to_dict() for finding in findings])
+    else:
+        rows = [[one.name, one.state, one.found, one.hint] for one in findings]
+        console.out.print(
+            console.table(
+                "This machine" if inventory is None else "That cluster",
+                ["what", "", "found", "to do"],
+                rows,
+            )
+        )
+    raise typer.Exit(OK if all(one.ok or one.optional for one in findings) else FAILED)
+
+
+for command in (
+    *(demo, run.run, check, show.report, show.compare, show.serve),
+    *(matrix.matrix, soak, repeating.replay, repeating.shrink, inspect, external.heal),
+    *(versions, doctor),
+):
+    app.command()(command)
+app.add_typer(model_app)
+app.add_typer(nightly_app)

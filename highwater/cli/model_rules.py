@@ -1,0 +1,113 @@
+"""The command ``highwater model rules``: what each release of Kafka does, switch by switch."""
+
+import json
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from typing import Annotated, Any, Final
+
+import typer
+
+from highwater import console
+from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
+from highwater.harness.base.wording import count
+from highwater.harness.runs import parse_values
+
+ORDER: Final = tuple(RELEASES)
+"""Every release that the model knows: those on ZooKeeper, and then those on KRaft."""
+
+
+def rules(
+    *,
+    kafka: Annotated[
+        str, typer.Option(help="Releases, separated by commas; those of all without it.")
+    ] = "all",
+    everything: Annotated[
+        bool, typer.Option("--all", help="With releases named: also what they have in common.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all of them as JSON, those in common, too.")
+    ] = False,
+) -> None:
+    """List the rules that tell releases apart, and which release has which."""
+    releases = ORDER if kafka == "all" else parse_values.names(kafka)
+    found = {name: rules_of(name) for name in releases}
+    if as_json:
+        sys.stdout.write(json.dumps(described(found), indent=2) + "\n")
+        return
+    has = {one: [name for name in releases if getattr(found[name], one)] for one in SWITCHES}
+    whole = everything or kafka == "all" or len(found) == 1
+    shown = SWITCHES if whole else differing(found)
+    if kafka == "all":
+        heads = ["rule", "what it is", "releases that have it"]
+        rows = [[one, says(one), ranges(has[one])] for one in shown]
+    else:
+        heads = ["rule", *releases, "what it is", "source"]
+        rows = [
+            [one, *("on" if name in has[one] else "-" for name in releases), says(one), source(one)]
+            for one in shown
+        ]
+    if rows:
+        table = console.table("Rules of the model", heads, rows)
+        table.columns[0].no_wrap = True
+        console.out.print(table)
+    if same := len(SWITCHES) - len(rows):
+        rest = count(same, "other rule") if rows else f"all {len(SWITCHES)} rules"
+        console.out.print(f"They have {rest} in common: --all lists these, too.")
+
+
+def differing(found: Mapping[str, Rules]) -> tuple[str, ...]:
+    """Return the switches that not all of some releases have alike."""
+    return tuple(
+        one for one in SWITCHES if len({getattr(rule, one) for rule in found.values()}) > 1
+    )
+
+
+def described(found: dict[str, Rules]) -> list[dict[str, Any]]:
+    """Every switch: its name, what it is, its source, and whether each release has it."""
+    return [
+        {
+            "rule": one,
+            "says": says(one),
+            "source": source(one),
+            "releases": {name: getattr(rule, one) for name, rule in found.items()},
+        }
+        for one in SWITCHES
+    ]
+
+
+def says(switch: str) -> str:
+    """What a switch does where it is on, a sentence."""
+    return str(_FIELDS[switch].metadata["says"])
+
+
+def source(switch: str) -> str:
+    """The KIP, issue or class that it was read in."""
+    return str(_FIELDS[switch].metadata["source"])
+
+
+def alike(releases: Sequence[str] = ORDER) -> list[tuple[str, ...]]:
+    """Releases by their rules: those that have the same stand together."""
+    groups: dict[Rules, list[str]] = {}
+    for name in releases:
+        groups.setdefault(rules_of(name), []).append(name)
+    return [tuple(names) for names in groups.values()]
+
+
+def ranges(names: Collection[str], order: Sequence[str] = ORDER) -> str:
+    """``0.9.0.1 to 2.0.0, 2.1.1``: releases in few words; neighbours of ``order`` are one range."""
+    runs: list[list[str]] = []
+    last = -2
+    for place, name in enumerate(order):
+        if name not in names:
+            continue
+        if place == last + 1:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+        last = place
+    words = [run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs]
+    return ", ".join(words) or "none"
+
+
+_FIELDS: Final = {one.name: one for one in fields(Rules)}

@@ -1,0 +1,169 @@
+"""The command ``highwater nightly``: plan a night, and say what it came to."""
+
+import json
+import sys
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from highwater import console
+from highwater.cli.options.common import JsonOption
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs import parse_values
+
+app = typer.Typer(
+    name="nightly",
+    help="Plan a night of runs over all releases, and say what it came to.",
+    no_args_is_help=True,
+)
+
+FIRST: Final = date(2026, 1, 1)
+"""Night 0, for those who count."""
+
+PreviousOption = Annotated[
+    Path | None, typer.Option(help="trend.jsonl of the nights before.", show_default=False)
+]
+
+
+@app.command()
+def plan(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    night: Annotated[int | None, typer.Option(help="Days since 2026-01-01.", min=0)] = None,
+    on: Annotated[
+        str | None, typer.Option("--date", help="The night's date.  [default: today, UTC]")
+    ] = None,
+    previous: PreviousOption = None,
+    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
+    driver: Annotated[str, typer.Option(help="Cluster drivers, where a release has them.")] = (
+        "local,docker"
+    ),
+    jobs: Annotated[int, typer.Option(help="Machines.", min=1, max=256)] = 8,
+    minutes: Annotated[float, typer.Option(help="For the cells of each machine.", min=1)] = 40,
+    out: Annotated[
+        Path | None, typer.Option(help="Write night.json, matrices and a script a machine there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose a night's cells by its date and the nights before, and deal them out to machines.
+
+    With --json prints the matrix of a GitHub workflow, on one line.
+    """
+    from highwater.campaigns import nightly_jobs as dealing
+    from highwater.campaigns import nightly_plan as planning
+    from highwater.harness.runs import nightly_trend
+
+    when = _when(night, on)
+    marks, notes = nightly_trend.read(previous) if previous else ([], [])
+    planned = planning.plan_night(
+        when,
+        releases=planning.find_releases(parse_values.names(kafka)),
+        drivers=planning.find_drivers(parse_values.names(driver)),
+        marks=[mark for mark in marks if mark.night < when.isoformat()],
+        jobs=jobs,
+        minutes=minutes,
+    )
+    if out is not None:
+        dealing.write(planned, out)
+    for note in notes:
+        console.err.print(note)
+    if as_json:
+        sys.stdout.write(json.dumps(dealing.github_matrix(planned)) + "\n")
+    else:
+        console.out.print(dealing.table(planned))
+
+
+@app.command()
+def summarize(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="Matrix directories, or any above.")
+    ],
+    *,
+    planned: Annotated[
+        Path | None,
+        typer.Option("--plan", help="night.json, to miss what left no result.", show_default=False),
+    ] = None,
+    previous: PreviousOption = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--date", help="The night's date.  [default: the plan's, or today]"),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where trend.jsonl and trend.html go.")] = Path("night"),
+    step_summary: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="GITHUB_STEP_SUMMARY",
+            help="File that gets the Markdown too.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Judge a night from its matrices: Markdown, the history with it in, and the trend page.
+
+    Exits with 0 if the night is green, 1 if it is red, 3 if it is yellow (something is unknown).
+    """
+    from highwater.campaigns import nightly_jobs as dealing
+    from highwater.campaigns import nightly_plan as planning
+    from highwater.campaigns import nightly_results as reading
+    from highwater.campaigns.nightly_summary import markdown
+    from highwater.harness.runs import nightly_trend
+    from highwater.harness.runs.nightly_cells import canaries
+    from highwater.harness.runs.nightly_outcome import EXIT_CODES, Outcome
+    from highwater.reports.pages.trend import write
+
+    whole = dealing.read(planned) if planned else None
+    night = _when(None, on or (whole.night if whole else None)).isoformat()
+    history, notes = nightly_trend.read(previous) if previous else ([], [])
+    rows, problems = reading.read_rows(results)
+    wanted = canaries(planning.newest())
+    marks = reading.mark_all(rows, night=night, plan=whole, canaries=wanted)
+    outcome = Outcome(
+        night=night,
+        marks=marks,
+        history=nightly_trend.extend(history, marks, night),
+        canaries=[canary.name for canary in wanted],
+        problems=problems,
+        notes=notes,
+    )
+    nightly_trend.write(out / "trend.jsonl", outcome.history)
+    write(outcome, out / "trend.html")
+    text = markdown(outcome)
+    sys.stdout.write(text)
+    if step_summary is not None:
+        with step_summary.open("a", encoding="utf-8") as summary:
+            summary.write(text)
+    raise typer.Exit(EXIT_CODES[outcome.colour])
+
+
+@app.command()
+def keep(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULTS...", help="Folders with matrices in them.")
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="Where copies go.")] = Path("kept"),
+    most: Annotated[int, typer.Option(help="Megabytes of whole runs.", min=0)] = 400,
+) -> None:
+    """Copy what is worth keeping: results, pages, and whole runs of cells that went wrong."""
+    from highwater.campaigns import nightly_baseline as keeping
+    from highwater.campaigns import nightly_plan as planning
+    from highwater.harness.runs.nightly_cells import canaries
+
+    wanted = canaries(planning.newest())
+    for note in keeping.keep(results, out, canaries=wanted, most=most * 1_000_000):
+        console.err.print(note)
+
+
+def _when(night: int | None, on: str | None) -> date:
+    """The date that was asked for, or today's in UTC."""
+    if night is not None and on is not None:
+        raise UsageError("a night has a number or a date, not both", hint="Leave one of them out.")
+    if night is not None:
+        return FIRST + timedelta(days=night)
+    if on is None:
+        return datetime.now(UTC).date()
+    try:
+        return date.fromisoformat(on)
+    except ValueError:
+        raise UsageError(f"{on!r} is not a date", hint="Write it as 2026-11-21.") from None

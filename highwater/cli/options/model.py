@@ -1,0 +1,118 @@
+"""What the model found, for a person: a verdict an invariant, and a counterexample step by step."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from highwater import console
+from highwater.checkers.model.protocol.readable_state import Replica, State
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.protocol.step_sentences import NAMES
+from highwater.checkers.model.schedules.counterexample import Counterexample
+from highwater.checkers.model.search.result import Result
+
+_REASONS: Final = {
+    "memory": "memory was used up before every state was met: see --memory, --spark-master",
+    "time": "the time was up before every state was met",
+    "stopped": "it was stopped before every state was met",
+    "walks": "random walks met nothing that breaks it, which proves nothing",
+}
+_MB: Final = 1 << 20
+_LEGEND: Final = (
+    "Each replica's log is in brackets, | is its high watermark, * takes itself for the leader."
+)
+
+
+def show(found: Sequence[Result], written: Sequence[Path]) -> None:
+    """Print what was asked, what was found about each invariant, and what it took."""
+    first = found[0]
+    console.out.print(f"Kafka {first.kafka}, {settings(first.scope)}; {bounds(first.scope)}")
+    if first.switched:
+        switches = [f"{name} {'on' if on else 'off'}" for name, on in first.switched.items()]
+        console.out.print(f"rules of its own: {', '.join(switches)}")
+    for one in found:
+        _verdict(one)
+    if any(one.counterexample for one in found):
+        console.out.print(_LEGEND, style="dim")
+    console.out.print(effort(first))
+    for path in written:
+        console.out.print(f"counterexample: {path}")
+
+
+def settings(scope: Scope) -> str:
+    """What decides what is promised."""
+    elections = "unclean elections allowed" if scope.unclean else "clean elections"
+    return f"acks={scope.acks}, min.insync.replicas={scope.min_isr}, {elections}"
+
+
+def bounds(scope: Scope) -> str:
+    """How much may happen."""
+    counted = {
+        "broker": scope.brokers,
+        "record": scope.records,
+        "failure": scope.failures,
+        "leadership move": scope.moves,
+        "late answer": scope.late,
+    }
+    parts = [f"{n} {what}{'' if n == 1 else 's'}" for what, n in counted.items()]
+    return "at most " + ", ".join(parts)
+
+
+def effort(one: Result) -> str:
+    """What it took, and how sure it is."""
+    if one.method == "walks":
+        return (
+            f"{one.states:,} steps of random walks in {one.seconds:.1f} s;"
+            f" {one.compile_seconds:.1f} s before for machine code"
+        )
+    memory = f" {one.peak_bytes // _MB:,} MB;" if one.peak_bytes else ""
+    return (
+        f"{one.states:,} states up to {one.depth} moves deep in {one.seconds:.1f} s,"
+        f" {one.rate:,.0f} a second; {one.compile_seconds:.1f} s before for machine code;{memory}"
+        f" a state was missed with a probability below {one.collision:.0e}"
+    )
+
+
+def steps(found: Counterexample) -> list[str]:
+    """A counterexample's steps, and under each what every replica holds after it."""
+    lines = []
+    for number, step in enumerate(found.steps, start=1):
+        lines.append(f"{number:>4}. {step.says}")
+        lines.append(f"      {holdings(step.after)}")
+    return lines
+
+
+def holdings(state: State) -> str:
+    """``A* [m1|m2]  B [m1|]  C dead [|]``."""
+    return "  ".join(
+        _replica(NAMES[b], replica, leads=replica.follows == b)
+        for b, replica in enumerate(state.replicas)
+    )
+
+
+def _replica(name: str, replica: Replica, *, leads: bool) -> str:
+    records = [entry.record for entry in replica.log]
+    log = " ".join(records[: replica.hw]) + "|" + " ".join(records[replica.hw :])
+    process = "" if replica.process == "up" else f" {replica.process}"
+    mark = "*" if leads and replica.process in {"up", "paused"} else ""
+    return f"{name}{mark}{process} [{log}]"
+
+
+def _verdict(one: Result) -> None:
+    word = {True: "HOLDS", False: "BROKEN", None: "UNKNOWN"}[one.holds]
+    colour = {True: "green", False: "red", None: "yellow"}[one.holds]
+    tail = ""
+    if one.counterexample is not None:
+        count = len(one.counterexample.steps)
+        tail = f" in {count:,} steps" + (", the fewest" if one.counterexample.shortest else "")
+    elif one.holds:
+        tail = " within these bounds"
+    console.out.print(
+        Text(word, style=f"bold {colour}"), Text(f"{one.invariant}{tail}: {one.says}")
+    )
+    if one.reason is not None:
+        console.out.print(Text(f"  {_REASONS[one.reason]}"))
+    for line in steps(one.counterexample) if one.counterexample else []:
+        console.out.print(Text(line))

@@ -1,0 +1,114 @@
+"""The commands ``highwater replay`` and ``highwater shrink``.
+
+Exit codes of ``replay`` are those of ``run``: 0 as promised, 1 a promise was broken, 2 wrong
+usage, 3 unknown. Of ``shrink``: 0 something was found that does it, 2 wrong usage, 3 not even the
+whole did it again, 130 interrupted.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from highwater import console
+from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.exit_codes import INTERRUPTED, OK, UNKNOWN
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.runtime.executed_steps import By
+
+_BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
+
+ByOption = Annotated[
+    str, typer.Option("--by", help="Find targets again by broker (its id), or by role (leader).")
+]
+
+
+@on_spark
+def replay(
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|PLAN", help="A run, or a file with a plan as JSON.")
+    ],
+    *,
+    kafka: Annotated[
+        str | None, typer.Option(help="Release, if not the one of the run.", show_default=False)
+    ] = None,
+    by: ByOption = "broker",
+    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark: SparkOptions,
+) -> None:
+    """Take the exact steps of a run once more on fresh brokers, or the steps of a plan."""
+    from highwater.harness.runs.store import Store
+    from highwater.shrinking.replay import perform, plan_again
+
+    plan = plan_again(what, Store(store), by=resolution(by), kafka=kafka)
+    with console.progress() as progress:
+        judged = perform(plan, Store(store), repeat=repeat, spark=spark, progress=progress)
+    console.finish(judged, as_json=as_json)
+
+
+def resolution(text: str) -> By:
+    """How targets are found again.
+
+    Raises:
+        UsageError: neither by role nor by broker.
+    """
+    if text not in _BY:
+        raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
+    return _BY[text]
+
+
+@on_spark
+def shrink(  # noqa: PLR0913 - a command's options are its arguments
+    what: Annotated[
+        str, typer.Argument(metavar="RUN", help="A judged run of random faults, or of steps.")
+    ],
+    *,
+    limit: Annotated[str, typer.Option("--for", help="Begin no run after this long: 20m.")] = "1h",
+    tries: Annotated[int, typer.Option(min=1, max=100, help="Runs of a plan at most.")] = 3,
+    hits: Annotated[int, typer.Option(min=1, help="So many have to do it.")] = 1,
+    kind: Annotated[
+        str | None, typer.Option(help="Anomalies to keep.  [default: the worst]")
+    ] = None,
+    by: ByOption = "broker",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of what is found.  [default: RUN/shrunk]")
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+    spark: SparkOptions,
+) -> None:
+    """Find the fewest faults, and the least of all else, that do the same harm as a run."""
+    from highwater.cli.options import replay
+    from highwater.harness.runs import parse_values
+    from highwater.harness.runs.store import Store
+    from highwater.shrinking.shrinker import Effort, shrink_run
+    from highwater.shrinking.trials import Attempt, Rule
+
+    if hits > tries:
+        raise UsageError(f"{hits} of {tries} runs cannot do it", hint="Let --hits be less.")
+    run = Store(store).open(what)
+    folder = out or run.path / "shrunk"
+    with console.progress() as progress:
+
+        def tell(attempt: Attempt) -> None:
+            (console.err if as_json else console.out).print(replay.line(attempt))
+
+        found = shrink_run(
+            run,
+            folder=folder,
+            by=resolution(by),
+            kinds=parse_values.names(kind or ""),
+            effort=Effort(rule=Rule(tries=tries, hits=hits), limit_s=parse_values.duration(limit)),
+            spark=spark,
+            tell=tell,
+            progress=lambda step: progress("shrink", step),
+        )
+    if as_json:
+        sys.stdout.write(replay.as_json(found, folder))
+    else:
+        console.out.print(replay.summary(found, folder), markup=False)
+    raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(found.ended, OK))

@@ -1,0 +1,138 @@
+"""The commands that show what is stored: ``report``, ``compare`` and ``serve``."""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.text import Text
+
+from highwater import console
+from highwater.cli.options.common import DEFAULT_STORE, JsonOption, RunsArgument, StoreOption
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.base.exit_codes import FAILED, OK
+from highwater.harness.base.files import require_writable
+from highwater.harness.base.wording import count
+from highwater.harness.runs.matrix_cells import MatrixFolder
+from highwater.harness.runs.store import Run, Store
+
+_T = TypeVar("_T")
+
+
+def report(
+    runs: RunsArgument,
+    *,
+    form: Annotated[
+        str, typer.Option("--format", help="html writes pages; md, json and junit are printed.")
+    ] = "html",
+    show: Annotated[bool, typer.Option("--open", help="Open the last page in a browser.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the reports of judged runs again, and a page of all where there are several."""
+    from highwater.campaigns.matrix_run import row_of, write_matrix_page
+    from highwater.reports import formats
+    from highwater.reports.pages.matrix import write as write_page
+    from highwater.reports.pages.run import write as write_report
+
+    folder = MatrixFolder.named(runs, store)
+    found = [Store(store).open(name) for name in runs] if folder is None else folder.found()
+    if form != "html":
+        if show:
+            raise UsageError("--open shows pages.", hint="Leave --format out.")
+        write = formats.find_format(form)
+        told, refused = _each(found, formats.Told.of)
+        sys.stdout.write(write(told))
+        raise typer.Exit(FAILED if refused else OK)
+    refused = 0
+    with console.waiting(f"writing pages of {count(len(found), 'run')}"):
+        if folder is not None:
+            written = [write_matrix_page(folder)]
+        else:
+            written, refused = _each(found, write_report)
+            if len(found) > 1 and written:
+                place = home(found, store)
+                rows, _ = _each([Run(page.parent) for page in written], partial(row_of, home=place))
+                written.append(write_page(rows, place / "index.html"))
+    if as_json:
+        console.print_json([str(path) for path in written])
+    else:
+        for path in written:
+            console.out.print(str(path))
+    if show and written:
+        typer.launch(written[-1].resolve().as_uri())
+    raise typer.Exit(FAILED if refused else OK)
+
+
+def _each(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T], int]:
+    """Do something with each run; how many refused. One that is broken keeps back no other.
+
+    Raises:
+        StoreError: of the only one.
+    """
+    done: list[_T] = []
+    refused = 0
+    for run in runs:
+        try:
+            done.append(tell(run))
+        except StoreError as error:
+            if len(runs) == 1:
+                raise
+            refused += 1
+            console.err.print(Text(f"{run.name}: {error.message}"))
+    return done, refused
+
+
+def home(runs: Sequence[Run], store: Path) -> Path:
+    """Return the folder of a page about several runs: the store, or where the first of them lies.
+
+    The store is left alone where none of the runs lies in it.
+    """
+    inside = any(store.resolve() in one.path.resolve().parents for one in runs)
+    return store if inside else runs[0].path.parent
+
+
+def compare(
+    left: Annotated[str, typer.Argument(help="A judged run: its directory or name.")],
+    right: Annotated[str, typer.Argument(help="Another of the same schedule.")],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The page.  [default: compare-LEFT-RIGHT.html in the store, or beside runs that"
+            " lie elsewhere]"
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Put two runs of one schedule side by side, step by step, up to where they part and on."""
+    from highwater.reports.pages import comparison
+
+    if out is not None:
+        require_writable(out, "--out")
+    one, two = (Store(store).open(name) for name in (left, right))
+    target = out or home((one, two), store) / comparison.name(one, two)
+    console.out.print(str(comparison.write(one, two, target)))
+    if show:
+        typer.launch(target.resolve().as_uri())
+
+
+def serve(
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0 is one that is free.")
+    ] = 8080,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Show a store in the browser: all runs and their reports, read-only, on loopback alone."""
+    from highwater.reports.pages.store_server import Server
+
+    with Server(store, port) as server:
+        console.err.print(f"{store} is at {server.url}; Ctrl-C ends it.")
+        if show:
+            typer.launch(server.url)
+        server.serve_forever()

@@ -1,0 +1,79 @@
+"""The command ``highwater soak``: seeded random runs for hours, and what they came to."""
+
+import json
+import sys
+from typing import Annotated
+
+import msgspec
+import typer
+
+from highwater import console
+from highwater.cli.options.common import DEFAULT_STORE, StoreOption, on_spark
+from highwater.harness.base import limits
+from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.runs import parse_values
+
+
+@on_spark
+def soak(  # noqa: PLR0913 - a command's options are its arguments
+    *,
+    lasts: Annotated[str, typer.Option("--for", help="No run begins after so long.")] = "12h",
+    seed: Annotated[int, typer.Option(help="What every run follows from, with its number.")] = 0,
+    kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
+    cluster: Annotated[str, typer.Option("--cluster", help="Cluster driver.")] = "local",
+    each: Annotated[
+        str | None,
+        typer.Option(
+            help=f"How long faults strike in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
+            "  [default: 12 to 45 s, by the seed]"
+        ),
+    ] = None,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first run.")] = 0,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="So many, at most.", show_default="no limit")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=8, help="Clusters side by side.")] = 1,
+    keep_all: Annotated[
+        bool, typer.Option("--keep-all", help="Keep also runs in which nothing was wrong.")
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Of its folder in the store.  [default: soak-<seed>]")
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    spark: SparkOptions,
+) -> None:
+    """Run what the seed says on many releases; go on where an earlier soak of it has ended.
+
+    Runs in which something was wrong are kept, with the command that repeats them. Exits with 1 if
+    anything is unexplained, 3 if anything could not be judged, else 0.
+    """
+    from highwater.campaigns.nightly_plan import find_drivers, find_releases
+    from highwater.campaigns.soak_results import Row, Soak, SoakFolder
+    from highwater.campaigns.soak_run import OVERALL, Bounds, perform
+    from highwater.campaigns.soak_summary import exit_code, markdown
+    from highwater.nemesis.schedules.generator import check_duration
+
+    [driver] = find_drivers([cluster])
+    found = find_releases(parse_values.names(kafka))
+    kafkas = tuple(one.name for one in found if driver in one.drivers)
+    each_s = None if each is None else parse_values.lasting(each)
+    if each_s is not None:
+        check_duration(each_s)
+    whole = Soak(seed=seed, kafkas=kafkas, driver=driver, each_s=each_s)
+    folder = SoakFolder(store / (name or f"soak-{seed}"))
+    bounds = Bounds(
+        seconds=parse_values.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all
+    )
+
+    def write(rows: list[Row]) -> None:
+        (folder.path / "summary.md").write_text(markdown(whole, rows), encoding="utf-8")
+
+    with console.progress(plain=(OVERALL,)) as progress:
+        rows = perform(folder, whole, bounds, spark=spark, progress=progress, told=write)
+    write(rows)
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")
+    else:
+        sys.stdout.write(markdown(whole, rows))
+    raise typer.Exit(exit_code(rows))

@@ -1,0 +1,228 @@
+"""What a person sees on the terminal: progress while runs go on, and tables at the end.
+
+Progress goes to standard error: a live line on a terminal, elsewhere a line every few seconds.
+Results go to standard output.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress as Live
+from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.reports import model_text
+
+if TYPE_CHECKING:
+    from highwater.api import Judged, Progress
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+MODEL_LINES = 12
+"""Lines about what the model does not understand; the report has all."""
+
+COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
+
+
+PAUSE_S = 5.0
+PAUSE_LATER_S = 30.0
+LATER_S = 120.0
+"""Seconds between two lines where there is no terminal, and after so many seconds longer ones."""
+
+LOOK_S = 0.25
+_LISTED = 3
+
+Clock = Callable[[], float]
+
+
+class Ticker:
+    """Repeats, while nothing else is printed, what still goes on.
+
+    Args:
+        say: prints a line.
+        clock: tells seconds.
+    """
+
+    def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._began = self._spoke = clock()
+        self._steps: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def show(self, who: str, step: str, *, aloud: bool = False) -> None:
+        """Note whose step begins, and print it at once if it is to be said aloud."""
+        now = self._clock()
+        with self._lock:
+            _, since = self._steps.pop(who, ("", now))
+            if step != "frozen":
+                self._steps[who] = step, since
+            self._spoke = now if aloud else self._spoke
+        if aloud:
+            self._say(f"{who}: {step}")
+
+    def tick(self) -> None:
+        """Print what goes on, unless something was printed a short while ago."""
+        now = self._clock()
+        pause = PAUSE_S if now - self._began < LATER_S else PAUSE_LATER_S
+        with self._lock:
+            if now - self._spoke < pause or not self._steps:
+                return
+            self._spoke = now
+            line = self._line(now)
+        self._say(line)
+
+    def _line(self, now: float) -> str:
+        parts = [
+            f"{who}{': ' if who else ''}{'still ' * (now - since >= 1)}{step}, {now - since:.0f} s"
+            for who, (step, since) in self._steps.items()
+        ]
+        left = len(parts) - _LISTED
+        return "; ".join([*parts[:_LISTED], *([f"and {left} more"] if left > 0 else [])])
+
+
+@contextmanager
+def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "Iterator[Progress]":
+    """Show a line for each run that goes on.
+
+    Args:
+        plain: whose steps are printed at once where there is no terminal; those of all others are
+            only when nothing else was printed for a few seconds.
+        clock: tells the seconds of these.
+    """
+    if err.is_terminal and not err.is_dumb_terminal:
+        with _live() as show:
+            yield show
+        return
+    ticker, ended = Ticker(_say, clock), threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(LOOK_S):
+            ticker.tick()
+
+    # Nobody waits for it: whatever keeps standard error from taking a line delays no end.
+    threading.Thread(target=tick, name="ticker", daemon=True).start()
+    try:
+        yield lambda who, step: ticker.show(who, step, aloud=who in plain)
+    finally:
+        ended.set()
+
+
+@contextmanager
+def waiting(step: str, *, clock: Clock = time.monotonic) -> Iterator[None]:
+    """Show for as long as it takes that a step goes on: ``judging 3 runs``."""
+    with progress(clock=clock) as show:
+        show("", step)
+        yield
+
+
+@contextmanager
+def _live() -> "Iterator[Progress]":
+    """Show a spinner, the time and the step of each that goes on."""
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Live(*columns, console=err, transient=True) as live:
+        tasks: dict[str, TaskID] = {}
+
+        def show(who: str, step: str) -> None:
+            name = f"[bold]{escape(who)}[/bold] " if who else ""
+            description = f"{name}{escape(step)}"
+            if who not in tasks:
+                tasks[who] = live.add_task(description, total=None)
+            live.update(tasks[who], description=description, visible=step != "frozen")
+
+        yield show
+
+
+def _say(line: str) -> None:
+    """Print a line past all buffers: one that nobody takes must not come back at the end."""
+    with suppress(AttributeError, OSError, ValueError):  # closed from the start, or meanwhile
+        os.write(sys.stderr.fileno(), f"{line}\n".encode())
+
+
+def show_judged(judged: Sequence["Judged"]) -> None:
+    """What was found about a few runs, a paragraph each."""
+    for one in judged:
+        verdict = one.verdict
+        out.print(
+            Text(verdict.verdict.upper(), style=f"bold {COLOURS[verdict.verdict]}"),
+            Text(verdict.headline),
+        )
+        for reason in verdict.reasons:
+            out.print(Text(f"  {reason}"))
+        if verdict.happened:
+            out.print(Text(f"  happened: {verdict.happened}"))
+        if verdict.sums:
+            out.print(f"  {verdict.sums}")
+        for anomaly in verdict.anomalies[:5]:
+            out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
+        if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run
+            out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
+        _show_model(one)
+        if one.page:
+            out.print(Text(f"  report: {one.page}"))
+
+
+def finish(judged: Sequence["Judged"], *, as_json: bool) -> NoReturn:
+    """Print what was found about runs, and exit with the code that it deserves."""
+    if as_json:
+        print_json([one.summary() for one in judged])
+    else:
+        show_judged(judged)
+    found = {one.verdict.verdict for one in judged}
+    raise typer.Exit(BROKEN if "invalid" in found else UNKNOWN if "unknown" in found else OK)
+
+
+def print_json(objects: list[Any]) -> None:
+    """Print one object, or a list for several."""
+    shown = objects[0] if len(objects) == 1 else objects
+    sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+
+
+def modelled(judged: "Judged") -> Text:
+    """The model's word about a run in its colour; a dash where the model was not asked."""
+    if judged.model is None:
+        return Text("-")
+    return Text(
+        model_text.WORDS[judged.model.status],
+        style=COLOURS[model_text.COLOURS[judged.model.status]],
+    )
+
+
+def _show_model(judged: "Judged") -> None:
+    found = judged.model
+    if found is None:
+        return
+    out.print(Text("  model: "), modelled(judged), Text(f". {model_text.sentence(found)}"), sep="")
+    amiss = [f"not reproduced: {one}" for one in found.absent]
+    amiss += model_text.told([one for one in found.findings if one.verdict == "unexplained"])
+    for line in amiss[:MODEL_LINES]:
+        out.print(Text(f"    {line}"))
+    if len(amiss) > MODEL_LINES:
+        out.print("    … and more in the report")
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
+    """A table of text; one column a heading."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return made
+
+
+def coloured(verdict: str) -> Text:
+    """A verdict in its colour."""
+    return Text(verdict, style=COLOURS[verdict])

@@ -1,0 +1,254 @@
+"""The pytest plugin: tests that run for every Kafka they name, on real brokers.
+
+Marker ``kafka``, fixtures ``kafka_run``, ``kafka_cluster`` and ``highwater_case``; docs/pytest.md
+shows them. pytest imports this module in every project that has Highwater installed: it imports
+neither Spark nor any client, and does nothing to tests that use none of its fixtures.
+"""
+
+import contextlib
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.base.errors import HighwaterError, UsageError
+from highwater.testing import parametrize
+from highwater.testing.kafka_run import KafkaRun
+from highwater.testing.parametrize import Case, Choice
+from highwater.testing.results import CannotJudge, PromiseBroken, Result, Unexplained
+
+if TYPE_CHECKING:
+    from highwater.clusters.core.interfaces import Cluster
+    from highwater.testing.session import Laboratory
+
+__all__ = ["CannotJudge", "Case", "KafkaRun", "PromiseBroken", "Result", "Unexplained"]
+
+_CASE: Final = "highwater_case"
+_HEADINGS: Final = ("kafka", "driver", "what", "lost / acked", "verdict", "model", "report")
+_PROPERTIES: Final = (
+    *("kafka", "driver", "acks", "verdict", "lost", "acknowledged"),
+    *("model", "report"),
+)
+_ROWS: Final = pytest.StashKey[list[dict[str, str]]]()
+_CHOICE: Final = pytest.StashKey[Choice]()
+_MARKER: Final = (
+    'kafka("0.10.2.2", …, acks=["1", "all"], min_isr=[1], unclean=[False]): starts real brokers;'
+    " a test that uses kafka_run or kafka_cluster runs for every release and setting named."
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Three options, each with a setting of the same name for the ini file."""
+    group = parser.getgroup("highwater", "Highwater: fault injection against real Kafka")
+    for name, metavar, says in (
+        ("kafka", "LIST", "releases: 0.10.2.2,4.3.1, all or sample; a test skips others it names"),
+        ("driver", "NAME", "what brokers are: local (processes) or docker"),
+        ("store", "DIR", "folder of runs and their reports"),
+    ):  # fmt: skip
+        group.addoption(f"--highwater-{name}", metavar=metavar, default=None, help=says)
+    parser.addini("highwater_kafka", "releases for tests that name none", default="sample")
+    parser.addini("highwater_driver", "what brokers are", default="local")
+    parser.addini("highwater_store", "folder of runs, from the root directory", default="store")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and refuse what there is not before anything is collected."""
+    config.addinivalue_line("markers", _MARKER)
+    only = config.getoption("highwater_kafka")
+    store = config.getoption("highwater_store")
+    try:
+        config.stash[_CHOICE] = Choice(
+            kafka=parametrize.releases(config.getini("highwater_kafka")),
+            only=None if only is None else parametrize.releases(only),
+            driver=parametrize.driver(
+                config.getoption("highwater_driver") or config.getini("highwater_driver")
+            ),
+            store=config.invocation_params.dir / store
+            if store
+            else config.rootpath / config.getini("highwater_store"),
+        )
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test that uses our fixtures a case for every release and setting of its markers."""
+    if _CASE not in metafunc.fixturenames:
+        return
+    marks = list(metafunc.definition.iter_markers("kafka"))  # the closest first
+    named = next((mark.args for mark in marks if mark.args), ())
+    settings: dict[str, Any] = {}
+    for mark in reversed(marks):
+        settings.update(mark.kwargs)
+    try:
+        found = parametrize.cases(named, settings, metafunc.config.stash[_CHOICE])
+    except UsageError as error:
+        where = metafunc.definition.nodeid
+        raise pytest.Collector.CollectError(f"{where}: {error}") from None
+    metafunc.parametrize(_CASE, [_parameter(case) for case in found], indirect=True)
+
+
+def _parameter(case: Case) -> Any:  # noqa: ANN401 - pytest keeps its ParameterSet to itself
+    skip = [pytest.mark.skip(reason=case.left_out)] if case.left_out else []
+    return pytest.param(case, id=case.id, marks=[pytest.mark.kafka, *skip])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put tests with brokers last, a release's together, so that its clusters stay warm.
+
+    Under pytest-xdist with ``--dist loadgroup`` a release's tests also stay on one worker, where
+    xdist knows how to group: its release 3.8 does not on pytest 9.2.
+    """
+    places = {name: place for place, name in enumerate(CATALOGUE)}
+    grouped = config.pluginmanager.hasplugin("xdist")
+
+    def place(item: pytest.Item) -> int:
+        case = _case(item)
+        if case is not None and grouped:
+            item.add_marker(pytest.mark.xdist_group(f"kafka-{case.kafka}"))
+        return -1 if case is None else places[case.kafka]
+
+    items.sort(key=place)
+
+
+def _case(item: pytest.Item) -> Case | None:
+    call = getattr(item, "callspec", None)
+    case = call.params.get(_CASE) if call is not None else None
+    return case if isinstance(case, Case) else None
+
+
+@pytest.fixture
+def highwater_case(request: pytest.FixtureRequest) -> Case:
+    """The release and the settings for which a test runs now."""
+    case = getattr(request, "param", None)
+    if not isinstance(case, Case):
+        raise UsageError(
+            "kafka_run and kafka_cluster cannot be had by getfixturevalue",
+            hint="Make them arguments of the test, which then runs for every release.",
+        )
+    return case
+
+
+@pytest.fixture(scope="session")
+def _highwater_laboratory(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator["Callable[[], Laboratory]"]:
+    """Makes the session's laboratory when it is first called; it is closed with the session."""
+    with contextlib.ExitStack() as stack:
+        made: list[Laboratory] = []
+
+        def laboratory() -> "Laboratory":
+            if not made:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # libraries' own, at their import
+                    from highwater.testing.session import Laboratory  # noqa: PLC0415
+                store = pytestconfig.stash[_CHOICE].store
+                new = Laboratory(store, tmp_path_factory.mktemp("highwater"))
+                made.append(stack.enter_context(new))
+            return made[0]
+
+        yield laboratory
+
+
+@pytest.fixture
+def kafka_run(
+    highwater_case: Case,
+    _highwater_laboratory: "Callable[[], Laboratory]",
+    request: pytest.FixtureRequest,
+) -> KafkaRun:
+    """Performs a story or a nemesis on real brokers of this test's release, and judges it.
+
+    ``kafka_run(story="loss")`` fails the test when a promise was broken; see ``KafkaRun``.
+    """
+
+    def note(result: Result) -> None:
+        row = result.row()
+        request.node.stash.setdefault(_ROWS, []).append(row)
+        request.node.user_properties.extend((name, row[name]) for name in _PROPERTIES)
+
+    return KafkaRun(highwater_case, _highwater_laboratory, note)
+
+
+@pytest.fixture
+def kafka_cluster(
+    highwater_case: Case, _highwater_laboratory: "Callable[[], Laboratory]"
+) -> "Cluster":
+    """Three running brokers of this test's release: a ``clusters.core.interfaces.Cluster``.
+
+    Warm for all tests of the release; one that a test left broken is replaced for the next.
+    """
+    __tracebackhide__ = True
+    try:
+        return _highwater_laboratory().cluster(highwater_case)
+    except HighwaterError as error:
+        raise error.with_traceback(None) from None  # its message says it all
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report what the harness could not do as an error, as of a fixture, and never as a pass.
+
+    pytest calls an exception in a test's body a failure, and an expected one (``xfail``) a success.
+    That is for broken promises; when no one can say whether one was broken, neither is true.
+    """
+    report = yield
+    case = _case(item)
+    if case is None:
+        return report
+    if call.when == "call":
+        report.__dict__["highwater_runs"] = item.stash.get(_ROWS, [])
+    elif call.when == "setup":
+        report.__dict__["highwater_left_out"] = case.left_out
+    if call.excinfo is not None and isinstance(call.excinfo.value, HighwaterError):
+        report.outcome = "failed"
+        report.__dict__.pop("wasxfail", None)
+        if report.when == "call":
+            report.when = "setup"
+    return report
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say what was asked for on the command line."""
+    choice = config.stash[_CHOICE]
+    if choice.only is None:
+        return None
+    return f"highwater: Kafka {', '.join(choice.only)} ({choice.driver}), runs in {choice.store}"
+
+
+def pytest_terminal_summary(
+    terminalreporter: "pytest.TerminalReporter", config: pytest.Config
+) -> None:
+    """One line a run, what happened to which Kafka and what it lost; and what was left out."""
+    reports = [one for group in terminalreporter.stats.values() for one in group]
+    reports.sort(key=lambda report: getattr(report, "start", 0.0))
+    here = config.invocation_params.dir
+    rows = [_line(row, here) for report in reports for row in getattr(report, "highwater_runs", ())]
+    left_out = Counter(getattr(report, "highwater_left_out", "") for report in reports)
+    del left_out[""]
+    if rows or left_out:
+        terminalreporter.section("Highwater: what was lost")
+    for line in _aligned([_HEADINGS, *rows]) if rows else ():
+        terminalreporter.line(line)
+    for reason, count in left_out.items():
+        terminalreporter.line(f"skipped {count} test{'s' * (count > 1)}: {reason}")
+
+
+def _line(row: dict[str, str], here: Path) -> tuple[str, ...]:
+    report = Path(row["report"])
+    shown = report.relative_to(here) if report.is_relative_to(here) else report
+    lost = f"{row['lost']} / {row['acknowledged']}"
+    words = (row["verdict"], row["model"] or "-")
+    return row["kafka"], row["driver"], row["what"], lost, *words, str(shown)
+
+
+def _aligned(lines: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield "  ".join(cells).rstrip()

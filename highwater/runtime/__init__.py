@@ -1,0 +1,1 @@
+"""One run: from a plan to a folder that can be judged."""

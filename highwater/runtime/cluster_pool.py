@@ -1,0 +1,219 @@
+"""Clusters that stay warm from one run to the next; each run has a topic of its own on one.
+
+A cluster takes seconds to start and a story not many more, so runs that differ only in what a topic
+or a client can be told share one: acks, min.insync.replicas, unclean election, the story itself if
+its broker settings are the same.
+"""
+
+import contextlib
+import itertools
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from highwater.clusters.core.interfaces import Cluster, UnreachableError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.nemesis.schedules.relay_needed import wired
+from highwater.runtime.preflight import check_plan
+from highwater.runtime.run_status import Diary, Progress
+from highwater.runtime.runner import boot, conduct
+
+WARM_CONFIG: Final[Mapping[str, str]] = {
+    "auto.leader.rebalance.enable": "false",  # by default every 5 minutes, in the midst of any run
+}
+
+_WHOLE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """What runs on one cluster must have in common; the rest can be set by topic or client."""
+
+    kafka: str
+    driver: str
+    brokers: int
+    broker_config: tuple[tuple[str, str], ...]
+    wired: bool = False
+    levels: tuple[object, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """The key of the cluster that a plan can run on."""
+        settings = tuple(sorted(plan.broker_settings().items()))
+        levels = (plan.to, plan.protocol, plan.format)
+        return cls(plan.kafka, plan.driver, plan.brokers, settings, wired(plan), levels)
+
+
+class Fleet:
+    """Warm clusters, started when a plan needs one and closed when there are too many.
+
+    A context manager, for one thread. Whatever happens, leaving it ends every broker.
+
+    Args:
+        directory: where clusters live while they run; nothing stays in it.
+        warm: how many run at once.
+    """
+
+    def __init__(self, directory: Path, *, warm: int = 1) -> None:
+        self._directory = directory
+        self._warm = warm
+        self._clusters: dict[Key, Cluster] = {}
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def execute(
+        self,
+        plan: Plan,
+        store: Store,
+        *,
+        stop: threading.Event,
+        progress: Progress = lambda _: None,
+        name: str | None = None,
+    ) -> Run:
+        """Do what ``highwater.runtime.runner.execute`` does, on a warm cluster.
+
+        The run's plan names a topic of its own (``events-1``, ``events-2``, …). A cluster on which
+        something went wrong is closed, and the next plan gets a fresh one.
+
+        Args:
+            stop: set from outside to end the run early.
+            name: of the run's directory, if not a new one of the store's making.
+
+        Raises:
+            UsageError: the plan asks for what there is not.
+            HarnessError: the harness could not go on; what it left is in the run's directory.
+        """
+        check_plan(plan)
+        topic = msgspec.structs.replace(plan.topic, name=f"{plan.topic.name}-{next(self._numbers)}")
+        plan = msgspec.structs.replace(plan, topic=topic)
+        run = store.create(plan, now=datetime.now(UTC), name=name)
+        with Diary(run, progress) as diary:
+            diary.phase("booting")
+            cluster = self._take(plan, run)
+            kept = _Keeper(cluster, topic.name, run)
+            try:
+                conduct(plan, run, cluster, diary, keep=kept.keep, stop=stop, progress=progress)
+            except BaseException as error:
+                kept.rescue()
+                self._drop(Key.of(plan))
+                _point_into(run, cluster.directory, error)
+                raise
+        if run.status().problems or not is_whole(cluster) or (plan.to and plan.story is None):
+            self._drop(Key.of(plan))
+        return run
+
+    def close(self) -> None:
+        """End every cluster and remove what it left. May be called twice."""
+        while self._clusters:
+            self._drop(next(iter(self._clusters)))
+        with contextlib.suppress(OSError):  # somebody else's files are not ours to remove
+            self._directory.rmdir()
+
+    def _take(self, plan: Plan, run: Run) -> Cluster:
+        """The cluster for a plan, now the youngest; older ones make room for it."""
+        key = Key.of(plan)
+        cluster = self._clusters.pop(key, None)
+        if cluster is None:
+            while len(self._clusters) >= self._warm:
+                self._drop(next(iter(self._clusters)))
+            cluster = self._boot(plan, run)
+        self._clusters[key] = cluster
+        return cluster
+
+    def _boot(self, plan: Plan, run: Run) -> Cluster:
+        """A fresh cluster; the logs of one that does not start go to the run that wanted it."""
+        config = {**WARM_CONFIG, **plan.broker_config}
+        self._directory.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{plan.kafka}-", dir=self._directory))
+        try:
+            return boot(msgspec.structs.replace(plan, broker_config=config), folder)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                shutil.move(folder / "logs", run.logs)
+            shutil.rmtree(folder, ignore_errors=True)
+            _point_into(run, folder, error)
+            raise
+
+    def _drop(self, key: Key) -> None:
+        cluster = self._clusters.pop(key, None)
+        if cluster is not None:
+            cluster.close()
+            shutil.rmtree(cluster.directory, ignore_errors=True)
+
+
+class _Keeper:
+    """Copies from a cluster into a run what a judge needs of it.
+
+    Made when the run begins, because of a log it wants only what is written from then on.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, run: Run) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._run = run
+        self._logs = cluster.directory / "logs"
+        self._sizes = {path.name: path.stat().st_size for path in self._logs.glob("*.log")}
+
+    def keep(self) -> None:
+        """Copy the topic's replicas, and of every log what it has had to say since.
+
+        Raises:
+            HarnessError: a file cannot be copied.
+        """
+        self._cluster.snapshot(self._topic, self._run.replicas)
+        self._run.logs.mkdir(exist_ok=True)
+        try:
+            for path in sorted(self._logs.glob("*.log")):
+                with path.open("rb") as log, (self._run.logs / path.name).open("wb") as excerpt:
+                    log.seek(self._sizes.get(path.name, 0))
+                    shutil.copyfileobj(log, excerpt)
+        except OSError as error:
+            raise HarnessError(
+                f"the logs in {self._logs} cannot be copied: {error.strerror} ({error.filename})"
+            ) from error
+
+    def rescue(self) -> None:
+        """Keep what can be kept of a run that ended early, unless that was done before."""
+        if not self._run.replicas.exists():
+            with contextlib.suppress(HarnessError):
+                self.keep()
+
+
+def _point_into(run: Run, directory: Path, error: BaseException) -> None:
+    """Let an error name the run's files, where it named those of a cluster that is removed."""
+    if isinstance(error, HarnessError):
+        error.message = error.message.replace(str(directory), str(run.path))
+        error.hint = error.hint.replace(str(directory), str(run.path))
+
+
+def is_whole(cluster: Cluster) -> bool:
+    """Whether every broker runs and is registered, or is within seconds."""
+    if any(broker.state != "running" for broker in cluster.brokers.values()):
+        return False
+    with contextlib.closing(cluster.probe()) as probe:
+        try:
+            await_condition(
+                probe.live_brokers,
+                lambda live: live == frozenset(cluster.brokers),
+                what="every broker to be registered",
+                limit_s=_WHOLE_S,
+                passing=(UnreachableError,),
+            )
+        except WaitTimeoutError:
+            return False
+    return True

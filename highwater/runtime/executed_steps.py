@@ -1,0 +1,166 @@
+"""The exact steps that a run took, from what it recorded as it took them.
+
+``steps.json`` in a run directory is written from the table ``events/steps`` when the run has ended;
+of a run that was killed the steps so far are in that table's stream.
+"""
+
+from typing import Any, Final, Literal, Self
+
+import msgspec
+import pyarrow as pa
+
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.runs.fault_steps import Step, Steps, in_order
+from highwater.harness.runs.history import STEPS_TABLE
+from highwater.harness.runs.store import Run
+
+SCHEMA: Final = 1
+_NS: Final = 1_000_000_000
+
+By = Literal["role", "broker"]
+"""How a step that is taken again finds its target: by the word that the schedule had, where that is
+a role (leader, follower, controller), or by the id of the broker that it was."""
+
+_ROLES: Final = frozenset(("leader", "follower", "controller"))
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that was taken.
+
+    Attributes:
+        at_s: seconds from the schedule's begin to the fault.
+        lasts_s: seconds from when it had taken effect to its healing; None: it was not healed.
+        target: the word of the schedule, or a broker's id.
+        broker: whom that was; None of what strikes no broker.
+    """
+
+    fault: str
+    at_s: float
+    lasts_s: float | None
+    target: str
+    broker: int | None
+    partition: int
+    choice: float
+
+    def again(self, by: By, *, until_s: float) -> Step:
+        """The step that does the same; what was not healed lasts until a moment."""
+        role = by == "role" and self.target in _ROLES
+        lasts_s = max(0.0, until_s - self.at_s) if self.lasts_s is None else self.lasts_s
+        return Step(
+            fault=self.fault,
+            at_s=self.at_s,
+            lasts_s=round(lasts_s, 3),
+            target=self.target if role or self.broker is None else str(self.broker),
+            partition=self.partition,
+            choice=self.choice,
+        )
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that was not taken, and why."""
+
+    fault: str
+    at_s: float
+    target: str
+    broker: int | None
+    why: str
+
+
+class Footsteps(msgspec.Struct, frozen=True, kw_only=True):
+    """The file ``steps.json``.
+
+    Attributes:
+        schema: version of this file.
+        ends_s: when the last thing was recorded, seconds from the schedule's begin.
+    """
+
+    schema: int = SCHEMA
+    run: str
+    ends_s: float = 0.0
+    taken: tuple[Taken, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    def steps(self, by: By = "broker") -> Steps:
+        """A schedule that takes them again."""
+        return in_order([one.again(by, until_s=self.ends_s) for one in self.taken])
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read the file back.
+
+        Raises:
+            StoreError: it is none, or of another schema.
+        """
+        try:
+            found = msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"steps.json is broken: {error}") from error
+        if found.schema != SCHEMA:
+            raise StoreError(f"steps.json has schema {found.schema}; this is schema {SCHEMA}")
+        return found
+
+
+def footsteps(run: Run) -> Footsteps:
+    """The steps that a run's schedule of faults took; none of a story.
+
+    Raises:
+        StoreError: the table is missing or broken.
+    """
+    rows = run.table(STEPS_TABLE).to_pylist()
+    begin_ns = next((row["time_ns"] for row in rows if row["event"] == "begin"), 0)
+
+    def seconds(row: dict[str, Any]) -> float:
+        return round(float(row["time_ns"] - begin_ns) / _NS, 3)
+
+    events = {(row["event"], row["step"]): row for row in rows if row["step"] is not None}
+    return Footsteps(
+        run=run.name,
+        ends_s=seconds(rows[-1]) if rows else 0.0,
+        taken=tuple(
+            _taken(events, number, seconds(row))
+            for (event, number), row in events.items()
+            if event == "strike" and ("left-out", number) not in events
+        ),
+        left_out=tuple(
+            LeftOut(at_s=seconds(row), why=row["says"], **_said(row, LeftOut))
+            for row in rows
+            if row["event"] == "left-out"
+        ),
+    )
+
+
+def _taken(events: dict[tuple[str, int], dict[str, Any]], number: int, at_s: float) -> Taken:
+    row = events["strike", number]
+    struck, heal = events.get(("struck", number), row), events.get(("heal", number))
+    lasts_s = None if heal is None else round((heal["time_ns"] - struck["time_ns"]) / _NS, 3)
+    return Taken(at_s=at_s, lasts_s=lasts_s, **_said(row, Taken))
+
+
+def _said(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The columns of a row that a struct has fields of the same name for."""
+    return {name: row[name] for name in kind.__struct_fields__ if name in row}
+
+
+def whole_steps(run: Run) -> Footsteps:
+    """The steps of a run that are there to be taken again.
+
+    Raises:
+        UsageError: its schedule never began, or it is older than the table of steps.
+    """
+    try:
+        found = footsteps(run)
+    except StoreError as error:
+        raise UsageError(
+            f"{run.name} did not record its steps: {error.message}",
+            hint=f"Repeat it from its seed, and replay that: {run.plan().command()}",
+        ) from error
+    if not found.taken and not _began(run.table(STEPS_TABLE)):
+        raise UsageError(
+            f"{run.name} ended before its schedule began: there are no steps to take again",
+            hint="Name another run, or repeat it: " + run.plan().command(),
+        )
+    return found
+
+
+def _began(table: pa.Table) -> bool:
+    return "begin" in table["event"].to_pylist()

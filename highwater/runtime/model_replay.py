@@ -1,0 +1,45 @@
+"""A model's schedule on real brokers, from the schedule to a run directory that can be judged."""
+
+import threading
+
+from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.harness.runs.store import Run, Store
+from highwater.nemesis.model_replay.schedule_replay import plan
+from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.run_status import Progress
+from highwater.runtime.runner import execute
+
+
+def replay(
+    schedule: Schedule,
+    kafka: str,
+    store: Store,
+    *,
+    stop: threading.Event,
+    seed: int = 0,
+    driver: str = "local",
+    progress: Progress = lambda _: None,
+    fleet: Fleet | None = None,
+) -> Run:
+    """Follow a schedule on a release, which need not be the one it was found on.
+
+    A step that cannot be taken, or that is followed by something else than expected, becomes a
+    problem in ``status.json`` that names it: the run is judged ``unknown``, which is to say that
+    the schedule was not reproduced. ``schedule.json`` in the run is the schedule.
+
+    Args:
+        stop: set from outside to end the run early.
+        fleet: whose warm clusters to use; a cluster of its own if none is given. Schedules share a
+            cluster when ``nemesis.model_replay.schedule_replay.settings`` are the same for them.
+
+    Raises:
+        UsageError: no such release or driver, or the schedule asks for what there is not.
+        HarnessError: the harness could not go on.
+    """
+    asked = plan(schedule, kafka, seed=seed, driver=driver)
+    if fleet is None:
+        run = execute(asked, store, stop=stop, progress=progress)
+    else:
+        run = fleet.execute(asked, store, stop=stop, progress=progress)
+    run.write("schedule.json", schedule.to_json())
+    return run

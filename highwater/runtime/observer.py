@@ -1,0 +1,169 @@
+"""Watches leader, ISR, LEO and HW of every replica while a run goes on."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    Network,
+    PartitionState,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.plan import Topic
+
+EVERY_S: Final = 0.1
+"""Seconds between two looks at one broker. A window is open for half a second at least, so that
+every one is seen; a look costs well under a millisecond of CPU."""
+
+
+class Ledger(Protocol):
+    """Where observations go; the recorder is one."""
+
+    def partition(self, **row: object) -> None:
+        """One row of ``events/partitions``."""
+
+    def replica(self, **row: object) -> None:
+        """One row of ``events/replicas``; no LEO and HW: it did not answer."""
+
+
+class Observer:
+    """One thread a broker for LEO and HW, one for the controller's view; records changes only.
+
+    A broker that does not answer holds up nobody but its own thread.
+    """
+
+    def __init__(self, cluster: Cluster, ledger: Ledger, topic: Topic) -> None:
+        self._ledger = ledger
+        self._topic = topic.name
+        self._partitions = range(topic.partitions)
+        self._stop = threading.Event()
+        self._error: Exception | None = None
+        looks: list[Callable[[Probe], None]] = [self._partition_look()]
+        looks += [self._replica_look(broker) for broker in cluster.brokers]
+        self._threads = [
+            threading.Thread(
+                target=self._watch, args=(cluster, look), name=f"observer-{n}", daemon=True
+            )
+            for n, look in enumerate(looks)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def check(self) -> None:
+        """Go on if every thread still watches.
+
+        Raises:
+            Exception: whatever ended one.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def _watch(self, cluster: Cluster, look: Callable[[Probe], None]) -> None:
+        probe = cluster.probe()
+        try:
+            while not self._stop.is_set():
+                look(probe)
+                self._stop.wait(EVERY_S)
+        except Exception as error:  # noqa: BLE001 - whatever ends a thread must end the run
+            self._error = error
+        finally:
+            probe.close()
+
+    def _partition_look(self) -> Callable[[Probe], None]:
+        before: dict[int, tuple[PartitionState, int | None]] = {}
+
+        def look(probe: Probe) -> None:
+            try:
+                controller: int | None = probe.controller()
+            except UnreachableError:
+                controller = None
+            for partition in self._partitions:
+                try:
+                    now = (probe.partition(self._topic, partition), controller)
+                except UnreachableError:
+                    continue
+                if before.get(partition) != now:
+                    before[partition] = now
+                    self._ledger.partition(
+                        topic=self._topic,
+                        partition=partition,
+                        leader=now[0].leader,
+                        leader_epoch=now[0].leader_epoch,
+                        isr=list(now[0].isr),
+                        controller=controller,
+                    )
+
+        return look
+
+    def _replica_look(self, broker: int) -> Callable[[Probe], None]:
+        before: dict[int, ReplicaState | None] = {}
+
+        def look(probe: Probe) -> None:
+            for partition in self._partitions:
+                now: ReplicaState | None
+                try:
+                    now = probe.replica(broker, self._topic, partition)
+                except UnreachableError:
+                    now = None
+                if partition not in before or before[partition] != now:
+                    before[partition] = now
+                    self._ledger.replica(
+                        broker=broker,
+                        topic=self._topic,
+                        partition=partition,
+                        leo=None if now is None else now.leo,
+                        hw=None if now is None else now.hw,
+                    )
+
+        return look
+
+
+@contextlib.contextmanager
+def wire_watched(
+    network: Network | None, topic: str, record: Callable[[dict[str, object]], None], zero_ns: int
+) -> Iterator[None]:
+    """Have what passes on the wire recorded while the block lasts, if there is a wire.
+
+    Args:
+        topic: the topic under test; other topics are left out.
+        zero_ns: the monotonic clock at the run's start.
+    """
+    if network is None:
+        yield
+        return
+    names = {topic, network.topic_id(topic)}
+
+    def watch(row: dict[str, Any]) -> None:
+        if row.get("topic", topic) not in names:
+            return
+        known = {name: value for name, value in row.items() if name != "what"}
+        if "topic" in known:
+            known["topic"] = topic
+        with contextlib.suppress(HarnessError):  # the recorder has told the run of it
+            record({**known, "time_ns": row["time_ns"] - zero_ns})
+
+    network.watch(watch)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(HarnessError):  # a wire that is gone reports nothing more
+            network.watch(None)

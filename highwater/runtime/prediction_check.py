@@ -1,0 +1,140 @@
+"""Whether a run ended as its story, its release and its settings say that it must, and why."""
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import UNKNOWN, Verdict
+from highwater.nemesis.stories.registry import STORIES, find_story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from highwater.checkers.model.protocol.rules_by_release import Rules
+    from highwater.checkers.model.report_types import Outcome, Reconciliation
+
+
+def as_predicted(run: Run, verdict: Verdict) -> bool | None:
+    """Whether exactly what was predicted to be lost and forked was, and nothing else.
+
+    Returns:
+        None when nothing is predicted, because the run had no story; False also when the run could
+        not be judged, because a schedule that was missed proves nothing.
+    """
+    plan = run.plan()
+    if plan.story is None:
+        return None
+    if verdict.verdict == UNKNOWN:
+        return False
+    predicted = find_story(plan.story).predict(release(plan.played_on), plan)
+    lost = {one.value for one in verdict.anomalies if one.kind == "lost-write"}
+    forked = {one.offset for one in verdict.anomalies if one.kind == "divergence"}
+    return lost == predicted.lost and forked == predicted.forked
+
+
+def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
+    """Hold a judged run against the model, and leave ``analysis/model.json`` in it.
+
+    Nothing about the run can make it fail; what cannot be read is an answer of its own.
+    """
+    if verdict.complete:
+        here = run.disks_here and run.anomalies.exists()
+        answer = _answer(run, verdict) if here else _elsewhere(run, verdict)
+    else:
+        answer = _incomplete(run, verdict)
+    closed = () if verdict.complete else (OSError,)
+    with contextlib.suppress(*closed):
+        run.write("analysis/model.json", answer.to_json())
+    return answer
+
+
+def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
+    # The rules are of Numba, which takes half a second to import.
+    from highwater.checkers.model.explain.reconcile import as_random  # noqa: PLC0415
+    from highwater.checkers.model.protocol.rules_by_release import RELEASES  # noqa: PLC0415
+
+    if verdict.kafka not in RELEASES:
+        return as_random(run, verdict)
+    plan = run.plan()
+    answer = _ruled(run, plan, verdict)
+    return msgspec.structs.replace(answer, protocol=plan.protocol, written=plan.format)
+
+
+def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
+    """The answer about a run of a release whose rules are known."""
+    from highwater.checkers.model.explain.reconcile import as_random, as_scripted  # noqa: PLC0415 - as above
+    from highwater.checkers.model.protocol.rules_by_release import rules_of  # noqa: PLC0415 - as above
+    from highwater.checkers.model.schedules.script import ScriptError, remedies  # noqa: PLC0415 - as above
+
+    if plan.to and plan.story is None:
+        return _unruled(run, verdict)
+    tell = _teller(plan)
+    rules = rules_of(verdict.kafka, protocol=plan.protocol, written=plan.format)
+    if tell is None:
+        return as_random(run, verdict)
+    try:
+        foretold = tell(rules)
+    except ScriptError:
+        return as_random(run, verdict)
+    harms = foretold.lost or foretold.forked
+    course = (
+        find_story(plan.story).rehearse(release(plan.played_on), plan)
+        if plan.story in STORIES
+        else ()
+    )
+    return as_scripted(run, verdict, foretold, remedies(tell, rules) if harms else (), course)
+
+
+def _incomplete(run: Run, verdict: Verdict) -> "Reconciliation":
+    """Return the answer about a run of which something is missing.
+
+    Almost every rule rests on what did *not* happen too: a send without a record, a cut that no
+    broker told of. Rows that were not written down or cannot be read would look like that.
+    """
+    why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
+    return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
+
+
+def _elsewhere(run: Run, verdict: Verdict) -> "Reconciliation":
+    """Return the answer about a run whose disks or anomalies were left where they lie."""
+    why = "The run lies elsewhere and is too large to be brought here, where the model is."
+    return _not_known(run, verdict, why)
+
+
+def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":
+    """The answer about a run in which brokers went from one release's rules to another's."""
+    why = "Brokers were upgraded meanwhile, and the model has one release's rules."
+    return _not_known(run, verdict, why)
+
+
+def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
+    from highwater.checkers.model.report_types import Outcome, Reconciliation  # noqa: PLC0415 - as below
+
+    return Reconciliation(
+        run=run.name,
+        kafka=verdict.kafka,
+        kind="random",
+        status="unknown",
+        reasons=(why,),
+        observed=Outcome(),
+    )
+
+
+def _teller(plan: Plan) -> "Callable[[Rules], Outcome] | None":
+    """What tells how a plan's script ends under some rules; None when it has none to play."""
+    from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - as above
+    from highwater.checkers.model.schedules.script import foretell  # noqa: PLC0415
+
+    kafka = release(plan.played_on)
+    if plan.story in STORIES:
+        return partial(find_story(plan.story).foretell, kafka, plan)
+    if plan.schedule is None:
+        return None
+    schedule = Schedule.from_plain(plan.schedule)
+    unclean = plan.topic.unclean_leader_election and kafka.elects_unclean
+    return partial(foretell, schedule, unclean=unclean) if schedule.moves else None

@@ -1,0 +1,185 @@
+"""Whether a plan can be done at all, asked before anything is started."""
+
+from typing import Final
+
+from highwater.clusters.drivers import require_driver
+from highwater.clusters.releases.catalogue import Release, release
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.limits import (
+    ABORTS,
+    BROKERS,
+    CHURN_S,
+    CLIENTS,
+    DELIVERY_S,
+    FAULTS_S,
+    OVERLAP,
+    PARTITIONS,
+    RECORD_BYTES,
+    STEPS,
+    out_of_range,
+)
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.plan import Plan, Workload
+from highwater.nemesis.model_replay.script_lookup import find_script
+from highwater.nemesis.schedules.fault_spec import Choice
+from highwater.nemesis.schedules.generator import check_duration
+from highwater.nemesis.schedules.upgrade_path import check_levels
+from highwater.nemesis.schedules.validation import check_budget, check_steps
+from highwater.nemesis.stories.registry import find_story
+
+EXTERNAL: Final = "external"
+"""The driver of clusters that somebody else runs."""
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse what cannot be done.
+
+    Raises:
+        UsageError: names what was asked for, and what there is.
+    """
+    kafka = release(plan.kafka)
+    if plan.driver == EXTERNAL:
+        _check_external(plan)
+    else:
+        require_driver(plan.driver, kafka)
+    _check_limits(plan)
+    _check_schedule(plan)
+    check_levels(plan)
+    _check_client(plan, kafka)
+
+
+def _check_external(plan: Plan) -> None:
+    """On a cluster that somebody else runs, what it was started with is as it is."""
+    if plan.external is None:
+        raise UsageError(
+            "a cluster that somebody else runs needs an inventory",
+            hint="Use highwater run --inventory FILE (docs/external.md).",
+        )
+    workload = plan.workload
+    refused = {
+        "a story needs settings of brokers": plan.story is not None or plan.schedule is not None,
+        "settings of brokers are their owner's": bool(plan.broker_config),
+        "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
+        "the wire stands between nodes that Highwater starts": plan.wire,
+        "groups and transactions write to Kafka's own topics": bool(
+            workload.transactions or workload.transform or workload.subscribe
+        ),
+        f"the inventory has {len(plan.external.brokers)} brokers": (
+            plan.brokers != len(plan.external.brokers)
+        ),
+    }
+    for why, wanted in refused.items():
+        if wanted:
+            raise UsageError(
+                f"that cannot be had on a cluster that somebody else runs: {why}",
+                hint="docs/external.md says what can.",
+            )
+
+
+def _check_limits(plan: Plan) -> None:
+    topic, workload = plan.topic, plan.workload
+    limits = [
+        (plan.brokers, *BROKERS, "brokers"),
+        (topic.partitions, *PARTITIONS, "partitions"),
+        (topic.replication_factor, 1, plan.brokers, "replicas of a partition"),
+        (topic.min_insync_replicas, 1, topic.replication_factor, "min.insync.replicas"),
+        (workload.producers, *CLIENTS, "producers"),
+        (workload.consumers, *CLIENTS, "consumers"),
+        (workload.subscribe, *CLIENTS, "members of a group"),
+        (workload.aborts, *ABORTS, "of all transactions aborted"),
+        (workload.record_bytes, *RECORD_BYTES, "bytes a record"),
+        (
+            workload.delivery_timeout_s,
+            *DELIVERY_S,
+            "seconds until an unanswered send is info",
+        ),
+        (plan.duration_s, *FAULTS_S, "seconds of faults"),
+        (plan.overlap, *OVERLAP, "sequences of faults at the same time"),
+        (len(plan.steps), *STEPS, "steps"),
+    ]
+    for value, least, most, what in limits:
+        if not least <= value <= most:
+            raise out_of_range(value, least, most, what)
+
+
+def _check_schedule(plan: Plan) -> None:
+    if plan.story is not None and plan.nemesis:
+        raise UsageError("a run has a story or a nemesis, not both", hint="Leave one of them out.")
+    if plan.schedule is not None and (plan.story or plan.nemesis or plan.steps):
+        raise UsageError("a replay has neither a story nor a nemesis", hint="Leave it out.")
+    if plan.steps and (plan.story or plan.nemesis):
+        raise UsageError("steps go with neither a story nor a nemesis", hint="Leave it out.")
+    check_steps(plan, release(plan.kafka))
+    check_budget(plan)
+    _check_nemesis(plan)
+    find_script(plan)
+    if plan.story is None:
+        return
+    if plan.topic.replication_factor < 3:  # noqa: PLR2004 - its A, B and C
+        raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
+    if reason := find_story(plan.story).why_not(release(plan.kafka)):
+        raise UsageError(
+            f"the story {plan.story} cannot be told on Kafka {plan.kafka}: {reason}",
+            hint="Choose another release, or another story.",
+        )
+    most = find_story(plan.story).min_isr_most
+    if plan.topic.min_insync_replicas > most:
+        raise UsageError(
+            "a story leaves one replica alive, which must go on by itself",
+            hint=f"Use --min-isr {most}; a nemesis takes any.",
+        )
+    if plan.workload.producers:
+        raise UsageError(
+            "a story sends every record itself, and knows where each one stands",
+            hint="Leave --producers out, or use a nemesis.",
+        )
+
+
+def _check_nemesis(plan: Plan) -> None:
+    for word in plan.nemesis:
+        Choice.of(word).require(plan, release(plan.kafka))
+    if plan.nemesis:
+        check_duration(plan.duration_s)
+
+
+def _check_client(plan: Plan, kafka: Release) -> None:
+    workload = plan.workload
+    if workload.compression not in kafka.compressions:
+        raise UsageError(
+            f"Kafka {kafka.name} has no compression {workload.compression!r}",
+            hint=nearest(workload.compression, kafka.compressions),
+        )
+    _check_transactions(workload, kafka)
+    if workload.idempotence and not kafka.idempotence:
+        raise UsageError(
+            f"Kafka {kafka.name} has no idempotent producer", hint="It came with 0.11.0."
+        )
+    if workload.idempotence and workload.acks != "all":
+        raise UsageError("the idempotent producer needs acks=all", hint="Add --acks all.")
+    _check_readers(workload)
+
+
+def _check_transactions(workload: Workload, kafka: Release) -> None:
+    if workload.transform and not workload.transactions:
+        raise UsageError("--transform is what transactions do", hint="Add --transactions.")
+    if workload.transactions and not kafka.idempotence:
+        raise UsageError(f"Kafka {kafka.name} has no transactions", hint="They came with 0.11.0.")
+    if workload.transactions and not workload.producers:
+        raise UsageError("transactions need producers", hint="Use --producers 3 and a nemesis.")
+    if workload.transactions and not (workload.idempotence and workload.acks == "all"):
+        raise UsageError(
+            "a transactional producer is idempotent, and waits for all in-sync replicas",
+            hint="Use --acks all.",
+        )
+
+
+def _check_readers(workload: Workload) -> None:
+    if len(workload.isolation) > max(1, workload.consumers + workload.subscribe):
+        raise UsageError(
+            f"{len(workload.isolation)} isolation levels need as many readers",
+            hint=f"Use --consumers {len(workload.isolation)}.",
+        )
+    if workload.churn_s and not CHURN_S.least <= workload.churn_s <= CHURN_S.most:
+        raise UsageError(
+            f"clients that live {workload.churn_s:g} s", hint=f"From {CHURN_S.lasting}."
+        )

@@ -1,0 +1,69 @@
+"""On what a run runs: written into it, so that a result can be traced to versions and machines."""
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.nodes.jvm import java_version
+from highwater.clusters.releases.jars import digests
+from highwater.clusters.releases.software_level import Level, numbers
+from highwater.harness.runs.store import Environment
+
+_PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")
+
+
+def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> Environment:
+    """What this cluster and this harness are made of.
+
+    Args:
+        started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
+        outside: whether somebody else runs the cluster, on jars of theirs.
+    """
+    return Environment(
+        started_at_ns=started_at_ns,
+        highwater=_version("highwater"),
+        python=platform.python_version(),
+        platform=platform.platform(),
+        java=java_version(),
+        addresses={id_: broker.address for id_, broker in cluster.brokers.items()},
+        coordination=cluster.release.coordination,
+        truncation=_lowest(cluster).truncation.explanation,
+        levels={id_: str(broker.level) for id_, broker in cluster.brokers.items()},
+        digests={} if outside else digests(cluster.release),
+        packages={name: _version(name) for name in _PACKAGES},
+        git_commit=_commit(),
+    )
+
+
+def _lowest(cluster: Cluster) -> Level:
+    """What the broker runs that is furthest behind, should they differ."""
+    levels = (broker.level for broker in cluster.brokers.values())
+    return min(levels, key=lambda one: (one.release.number, numbers(one.protocol)))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this code runs from; None for an installed package."""
+    here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return None
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],  # noqa: S607
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()

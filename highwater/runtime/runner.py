@@ -1,0 +1,250 @@
+"""One run from plan to frozen replicas: ``execute`` on a cluster of its own, ``conduct`` on any."""
+
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from highwater.clusters.admin.sessions import await_sessions
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    PartitionState,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
+from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.external import cluster as external
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs import manifest
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run, Store
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.faults.upgrades import climb_all
+from highwater.nemesis.injector import Nemesis
+from highwater.nemesis.model_replay.script_lookup import find_script
+from highwater.nemesis.schedules import generator, step_executor
+from highwater.nemesis.schedules.relay_needed import wired
+from highwater.nemesis.schedules.upgrade_path import levels, settings
+from highwater.runtime.broker_log_parser import endings, log_lines
+from highwater.runtime.executed_steps import footsteps
+from highwater.runtime.observer import Observer, wire_watched
+from highwater.runtime.preflight import check_plan
+from highwater.runtime.run_environment import describe
+from highwater.runtime.run_status import Diary, Narrator, Progress
+from highwater.runtime.workload import Workload
+
+QUIESCE_LIMIT_S: Final = 120.0
+READ_LIMIT_S: Final = 120.0
+READS_PER_S: Final = 5_000
+"""The final read may take so long, and a second more for so many records that were sent."""
+
+
+def execute(
+    plan: Plan, store: Store, *, stop: threading.Event, progress: Progress = lambda _: None
+) -> Run:
+    """Do what the plan says on real brokers, and leave a run directory that can be judged.
+
+    What the schedule or the final read could not do becomes a problem in ``status.json`` and makes
+    the verdict ``unknown``. Whatever happens, no broker is left behind and what was recorded stays.
+
+    Args:
+        stop: set from outside to end the run early.
+
+    Raises:
+        UsageError: the plan asks for what there is not.
+        HarnessError: the harness could not go on (no Java, a broker that died, a full disk).
+    """
+    check_plan(plan)
+    run = store.create(plan, now=datetime.now(UTC))
+    with Diary(run, progress) as diary:
+        diary.phase("booting")
+        with contextlib.closing(boot(plan, run.path)) as cluster:
+            conduct(plan, run, cluster, diary, keep=cluster.freeze, stop=stop, progress=progress)
+    return run
+
+
+def boot(plan: Plan, directory: Path) -> Cluster:
+    """Start the cluster that a plan asks for below ``directory``, or take hold of another's.
+
+    Raises:
+        UsageError: another's is not the one that was confirmed.
+        HarnessError: it did not start; nothing is left running.
+    """
+    if plan.external is not None:
+        path = Path(plan.external.inventory)
+        return external.open_cluster(path, plan.external.cluster_id, directory)
+    return DRIVERS[plan.driver](
+        release(plan.kafka),
+        directory,
+        brokers=plan.brokers,
+        broker_config={**settings(plan), **plan.broker_settings()},
+        wired=wired(plan),
+    )
+
+
+def conduct(
+    plan: Plan,
+    run: Run,
+    cluster: Cluster,
+    diary: Diary,
+    *,
+    keep: Callable[[], object],
+    stop: threading.Event,
+    progress: Progress,
+) -> None:
+    """Everything between a cluster that runs and a run directory that is whole.
+
+    Args:
+        run: made from the plan; gets everything that is recorded.
+        cluster: all of its brokers run, and none has a topic of the plan's name.
+        keep: called when all is read; leaves ``replicas/`` and ``logs/`` in the run.
+        stop: set from outside to end the run early.
+
+    Raises:
+        HarnessError: the harness could not go on. The cluster may be in any state then.
+    """
+    with contextlib.ExitStack() as stack:
+        if plan.story:
+            climb_all(cluster, levels(plan))
+        clock = Clock()
+        facts = describe(cluster, clock.started_at_ns, outside=plan.external is not None)
+        run.write_struct("environment.json", facts)
+        probe = stack.enter_context(contextlib.closing(cluster.probe()))
+        replicas = _create_topic(plan, cluster, probe)
+        recorder = stack.enter_context(Recorder(run, clock, wired=cluster.network is not None))
+        scribe = Narrator(recorder)
+        nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan))
+        with (
+            wire_watched(cluster.network, plan.topic.name, recorder.wire, clock.zero_ns),
+            Observer(cluster, recorder, plan.topic) as observer,
+            Workload(plan, cluster.bootstrap, recorder, run, access=cluster.client) as workload,
+        ):
+            workload.warm_up()
+            diary.phase("running")
+            scene = Scene(
+                plan=plan,
+                cluster=cluster,
+                probe=probe,
+                nemesis=nemesis,
+                scribe=scribe,
+                client=workload,
+                direct=workload.direct,
+                topic=plan.topic.name,
+                replicas=replicas,
+                stop=stop,
+                checks=(
+                    observer.check,
+                    workload.check,
+                    lambda: progress(scribe.line(workload.counts())),
+                ),
+                log=recorder,
+                clock=time.monotonic,
+            )
+            with diary.problems(MissedError, WaitTimeoutError, UnreachableError):
+                _play(plan, scene)
+            scene.check()
+            _heal(plan, scene, workload, diary)
+            scene.check()
+            _read(workload, diary)
+        keep()
+        _seal(plan, run, recorder, clock, diary)
+        diary.frozen(manifest.record(run, recorder.rows()))
+
+
+def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: Diary) -> None:
+    """Add what the brokers logged, and make of all that was recorded what a judge reads."""
+    lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
+    recorder.log_lines(lines)
+    diary.explain(endings(lines))
+    recorder.close()
+    run.seal()
+    run.write_struct("steps.json", footsteps(run))
+
+
+def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
+    """Create the topic under test; returns the replicas of partition 0, preferred leader first."""
+    script = find_script(plan)
+    ids = [*script.cast(cluster, probe)] if script else sorted(cluster.brokers)
+    starts = (n % len(ids) for n in range(plan.topic.partitions))
+    rings = ([*ids[start:], *ids[:start]] for start in starts)
+    assignment = [ring[: plan.topic.replication_factor] for ring in rings]
+    cluster.create_topic(plan.topic.name, assignment, plan.topic.settings())
+    return tuple(assignment[0])
+
+
+def _play(plan: Plan, scene: Scene) -> None:
+    """Let the plan's schedule happen."""
+    script = find_script(plan)
+    if script is not None:
+        script.play(scene)
+    elif plan.steps or plan.overlap > 1:
+        wanted = plan.steps or generator.draw_steps(plan)
+        step_executor.play(scene, wanted, duration_s=plan.duration_s)
+    else:
+        generator.play(scene, generator.draw(plan), duration_s=plan.duration_s)
+
+
+def _heal(plan: Plan, scene: Scene, workload: Workload, diary: Diary) -> None:
+    """Mend everything, let the producers hear their last answers, and let the replicas settle."""
+    diary.phase("healing")
+    scene.nemesis.heal_all()
+    workload.stop()
+    with diary.problems(HarnessError):
+        _quiesce(plan, scene)
+        diary.quiesced()
+
+
+def _read(workload: Workload, diary: Diary) -> None:
+    """Fence every partition and read everything up to the fence."""
+    diary.phase("reading")
+    limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
+    reads = workload.final_read(limit_s=limit_s)
+    diary.add([read.problem for read in reads if read.problem is not None])
+
+
+def _quiesce(plan: Plan, scene: Scene) -> None:
+    """Wait until all brokers have sessions, and all replicas are in the ISR and end alike.
+
+    The ISR is the assignment then, and each leader has committed all that it holds.
+
+    A follower's own HW is not waited for: one of 4.3.1 that had restarted was seen at HW 0 for two
+    minutes. The leader's fetch session (KIP-227) tells a HW again only when it has risen, and no
+    record comes before the fence of the final read.
+    """
+    deadline = time.monotonic() + QUIESCE_LIMIT_S
+    await_sessions(
+        scene.cluster,
+        scene.probe,
+        what="every broker to have a session after the last fault",
+        limit_s=QUIESCE_LIMIT_S,
+        note=scene.note,
+    )
+    for partition in range(plan.topic.partitions):
+        await_condition(
+            functools.partial(_look, plan.topic.name, partition, scene.cluster, scene.probe),
+            lambda seen: (
+                len(seen[0].isr) == plan.topic.replication_factor
+                and seen[0].leader in seen[1]
+                and {one.leo for one in seen[1].values()} == {seen[1][seen[0].leader].hw}
+            ),
+            what=f"every replica of {plan.topic.name}-{partition} to be in the ISR with all of it",
+            limit_s=max(1.0, deadline - time.monotonic()),
+            passing=(UnreachableError,),
+        )
+
+
+def _look(
+    topic: str, partition: int, cluster: Cluster, probe: Probe
+) -> tuple[PartitionState, dict[int, ReplicaState]]:
+    """A partition, and each member of its ISR."""
+    state = probe.partition(topic, partition)
+    members = [broker for broker in state.isr if broker in cluster.brokers]
+    return state, {broker: probe.replica(broker, topic, partition) for broker in members}

@@ -1,0 +1,266 @@
+"""Who writes and who reads while the faults happen, and the final read when they are over.
+
+Producers send records of their own names to every partition, each a process of the history, one by
+one or in transactions; consumers are assigned every partition, or share them in a group. All go on
+through every fault: an error is written down, never fatal. With churn a client lives for a while
+and is then replaced by another of a new name, half of the time as after a crash.
+"""
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+from highwater.clusters.admin.direct_sender import DirectSender
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.clients import client_config as clients
+from highwater.harness.clients.consumer_loop import ConsumerLoop
+from highwater.harness.clients.final_read import PartitionRead, final_read
+from highwater.harness.clients.operation_buffers import SendTape
+from highwater.harness.clients.producer_loop import ProducerLoop
+from highwater.harness.clients.record_sender import Answer, Sender
+from highwater.harness.clients.send_rate import Life, Pace, draws, lives
+from highwater.harness.clients.transactional_loop import TransactionLoop
+from highwater.harness.runs.history import FAIL, INFO, OK, READ, RUN, SEND
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
+from highwater.harness.runs.store import Run
+
+_GRACE_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """A snapshot for a progress line; outcomes are up to 0.2 s behind what was sent."""
+
+    sent: int
+    ok: int
+    fail: int
+    info: int
+    read: int
+
+
+class Workload:
+    """The clients of one run. Start and stop it, or use it as a context manager.
+
+    Args:
+        plan: what to send and how.
+        bootstrap: ``host:port,...`` of the brokers.
+        recorder: where operations go.
+        run: whose ``logs/clients.log`` has what the clients said.
+        access: what clients need to talk to the brokers; what the release needs, unless told.
+
+    Attributes:
+        direct: sends to named brokers, beside all others.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        bootstrap: str,
+        recorder: Recorder,
+        run: Run,
+        *,
+        access: Mapping[str, str] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._bootstrap = bootstrap
+        self._access = release(plan.kafka).client if access is None else access
+        self._recorder = recorder
+        self._log = clients.open_log(run.logs / "clients.log")
+        self._stop = threading.Event()
+        self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
+        self._producers: dict[str, ProducerLoop | TransactionLoop] = {}
+        self._threads: list[threading.Thread] = []
+        self._senders: dict[str, Sender] = {}
+        self._senders_lock = threading.Lock()
+        self.direct = DirectSender(plan, recorder)
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        """Start every producer and consumer of the plan."""
+        workload = self._plan.workload
+        readers: list[tuple[str, str | None]] = []
+        readers += [(f"consumer-{index}", None) for index in range(workload.consumers)]
+        group = f"{self._plan.topic.name}-group"
+        readers += [(f"member-{index}", group) for index in range(workload.subscribe)]
+        for (name, joins), isolation in zip(readers, itertools.cycle(workload.isolation)):
+            reader = ConsumerLoop(
+                self._plan, self._recorder, self._common,
+                name=name, isolation=isolation, group=joins,
+            )  # fmt: skip
+            self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
+        for index in range(workload.producers):
+            name = f"producer-{index}"
+            if workload.transactions:
+                loop = TransactionLoop(self._plan, self._recorder, self._common, index)
+                self._producers[name] = loop
+                self._spawn(name, partial(loop.run, self._stop, lambda: self._answer_limit_s))
+            else:
+                self._spawn(name, partial(self._produce, name, f"p{index}"))
+
+    def _produce(self, name: str, prefix: str) -> None:
+        """One producer without transactions, life after life; who crashes waits for no answer."""
+        plan, clock = self._plan, self._recorder.clock
+        pace = Pace(plan.workload.rate / plan.workload.producers, clock)
+        lengths = draws(plan, f"{name} lives")
+        sent = 0
+        for life in lives(self._stop, lengths, plan.workload.churn_s):
+            process = life.named(name)
+            tape = SendTape(
+                self._recorder,
+                process=process,
+                topic=plan.topic,
+                acks=plan.workload.acks,
+                prefix=prefix,
+            )
+            settings = clients.producer(plan, self._common(process))
+            loop = ProducerLoop(settings, plan, tape, prefix, pace, first=sent)
+            self._producers[name] = loop
+            loop.run(life, partial(self._last_wait_s, life))
+            sent = loop.sent
+
+    def _last_wait_s(self, life: Life) -> float:
+        """How long a producer that ends waits for its answers."""
+        return 0.0 if life.crashed else self._answer_limit_s
+
+    def stop(self, *, answer_limit_s: float | None = None) -> None:
+        """Stop sending and reading, wait for outstanding answers, end every client.
+
+        May be called twice. What is never answered is recorded as ``info`` without a completion.
+
+        Args:
+            answer_limit_s: how long to wait for answers; by default the delivery timeout and a
+                little, within which each record has one. Less when the run is broken off.
+        """
+        if answer_limit_s is not None:
+            self._answer_limit_s = answer_limit_s
+        self._stop.set()
+        deadline = time.monotonic() + self._answer_limit_s + 5 * _GRACE_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        stuck = [thread.name for thread in self._threads if thread.is_alive()]
+        self._threads = []
+        with self._senders_lock:
+            for sender in self._senders.values():
+                sender.close(limit_s=self._answer_limit_s)
+        self.direct.close(limit_s=self._answer_limit_s)
+        if stuck:
+            raise HarnessError(
+                f"{', '.join(stuck)} did not end within {self._answer_limit_s + 5 * _GRACE_S:g} s",
+                hint="See logs/clients.log of the run.",
+            )
+
+    def check(self) -> None:
+        """Go on if every client still runs and everything could be recorded.
+
+        Raises:
+            HarnessError: not so.
+        """
+        self._recorder.check()
+        if self._failure is not None:
+            raise HarnessError(f"a client thread died: {self._failure!r}") from self._failure
+
+    def counts(self) -> Counts:
+        """A cheap snapshot of what was done so far; fences count among outcomes, not as sent."""
+        found = self._recorder.counts()
+        ok, fail, info = (found.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
+        with self._senders_lock:
+            told = sum(sender.sent for sender in self._senders.values())
+        sent = (
+            told
+            + self.direct.sent
+            + sum(producer.sent for producer in list(self._producers.values()))
+        )
+        return Counts(sent=sent, ok=ok, fail=fail, info=info, read=found.get((READ, OK), 0))
+
+    def warm_up(self, *, acks: str | None = None, limit_s: float = 30.0) -> None:
+        """Connect the client that ``send`` uses to every leader, so that its first ack is fast.
+
+        Raises:
+            WaitTimeoutError: some leader was not reached.
+        """
+        self._sender(acks or self._plan.workload.acks).warm_up(limit_s=limit_s)
+
+    def send(
+        self,
+        value: str,
+        partition: int = 0,
+        *,
+        acks: str | None = None,
+        limit_s: float | None = None,
+    ) -> Answer:
+        """Send one record of that name and wait for its fate; process ``story`` of the history.
+
+        Args:
+            value: the record's name, its own in this run.
+            partition: where to.
+            acks: the plan's, unless told.
+            limit_s: after this long without an answer it is ``info``; the delivery timeout, unless
+                told. An answer that comes later is in the history all the same.
+        """
+        limit_s = self._answer_limit_s if limit_s is None else limit_s
+        return self._sender(acks or self._plan.workload.acks).send(
+            value, partition, limit_s=limit_s
+        )
+
+    def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
+        """Fence every partition and read it whole; see ``harness.clients.final_read``."""
+        fence = clients.producer(self._plan, self._common("fence"), acks="all")
+        reader = clients.consumer(self._common("reader"))
+        return final_read(self._plan, self._recorder, fence, reader, limit_s=limit_s)
+
+    def close(self) -> None:
+        """Stop, and close the clients' log."""
+        try:
+            self.stop()
+        finally:
+            clients.close_log(self._log)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        self._answer_limit_s = 0.0
+        with contextlib.suppress(
+            HarnessError
+        ):  # a client that hangs, too, since the cluster is ill
+            self.close()
+
+    def _common(self, client_id: str) -> clients.Settings:
+        return clients.common(self._bootstrap, client_id, self._log, quirks=self._access)
+
+    def _sender(self, acks: str) -> Sender:
+        with self._senders_lock:
+            if acks not in self._senders:
+                row = {"process": "story", "phase": RUN, "topic": self._plan.topic.name}
+                settings = clients.producer(self._plan, self._common(f"story-{acks}"), acks=acks)
+                size = self._plan.workload.record_bytes
+                self._senders[acks] = Sender(self._recorder, settings, row, size=size)
+            return self._senders[acks]
+
+    def _spawn(self, name: str, loop: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                loop()
+            except BaseException as error:  # noqa: BLE001 - check() raises it where it is heard
+                self._failure = self._failure or error
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()

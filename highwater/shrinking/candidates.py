@@ -1,0 +1,153 @@
+"""Smaller plans: with some of the steps, shorter waits, and less of everything else.
+
+All are pure functions of a plan. Whether what they make still does it, only brokers can tell.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from highwater.harness.runs.fault_steps import Step, Steps, end_of, in_order
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.faults.registry import find_fault
+
+REST_S: Final = 2.0
+"""How long the clients go on after the last step at most, while something shrinks."""
+
+_WAITS_S: Final = (0.5, 1.0, 2.0)
+_LENGTHS_S: Final = (0.5, 1.0, 2.0, 4.0)
+_RATES: Final = (10.0, 50.0, 200.0, 1000.0)
+
+
+class Smaller(NamedTuple):
+    """A plan that may do, and what was made smaller, in words."""
+
+    says: str
+    plan: Plan
+
+
+def waits(steps: Sequence[Step]) -> list[float]:
+    """How long, in seconds, nothing is struck before the first step, and between the others."""
+    found, until = [], 0.0
+    for step in in_order(steps):
+        if step.at_s > until:
+            found.append(round(step.at_s - until, 3))
+        until = max(until, step.ends_s)
+    return found
+
+
+def tight(steps: Sequence[Step], most_s: float) -> Steps:
+    """The steps with every wait cut to so many seconds; what overlaps goes on overlapping."""
+    done: list[Step] = []
+    until = cut = 0.0
+    for step in in_order(steps):
+        cut += max(0.0, step.at_s - until - most_s)
+        until = max(until, step.ends_s)
+        done.append(replace(step, at_s=round(step.at_s - cut, 3)))
+    return tuple(done)
+
+
+def with_steps(plan: Plan, steps: Sequence[Step], most_s: float) -> Plan:
+    """The plan with some of its steps, and no longer a wait than there was.
+
+    Args:
+        most_s: the longest wait.
+    """
+    rest_s = min(REST_S, max(0.0, plan.duration_s - end_of(plan.steps)))
+    closer = tight(steps, most_s)
+    ends_s = end_of(closer) if closer else most_s
+    upgraded = any(find_fault(step.fault).needs == "--to" for step in closer)
+    to = plan.to if upgraded else ()
+    return replace(plan, steps=closer, duration_s=round(ends_s + rest_s, 3), to=to)
+
+
+def shorter_waits(plan: Plan) -> Iterator[Smaller]:
+    """Plans that wait less, the shortest first."""
+    longest = max(waits(plan.steps), default=0.0)
+    for most_s in _WAITS_S:
+        if most_s < longest:
+            yield Smaller(f"waits of {most_s:g} s", with_steps(plan, plan.steps, most_s))
+
+
+def shorter_steps(plan: Plan, index: int) -> Iterator[Smaller]:
+    """Plans in which one step takes less time, and what comes after its end comes earlier."""
+    old = plan.steps[index]
+    for lasts_s in _LENGTHS_S:
+        saved = old.lasts_s - lasts_s
+        if saved < lasts_s / 2:
+            continue
+        steps = [
+            replace(step, lasts_s=lasts_s)
+            if number == index
+            else replace(step, at_s=round(step.at_s - saved, 3))
+            if step.at_s >= old.ends_s
+            else step
+            for number, step in enumerate(plan.steps)
+        ]
+        whole = max(0.0, plan.duration_s - end_of(plan.steps)) + end_of(steps)
+        smaller = replace(plan, steps=in_order(steps), duration_s=round(whole, 3))
+        yield Smaller(f"{lasts_s:g} s of {old.fault}", smaller)
+
+
+def fewer_partitions(plan: Plan, partitions: Iterable[int]) -> Iterator[Smaller]:
+    """Plans with one partition, of those in which the harm was seen."""
+    if plan.topic.partitions > 1:
+        for partition in partitions:
+            yield Smaller(f"partition {partition} alone", alone(plan, partition))
+
+
+def fewer_clients() -> tuple[Callable[[Plan], Iterator[Smaller]], ...]:
+    """What can be left out of who writes and reads, each for itself."""
+    return _one_producer, _no_reader, _no_churn
+
+
+def _one_producer(plan: Plan) -> Iterator[Smaller]:
+    work = plan.workload
+    if work.producers > 1:
+        yield Smaller("1 producer", replace(plan, workload=replace(work, producers=1)))
+
+
+def _no_reader(plan: Plan) -> Iterator[Smaller]:
+    work = plan.workload
+    if work.consumers + work.subscribe and len(work.isolation) == 1:
+        fewer = replace(work, consumers=0, subscribe=0)
+        yield Smaller("no reader but the last", replace(plan, workload=fewer))
+
+
+def _no_churn(plan: Plan) -> Iterator[Smaller]:
+    if plan.workload.churn_s:
+        stay = replace(plan.workload, churn_s=0.0)
+        yield Smaller("clients that stay", replace(plan, workload=stay))
+
+
+def fewer_records(plan: Plan) -> Iterator[Smaller]:
+    """Plans that send more slowly, the slowest first."""
+    work = plan.workload
+    for rate in _RATES:
+        if not work.rate or rate < work.rate:
+            slower = replace(work, rate=rate)
+            yield Smaller(f"{rate:g} records a second", replace(plan, workload=slower))
+
+
+def no_rest(plan: Plan) -> Iterator[Smaller]:
+    """The plan without any time after its last step."""
+    ends_s = end_of(plan.steps)
+    if plan.duration_s > ends_s > 0:
+        yield Smaller("no time after the last step", replace(plan, duration_s=ends_s))
+
+
+def alone(plan: Plan, partition: int) -> Plan:
+    """The plan with one partition only, which is called 0 then.
+
+    Partition p has its first replica on the p-th broker, so brokers are renamed by as many: who led
+    the partition at first is whom the steps strike still.
+    """
+
+    def renamed(target: str) -> str:
+        if not target.isdecimal():
+            return target
+        return str((int(target) - 1 - partition) % plan.brokers + 1)
+
+    steps = [replace(step, partition=0, target=renamed(step.target)) for step in plan.steps]
+    return replace(plan, steps=tuple(steps), topic=replace(plan.topic, partitions=1))

@@ -1,0 +1,78 @@
+"""A plan as text for people: JSON with nothing in it that goes without saying, and a test."""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import fields
+
+from highwater.harness.runs.plan import Plan
+from highwater.shrinking.target import Goal
+
+_TEST: Final = '''"""Kafka {kafka}: {what}.
+
+Written by highwater shrink. It was so in {hits} of {runs} runs.
+"""
+
+import pytest
+
+from highwater.harness.runs.plan import Plan
+from highwater.pytest_plugin import KafkaRun
+
+PLAN = Plan.from_json(
+    r"""
+{plan}
+""".encode()
+)
+
+
+@pytest.mark.kafka("{kafka}")
+def test_{name}(kafka_run: KafkaRun) -> None:
+    """Fails when it happens again in one of {tries} runs."""
+    for _ in range({tries}):
+        kafka_run(PLAN, check=False).assert_none({kinds})
+'''
+_TRIES: Final = 3
+
+
+def brief_json(plan: Plan) -> bytes:
+    """The plan as JSON without what is as by default; ``Plan.from_json`` reads it."""
+    return msgspec.json.format(
+        msgspec.json.encode(_brief(plan) | {"schema": plan.schema}), indent=2
+    )
+
+
+def _brief(value: msgspec.Struct) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for one in fields(value):
+        held = getattr(value, one.name)
+        if held == one.default or held == _made(one.default_factory):
+            continue
+        said[one.name] = _plain(held)
+    return said
+
+
+def _made(factory: Any) -> Any:  # noqa: ANN401 - msgspec's mark for none, or a function
+    return factory() if callable(factory) else factory
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
+    if isinstance(value, msgspec.Struct):
+        return _brief(value)
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def module_of(plan: Plan, goal: Goal, hits: int, runs: int) -> str:
+    """A module with one test that fails when the plan does it again."""
+    faults = [step.fault for step in plan.steps]
+    return _TEST.format(
+        kafka=plan.kafka,
+        what=f"{', '.join(goal.kinds)} after {', '.join(faults) or 'no fault at all'}",
+        hits=hits,
+        runs=runs,
+        plan=brief_json(plan).decode(),
+        name="no_" + "_".join(goal.kinds).replace("-", "_").lower(),
+        tries=_TRIES,
+        kinds=", ".join(f'"{kind}"' for kind in goal.kinds),
+    )

@@ -1,0 +1,118 @@
+"""Finds the smallest plan that does the same harm as a run: fewest faults first, then less of all.
+
+Every question, "does this plan still do it?", is asked of real brokers, and they answer by chance:
+a schedule that lost a record once may keep all of them the next time. So a plan is run up to
+``Rule.tries`` times and counts when ``Rule.hits`` of them do it. With 1 of 3, a plan that does it
+in half of its runs is taken for one that does in 7 of 8 cases, and one that never does is never
+taken. Fewer faults are worth a harm that is seen less often; shorter faults and fewer records are
+not, so of these one run more has to do it. What is left is run some more times in the end, to say
+how often it does it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.wording import count
+from highwater.harness.runs.fault_steps import Steps
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run
+from highwater.runtime.preflight import check_plan
+from highwater.shrinking.candidates import (
+    Smaller,
+    fewer_clients,
+    fewer_partitions,
+    fewer_records,
+    no_rest,
+    shorter_steps,
+    shorter_waits,
+    waits,
+    with_steps,
+)
+from highwater.shrinking.ddmin import ddmin
+from highwater.shrinking.exported_test import brief_json
+from highwater.shrinking.trials import Rule, TimeIsUpError, Trials
+
+Ended = Literal["smallest", "time", "interrupted", "not-reproduced"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Search:
+    """Goes through what could be smaller, and knows the best so far.
+
+    Attributes:
+        best: the smallest plan that did it.
+        sent: records that its run sent.
+        counted: how often it did it, of how many runs.
+        partitions: in which the harm was seen.
+    """
+
+    trials: Trials
+    best: Plan
+    sent: int
+    counted: tuple[int, int] = (0, 0)
+    partitions: tuple[int, ...] = field(default=())
+
+    def until_ended(self) -> Ended:
+        """Make it as small as it can be, unless something ends that before."""
+        try:
+            longest = max(waits(self.best.steps), default=0.0)
+            whole = with_steps(self.best, self.best.steps, longest)
+            if not self._holds(Smaller(f"all {count(len(whole.steps), 'fault')}", whole)):
+                return "not-reproduced"
+            self._go_through(shorter_waits)
+            self._fewest_steps()
+            self._go_through(shorter_waits)
+            stricter = self.trials.rule.stricter
+            for index in reversed(range(len(self.best.steps))):
+                self._go_through(partial(shorter_steps, index=index), stricter)
+            self._go_through(lambda plan: fewer_partitions(plan, self.partitions), stricter)
+            for smaller in (*fewer_clients(), fewer_records, no_rest):
+                self._go_through(smaller, stricter)
+        except TimeIsUpError:
+            return "time"
+        except KeyboardInterrupt:
+            return "interrupted"
+        return "smallest"
+
+    def confirm(self, times: int) -> tuple[int, int]:
+        """Run the best some more times; how often it did it, and of how many runs."""
+        self.trials.progress(f"counting in how many of {times} runs it does it")
+        try:
+            return len(self.trials.run(self.best, times)), times
+        except (KeyboardInterrupt, TimeIsUpError):
+            return self.counted
+
+    def save(self) -> None:
+        """Let ``plan.json`` be the best so far."""
+        Run(self.trials.folder).write("plan.json", brief_json(self.best))
+
+    def _fewest_steps(self) -> None:
+        plan = self.best
+        longest = max(waits(plan.steps), default=0.0)
+
+        def still(steps: Steps) -> bool:
+            says = f"{len(steps):,} of {count(len(plan.steps), 'fault')}"
+            return self._holds(Smaller(says, with_steps(plan, steps, longest)))
+
+        ddmin(plan.steps, still)  # what holds is smaller each time, and so the best
+
+    def _go_through(
+        self, smaller: Callable[[Plan], Iterator[Smaller]], rule: Rule | None = None
+    ) -> None:
+        """Take the first of some plans that does it."""
+        any(self._holds(one, rule) for one in smaller(self.best))
+
+    def _holds(self, candidate: Smaller, rule: Rule | None = None) -> bool:
+        try:
+            check_plan(candidate.plan)
+        except UsageError:  # what moved closer together overlaps now
+            return False
+        attempt = self.trials.holds(candidate.plan, candidate.says, rule=rule)
+        if attempt.holds:
+            self.best, self.sent = candidate.plan, attempt.sent
+            self.counted, self.partitions = (attempt.hits, attempt.runs), attempt.partitions
+            self.save()
+        return attempt.holds

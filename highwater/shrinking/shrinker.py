@@ -1,0 +1,232 @@
+"""The smallest plan that does the same harm as a run, and how much smaller it is."""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from highwater.checkers.spark.session import SparkStarter
+from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.base.spark_options import HERE, SparkOptions
+from highwater.harness.runs.fault_steps import end_of
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.executed_steps import By
+from highwater.runtime.preflight import check_plan
+from highwater.shrinking.exported_test import module_of
+from highwater.shrinking.replay import as_taken, refuse_external
+from highwater.shrinking.search import Ended, Search
+from highwater.shrinking.target import Goal
+from highwater.shrinking.trials import Attempt, Rule, Trials
+
+_LOOKED_AT: Final = 100
+_NAMED: Final = 3
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a plan is: faults, seconds of them, and records that a run of it sent."""
+
+    faults: int
+    seconds: float
+    partitions: int
+    clients: int
+    records: int
+
+    @classmethod
+    def of(cls, plan: Plan, records: int) -> "Size":
+        """The size of a plan."""
+        work = plan.workload
+        return cls(
+            faults=len(plan.steps),
+            seconds=max(plan.duration_s, end_of(plan.steps)),
+            partitions=plan.topic.partitions,
+            clients=work.producers + work.consumers + work.subscribe,
+            records=records,
+        )
+
+
+class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
+    """What shrinking came to; ``shrunk.json``.
+
+    Attributes:
+        plan: the smallest that did it; replay it, or paste the test.
+        goal: what it does.
+        ended: smallest: nothing more can be left out; time, interrupted: the best so far;
+            not-reproduced: not even the whole did it again.
+        hits: in so many of
+        runs: runs of the plan it did it, each counted after it had been found.
+        attempts: plans that were tried.
+        ran: runs in all, of this sitting.
+        seconds: of this sitting.
+    """
+
+    schema: int = 1
+    plan: Plan
+    goal: Goal
+    ended: Ended
+    before: Size
+    after: Size
+    hits: int
+    runs: int
+    attempts: int
+    ran: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much to do.
+
+    Attributes:
+        rule: when a plan counts.
+        counts: so often the smallest is run once more, to say how often it does it.
+        limit_s: no run begins after so many seconds.
+    """
+
+    rule: Rule = field(default_factory=Rule)
+    counts: int = 5
+    limit_s: float = float("inf")
+
+
+_EFFORT: Final = Effort()
+Tell = Callable[[Attempt], None]
+Progress = Callable[[str], None]
+
+
+def shrink_run(
+    run: Run,
+    *,
+    folder: Path | None = None,
+    by: By = "broker",
+    kinds: Sequence[str] = (),
+    effort: Effort = _EFFORT,
+    spark: SparkOptions = HERE,
+    tell: Tell = lambda _: None,
+    progress: Progress = lambda _: None,
+) -> Shrunk:
+    """Find the smallest plan that does the same harm as a judged run; see ``shrink``.
+
+    Args:
+        folder: of what is found; ``shrunk`` in the run unless told.
+        by: how steps find their targets.
+        kinds: of anomalies to keep; the worst unless told.
+
+    Raises:
+        UsageError: there is nothing to keep, or the run is scripted.
+        StoreError: the run was not judged, or cannot be read.
+        HarnessError: the harness cannot perform runs here.
+    """
+    verdict = run.verdict()
+    plan = as_taken(run, by=by)
+    _require_steps(plan, Store(run.path.parent))
+    return shrink(
+        plan,
+        Goal.of(verdict, kinds),
+        folder or run.path / "shrunk",
+        sent=verdict.ledger.sent,
+        effort=effort,
+        spark=spark,
+        tell=tell,
+        progress=progress,
+    )
+
+
+def shrink(
+    plan: Plan,
+    goal: Goal,
+    folder: Path,
+    *,
+    sent: int = 0,
+    effort: Effort = _EFFORT,
+    spark: SparkOptions = HERE,
+    tell: Tell = lambda _: None,
+    progress: Progress = lambda _: None,
+) -> Shrunk:
+    """Make a plan of steps as small as it can be.
+
+    Brokers stay warm from one run to the next, and so does Spark. ``folder`` gets ``plan.json`` as
+    soon as something smaller was found, ``shrunk.json`` and a test at the end, and
+    ``attempts.jsonl``, by which a later call goes on where this one was ended. Ctrl-C ends it in
+    order, with the best so far.
+
+    Args:
+        plan: with steps; see ``highwater.shrinking.replay.as_taken``.
+        goal: what it has to do.
+        sent: records that the run of it sent.
+        tell: told of each plan that was tried.
+        progress: told what goes on.
+
+    Raises:
+        UsageError: the plan cannot be done, or is scripted.
+        HarnessError: the harness cannot perform runs here.
+    """
+    _require_steps(plan)
+    began = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        SparkStarter(spark) as starter,
+        tempfile.TemporaryDirectory(prefix="highwater-") as clusters,
+        Fleet(Path(clusters) / "clusters") as fleet,
+    ):
+        trials = Trials(
+            goal=goal,
+            rule=effort.rule,
+            folder=folder,
+            fleet=fleet,
+            session=starter.session,
+            deadline=began + effort.limit_s,
+            tell=tell,
+            progress=progress,
+        )
+        work = Search(trials=trials, best=plan, sent=sent)
+        ended = work.until_ended()
+        hits, runs = work.counted
+        if ended == "smallest" and effort.counts:
+            hits, runs = work.confirm(effort.counts)
+    found = Shrunk(
+        plan=work.best,
+        goal=goal,
+        ended=ended,
+        before=Size.of(plan, sent),
+        after=Size.of(work.best, work.sent),
+        hits=hits,
+        runs=runs,
+        attempts=len(trials.attempts),
+        ran=trials.ran,
+        seconds=round(time.monotonic() - began, 1),
+    )
+    Run(folder).write_struct("shrunk.json", found)
+    if ended != "not-reproduced":
+        work.save()
+        Run(folder).write("test_shrunk.py", module_of(found.plan, goal, hits, runs).encode())
+    return found
+
+
+def _require_steps(plan: Plan, store: Store | None = None) -> None:
+    if plan.story is not None or plan.schedule is not None:
+        names = _random_runs(store) if store else []
+        made = "which highwater run --nemesis kill,pause makes"
+        known = f"such as {' or '.join(names)}" if names else made
+        raise UsageError(
+            "a story is a script, of which nothing can be left out",
+            hint=f"Name a run of random faults, {known}.",
+        )
+    refuse_external(plan)
+    check_plan(plan)
+
+
+def _random_runs(store: Store) -> list[str]:
+    """Return the last runs of random faults, or of steps, in a store."""
+    found = []
+    for name in reversed(store.names()[-_LOOKED_AT:]):
+        with suppress(StoreError):
+            plan = store.open(store.root / name).plan()
+            if plan.nemesis or plan.steps:
+                found.append(str(store.root / name))
+    return found[:_NAMED]

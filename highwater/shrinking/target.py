@@ -1,0 +1,67 @@
+"""What a smaller schedule has to do as well: the verdict, and the kind of the worst anomaly."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import msgspec
+
+from highwater.checkers.catalogue import all_kinds, kind
+from highwater.checkers.core.anomaly_kinds import Severity
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.verdict import INVALID, UNKNOWN, Verdict
+
+_GRAVITY = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has to come to.
+
+    Attributes:
+        verdict: valid or invalid.
+        kinds: of anomalies; it has at least one of each.
+    """
+
+    verdict: str
+    kinds: tuple[str, ...]
+
+    @classmethod
+    def of(cls, verdict: Verdict, kinds: Sequence[str] = ()) -> Self:
+        """What a judged run came to: its verdict, and the kind of its worst anomaly.
+
+        The worst is one that breaks a promise, if any does, and of those the one that
+        ``checkers.catalogue`` puts first.
+
+        Args:
+            kinds: these instead, all of which it must have.
+
+        Raises:
+            UsageError: nothing was found in the run, or not these.
+        """
+        known = all_kinds()
+        for name in kinds:
+            if name not in known:
+                raise UsageError(f"no anomaly is called {name!r}", hint=nearest(name, known))
+        found = [name for name in known if verdict.counts.get(name)]
+        if verdict.verdict == UNKNOWN or not found:
+            raise UsageError(
+                f"{verdict.run} has no anomaly to keep: {verdict.headline}",
+                hint="Shrink a run in which something was found.",
+            )
+        if missing := [name for name in kinds if name not in found]:
+            raise UsageError(
+                f"{verdict.run} has no {' and no '.join(missing)}",
+                hint=f"It has {', '.join(found)}.",
+            )
+        return cls(verdict=verdict.verdict, kinds=tuple(kinds) or (_worst(verdict, found),))
+
+    def met(self, verdict: Verdict) -> bool:
+        """Whether a run came to the same."""
+        return verdict.verdict == self.verdict and all(map(verdict.counts.get, self.kinds))
+
+
+def _worst(verdict: Verdict, found: Sequence[str]) -> str:
+    breaking = {one.kind for one in verdict.anomalies if one.breaks}
+    candidates = [name for name in found if name in breaking] or list(found)
+    assert verdict.verdict != INVALID or breaking, "what is invalid breaks something"
+    return min(candidates, key=lambda name: _GRAVITY[kind(name).severity])

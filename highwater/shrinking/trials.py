@@ -1,0 +1,233 @@
+"""Whether a plan does it: tried on warm brokers a few times, judged at once, and remembered.
+
+``attempts.jsonl`` has a line for each plan that was tried. Who goes on after an interruption asks
+the same questions in the same order, and has the answers of the first ones there.
+"""
+
+import hashlib
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from highwater.checkers.judge import judge
+from highwater.harness.base.errors import HarnessError, StoreError
+from highwater.harness.base.wording import count
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Store
+from highwater.harness.runs.verdict import Verdict
+from highwater.runtime.cluster_pool import Fleet
+from highwater.shrinking.target import Goal
+
+_FAILURES_MOST: Final = 3
+"""So many runs in a row that the harness could not perform say something about the machine."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan that was tried.
+
+    Attributes:
+        number: from 1 on.
+        says: what is smaller about it.
+        key: of the plan and the question.
+        runs: how often it was run.
+        hits: how many of these did it.
+        holds: whether that is enough.
+        partitions: in which the harm was seen.
+        sent: records of the last run that did it; 0 if none did.
+    """
+
+    number: int
+    says: str
+    key: str
+    runs: int
+    hits: int
+    holds: bool
+    seconds: float
+    partitions: tuple[int, ...] = ()
+    sent: int = 0
+
+
+class TimeIsUpError(Exception):
+    """The limit was reached. Caught where the best so far is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When a plan counts as doing it: in at least ``hits`` of at most ``tries`` runs."""
+
+    tries: int = 3
+    hits: int = 1
+
+    def decided(self, runs: int, hits: int) -> bool:
+        """Whether more runs could not change the answer."""
+        return hits >= self.hits or runs - hits > self.tries - self.hits
+
+    @property
+    def stricter(self) -> "Rule":
+        """The same with one more that has to do it, where there are so many."""
+        return replace(self, hits=min(self.tries, self.hits + 1))
+
+
+@dataclass(slots=True, kw_only=True)
+class Trials:
+    """Tries plans; for one thread.
+
+    Attributes:
+        folder: has ``attempts.jsonl``, and in ``runs`` the runs of the last plan that did it.
+        deadline: of ``time.monotonic``; after it no run begins.
+        tell: told of each attempt when it is decided.
+        progress: told what goes on in a run.
+        attempts: all, oldest first; those of an earlier sitting too, once they are asked again.
+        ran: how many runs there were in this sitting.
+    """
+
+    goal: Goal
+    rule: Rule
+    folder: Path
+    fleet: Fleet
+    session: Callable[[], SparkSession]
+    deadline: float
+    tell: Callable[[Attempt], None]
+    progress: Callable[[str], None]
+    attempts: list[Attempt] = field(default_factory=list)
+    ran: int = 0
+    _known: dict[str, Attempt] = field(default_factory=dict)
+    _failures: int = 0
+
+    def __post_init__(self) -> None:
+        self._known = {one.key: one for one in read_attempts(self._file)}
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "attempts.jsonl"
+
+    def holds(self, plan: Plan, says: str, *, rule: Rule | None = None) -> Attempt:
+        """Try a plan until it is decided.
+
+        Args:
+            rule: another than this one's.
+
+        Raises:
+            TimeIsUpError: before that.
+            HarnessError: several runs in a row could not be performed.
+        """
+        rule = rule or self.rule
+        key = self._key(plan, rule)
+        attempt = self._known.get(key)
+        if attempt is None:
+            attempt = self._try(plan, says, key, rule)
+            self._known[key] = attempt
+            with self._file.open("ab") as file:
+                file.write(msgspec.json.encode(attempt) + b"\n")
+        attempt = msgspec.structs.replace(attempt, number=len(self.attempts) + 1)
+        self.attempts.append(attempt)
+        self.tell(attempt)
+        return attempt
+
+    def _key(self, plan: Plan, rule: Rule) -> str:
+        asked = plan.to_json() + msgspec.json.encode((self.goal, rule.tries, rule.hits))
+        return hashlib.sha256(asked).hexdigest()[:16]
+
+    def _try(self, plan: Plan, says: str, key: str, rule: Rule) -> Attempt:
+        """The first runs are as few as could be enough, the others are judged in one pass."""
+        began = time.monotonic()
+        found: list[tuple[Run, Verdict]] = []
+        runs, batch = 0, rule.hits
+        while not rule.decided(runs, len(found)):
+            self.progress(f"{says}: {len(found):,} of {count(runs, 'run')} did it so far")
+            found += self.run(plan, batch)
+            runs, batch = runs + batch, rule.tries - runs - batch
+        holds = len(found) >= rule.hits
+        self._keep([run for run, _ in found] if holds else [])
+        return Attempt(
+            number=0,
+            says=says,
+            key=key,
+            runs=runs,
+            hits=len(found),
+            holds=holds,
+            seconds=round(time.monotonic() - began, 1),
+            partitions=_partitions(found[-1][1], self.goal) if found else (),
+            sent=found[-1][1].ledger.sent if found else 0,
+        )
+
+    def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
+        """Run a plan so often; the runs that did it with their verdicts. No other stays.
+
+        Raises:
+            TimeIsUpError: before the last of them.
+            HarnessError: several runs in a row could not be performed.
+        """
+        store = Store(self.folder / "runs")
+        before = set(store.names())
+        try:
+            done = [run for _ in range(times) if (run := self._perform(plan, store)) is not None]
+            verdicts = judge(done, self.session(), stories=False)
+        except BaseException:
+            self._remove(set(store.names()) - before)
+            raise
+        found = [
+            (run, verdict)
+            for run, verdict in zip(done, verdicts, strict=True)
+            if self.goal.met(verdict)
+        ]
+        self._remove(set(store.names()) - before - {run.name for run, _ in found})
+        return found
+
+    def _perform(self, plan: Plan, store: Store) -> Run | None:
+        """One run, or None if the harness could not perform it."""
+        if time.monotonic() > self.deadline:
+            raise TimeIsUpError
+        self.ran += 1
+        try:
+            run = self.fleet.execute(plan, store, stop=threading.Event())
+        except HarnessError:
+            self._failures += 1
+            if self._failures >= _FAILURES_MOST:
+                raise
+            return None
+        self._failures = 0
+        return run
+
+    def _remove(self, names: set[str]) -> None:
+        for name in names:
+            shutil.rmtree(self.folder / "runs" / name, ignore_errors=True)
+
+    def _keep(self, runs: list[Run]) -> None:
+        """Of the plans that did it only the last one's runs stay."""
+        if runs:
+            everything = Store(self.folder / "runs").names()
+            self._remove(set(everything) - {run.name for run in runs})
+
+
+def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:
+    found = {one.partition for one in verdict.anomalies if one.kind in goal.kinds}
+    return tuple(sorted(found))
+
+
+def read_attempts(path: Path) -> list[Attempt]:
+    """What was tried before; a torn last line is left out.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    found = []
+    for line in lines:
+        try:
+            found.append(msgspec.json.decode(line, type=Attempt))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+    return found

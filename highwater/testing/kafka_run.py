@@ -1,0 +1,89 @@
+"""The fixture ``kafka_run``: performs a story, a nemesis or a plan for the test's case."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Unpack
+
+from highwater.harness.base.errors import HighwaterError, UsageError
+from highwater.testing.parametrize import Case
+from highwater.testing.results import Result
+
+if TYPE_CHECKING:
+    from highwater.harness.runs.plan import Plan
+    from highwater.testing.plan_from_kwargs import Words
+    from highwater.testing.session import Laboratory
+
+
+class KafkaRun:
+    """Runs on real brokers, and judges. One a test; call it as often as needed.
+
+    Args:
+        case: the release and settings for which the test runs now.
+        laboratory: the session's, made at its first use.
+        note: told of every judged run.
+    """
+
+    def __init__(
+        self, case: Case, laboratory: "Callable[[], Laboratory]", note: Callable[[Result], None]
+    ) -> None:
+        self.case = case
+        self._laboratory = laboratory
+        self._note = note
+
+    def __repr__(self) -> str:
+        return f"<kafka_run for {self.case.id} on {self.case.driver}>"
+
+    def __call__(
+        self, plan: "Plan | None" = None, *, check: bool = True, **words: "Unpack[Words]"
+    ) -> Result:
+        """Perform a run and judge it.
+
+        Args:
+            plan: performed as it stands; or else
+            words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and
+                ``acks``, ``min_isr`` and ``unclean`` where they differ from the case's.
+            check: whether a broken promise fails the test. Without it the result is returned, to
+                be examined.
+
+        Raises:
+            PromiseBroken: the verdict is ``invalid``, and ``check`` is on.
+            CannotJudge: the verdict is ``unknown``; an error of the test, whatever ``check`` is.
+            HighwaterError: the harness could not do it; an error of the test too.
+        """
+        __tracebackhide__ = True
+        try:
+            result = Result(self._laboratory().perform(self._ready(plan, words)))
+        except HighwaterError as error:
+            raise error.with_traceback(None) from None  # its message says it all
+        self._note(result)
+        if check:
+            result.assert_as_promised()
+        result.assert_judged()
+        return result
+
+    def plan(self, **words: "Unpack[Words]") -> "Plan":
+        """The plan of a run for this case; ``msgspec.structs.replace`` changes what else there is.
+
+        Raises:
+            UsageError: neither a story nor a nemesis is named, or an unknown one.
+        """
+        from highwater.testing.plan_from_kwargs import make  # noqa: PLC0415 - imports brokers' clients
+
+        return make(self.case, **words)
+
+    def _ready(self, plan: "Plan | None", words: "Words") -> "Plan":
+        """A plan for this case and no other: the test's name would not be true."""
+        if plan is None:
+            return self.plan(**words)
+        if words:
+            raise UsageError(
+                f"kafka_run is given a plan and {', '.join(words)}",
+                hint="Put it into the plan: kafka_run(kafka_run.plan(…)).",
+            )
+        case = self.case
+        if (plan.kafka, plan.driver) != (case.kafka, case.driver):
+            raise UsageError(
+                f"the plan is for Kafka {plan.kafka} on {plan.driver}, and this test runs for"
+                f" Kafka {case.kafka} on {case.driver}",
+                hint="Make it with kafka_run.plan(…), or from the fixture highwater_case.",
+            )
+        return plan

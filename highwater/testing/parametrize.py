@@ -1,0 +1,162 @@
+"""What a test marked ``kafka`` asks for: a case for every combination of release and settings.
+
+Imports nothing but the catalogue, because pytest imports it in every project that has Highwater.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from highwater.clusters.releases.catalogue import CATALOGUE, SAMPLE, Release, release
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+
+if TYPE_CHECKING:
+    from highwater.harness.runs.plan import Acks
+
+_ACKS: Final[Mapping[str, "Acks"]] = {"0": "0", "1": "1", "all": "all", "-1": "all"}
+_ELECTIONS: Final = {False: "clean", True: "unclean"}
+_DEFAULTS: Final[Mapping[str, object]] = {"acks": "all", "min_isr": 1, "unclean": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the command line and the ini file chose for a whole session.
+
+    Attributes:
+        kafka: releases for tests that name none.
+        only: releases named on the command line, to which every test is held; None: not named.
+        driver: the cluster driver.
+        store: folder of runs.
+    """
+
+    kafka: tuple[str, ...]
+    only: tuple[str, ...] | None
+    driver: str
+    store: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One release and one set of settings for which a test runs; the fixture ``highwater_case``.
+
+    Attributes:
+        kafka: catalogue name of the release.
+        driver: of the cluster.
+        acks: what producers wait for.
+        min_isr: min.insync.replicas.
+        unclean: whether unclean elections are allowed.
+        id: as the test's name shows it.
+        left_out: why it does not run in this session; empty when it does.
+    """
+
+    kafka: str
+    driver: str
+    acks: "Acks"
+    min_isr: int
+    unclean: bool
+    id: str
+    left_out: str = ""
+
+    @property
+    def release(self) -> Release:
+        """The catalogue's entry."""
+        return release(self.kafka)
+
+
+def releases(text: str | Iterable[str]) -> tuple[str, ...]:
+    """Catalogue names from names, ``all`` and ``sample``, separated by commas; each name once.
+
+    Raises:
+        UsageError: a name is not in the catalogue, or there is none.
+    """
+    words = text.split(",") if isinstance(text, str) else list(text)
+    groups: dict[str, Iterable[str]] = {"all": CATALOGUE, "sample": SAMPLE}
+    found: dict[str, None] = {}
+    for word in filter(None, map(str.strip, words)):
+        found.update(dict.fromkeys(groups.get(word) or (release(word).name,)))
+    if not found:
+        raise UsageError("no Kafka release is named", hint=nearest("", [*groups, *CATALOGUE]))
+    return tuple(found)
+
+
+def driver(name: str) -> str:
+    """The name of a cluster driver.
+
+    Raises:
+        UsageError: no release runs on such a driver.
+    """
+    known = {one for entry in CATALOGUE.values() for one in entry.drivers}
+    if name not in known:
+        raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, sorted(known)))
+    return name
+
+
+def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: Choice) -> list[Case]:
+    """Every case of a test, in the order of its marker's releases and settings.
+
+    A marker that names releases is held to those of the command line: the others are left out, and
+    say why. A marker that names none gets those of the command line, or else the session's own.
+
+    Args:
+        named: what the marker names as releases; may be empty.
+        settings: ``acks``, ``min_isr`` and ``unclean``, each one value or several.
+        choice: the session's.
+
+    Raises:
+        UsageError: the marker asks for what there is not.
+    """
+    kafkas = releases(named) if named else (choice.only or choice.kafka)
+    values = {name: _values(name, settings.get(name, [])) for name in {**_DEFAULTS, **settings}}
+    combined = [
+        dict(zip(values, combination, strict=True))
+        for combination in itertools.product(*(one or [None] for one in values.values()))
+    ]
+    return [_case(kafka, chosen, choice) for kafka in kafkas for chosen in combined]
+
+
+def _case(kafka: str, chosen: Mapping[str, Any], choice: Choice) -> Case:
+    said = {name: value for name, value in chosen.items() if value is not None}
+    words = [
+        _ELECTIONS[value] if name == "unclean" else f"{name}={value}"
+        for name, value in said.items()
+    ]
+    return Case(
+        kafka=kafka,
+        driver=choice.driver,
+        id="-".join([kafka, *words]),
+        left_out=_left_out(kafka, choice),
+        **{**_DEFAULTS, **said},
+    )
+
+
+def _left_out(kafka: str, choice: Choice) -> str:
+    if choice.only is not None and kafka not in choice.only:
+        return f"--highwater-kafka={','.join(choice.only)} leaves Kafka {kafka} out"
+    drivers = release(kafka).drivers
+    if choice.driver not in drivers:
+        return f"Kafka {kafka} runs on {' and '.join(drivers)} only, not on {choice.driver}"
+    return ""
+
+
+def _values(name: str, given: object) -> list[object]:
+    """A setting's values, checked; empty when the marker does not name it."""
+    many = list(given) if isinstance(given, list | tuple | set) else [given]
+    if name == "acks" and all(str(one) in _ACKS for one in many):
+        return [_ACKS[str(one)] for one in many]
+    if name == "min_isr" and all(type(one) is int for one in many):
+        return many
+    if name == "unclean" and all(isinstance(one, bool) for one in many):
+        return many
+    if name in _DEFAULTS:
+        raise UsageError(f"the marker kafka has {name}={given!r}", hint=_HINTS[name])
+    raise UsageError(f"the marker kafka has no argument {name!r}", hint=nearest(name, _DEFAULTS))
+
+
+_HINTS: Final = {
+    "acks": "acks is 0, 1 or all, or a list of these.",
+    "min_isr": "min_isr is a number of replicas, or a list of these.",
+    "unclean": "unclean is True or False, or a list of these.",
+}

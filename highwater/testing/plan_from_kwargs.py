@@ -1,0 +1,71 @@
+"""From the words of a test to a plan."""
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
+from msgspec.structs import replace
+
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs import parse_values
+from highwater.harness.runs.plan import Acks, Plan, Topic
+from highwater.nemesis.stories.registry import STORIES, find_story
+from highwater.testing.parametrize import Case
+
+
+class Words(TypedDict, total=False):
+    """What a test says of a run; the settings are its case's unless they are given here.
+
+    Attributes:
+        story: a scripted schedule, by name.
+        nemesis: faults that a random schedule mixes: ``"kill,pause"``, a list, or ``"none"``.
+        duration: how long a random schedule goes on, in seconds or as ``"20s"``; 30 s.
+        seed: what every random choice follows from; 0.
+        acks: what producers wait for.
+        min_isr: min.insync.replicas.
+        unclean: whether unclean elections are allowed.
+    """
+
+    story: str
+    nemesis: str | Sequence[str]
+    duration: str | float
+    seed: int
+    acks: Acks
+    min_isr: int
+    unclean: bool
+
+
+def make(case: Case, **words: Unpack[Words]) -> Plan:
+    """The plan of a run for a case.
+
+    Raises:
+        UsageError: neither a story nor a nemesis is named, an unknown one, or too short a duration.
+    """
+    if "story" not in words and "nemesis" not in words:
+        raise UsageError(
+            "kafka_run is told neither a story nor a nemesis",
+            hint=f'Write kafka_run(nemesis="kill,pause"), or name a story. {nearest("", STORIES)}',
+        )
+    base = _base(case, words)
+    topic = replace(
+        base.topic,
+        min_insync_replicas=words.get("min_isr", case.min_isr),
+        unclean_leader_election=words.get("unclean", case.unclean),
+    )
+    workload = replace(base.workload, acks=parse_values.acks(str(words.get("acks", case.acks))))
+    return replace(base, driver=case.driver, topic=topic, workload=workload)
+
+
+def _base(case: Case, words: Words) -> Plan:
+    seed = words.get("seed", 0)
+    faults = words.get("nemesis", "none")
+    names = parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults))
+    if "story" in words:
+        return replace(find_story(words["story"]).plan(case.kafka, seed=seed), nemesis=names)
+    return Plan(
+        kafka=case.kafka,
+        seed=seed,
+        nemesis=names,
+        topic=Topic(partitions=3),
+        duration_s=parse_values.duration(str(words.get("duration", "30s"))),
+    )

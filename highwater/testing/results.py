@@ -1,0 +1,221 @@
+"""What a run gives back to a test, and how a broken promise reads."""
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from highwater.harness.base.errors import HarnessError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from highwater.api import Judged, Loaded
+    from highwater.checkers.model.report_types import Reconciliation
+    from highwater.harness.runs.plan import Plan
+    from highwater.harness.runs.verdict import Anomaly
+
+_SHOWN: Final = 3  # anomalies that a failure tells; the report has all
+
+
+class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
+    """What the settings promise was not kept. A failure of the test, not of the harness.
+
+    Attributes:
+        result: the run, to be examined.
+    """
+
+    def __init__(self, message: str, result: "Result") -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class Unexplained(AssertionError):  # noqa: N818 - likewise
+    """What happened does not follow from the rules of the release, or what must follow did not.
+
+    Attributes:
+        result: the run, to be examined.
+    """
+
+    def __init__(self, message: str, result: "Result") -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class CannotJudge(HarnessError):  # noqa: N818 - likewise
+    """The verdict is ``unknown``: the test neither passes nor fails, for nothing was shown.
+
+    Attributes:
+        result: the run, to be examined.
+    """
+
+    def __init__(self, message: str, result: "Result") -> None:
+        super().__init__(message, hint=result.where)
+        self.result = result
+
+
+class Result:
+    """A judged run.
+
+    Attributes:
+        verdict: ``valid``, ``invalid``, or ``unknown``.
+        headline: the finding in one sentence with denominators.
+        lost: how many acknowledged records are gone.
+        acknowledged: how many records were acknowledged.
+        anomalies: what was found, those that break a promise first.
+        model: what the reference model says of it; None when it was not asked.
+        report: the HTML report.
+        plan: what was asked for; ``plan.command()`` repeats it.
+    """
+
+    def __init__(self, judged: "Judged") -> None:
+        verdict = judged.verdict
+        self._judged = judged
+        self.verdict: Literal["valid", "invalid", "unknown"] = verdict.verdict
+        self.headline: str = verdict.headline
+        self.lost: int = verdict.ledger.lost
+        self.acknowledged: int = verdict.ledger.acknowledged
+        self.anomalies: tuple[Anomaly, ...] = verdict.anomalies
+        self.model: Reconciliation | None = judged.model
+        self.report: Path = judged.report
+        self.plan: Plan = judged.run.plan()
+
+    def __repr__(self) -> str:
+        return f"<{self.verdict}: {self.headline}; {self.report}>"
+
+    @property
+    def as_predicted(self) -> bool | None:
+        """Whether exactly that was lost and forked which the release's rules give up.
+
+        None when nothing is predicted, as of a random nemesis.
+        """
+        from highwater.runtime.prediction_check import as_predicted  # noqa: PLC0415 - imports brokers' clients
+
+        return as_predicted(self._judged.run, self._judged.verdict)
+
+    @property
+    def tables(self) -> "Loaded":
+        """The stored run: its tables as pandas or Spark, and the whole verdict."""
+        from highwater.api import Loaded  # noqa: PLC0415 - imports Spark
+
+        return Loaded(self._judged.run)
+
+    @property
+    def where(self) -> str:
+        """Where the report lies and what repeats the run, a line each."""
+        return f"report: {self.report}\nrepeat: {self.plan.command()}"
+
+    def assert_as_promised(self) -> None:
+        """Fail when a promise was broken.
+
+        Raises:
+            PromiseBroken: the verdict is ``invalid``.
+            CannotJudge: it is ``unknown``.
+        """
+        __tracebackhide__ = True
+        self.assert_judged()
+        if self.verdict == "invalid":
+            breaking = [one for one in self.anomalies if one.breaks]
+            lines = [self.headline, *_told(breaking), *self._model_says(), self.where]
+            raise PromiseBroken("\n".join(lines), self)
+
+    def assert_loses(self, *values: str) -> None:
+        """Fail unless exactly these acknowledged records were lost, whatever was promised.
+
+        Args:
+            values: ids of records, such as ``m3``, the record that the stories are about.
+
+        Raises:
+            AssertionError: others were, or none.
+            CannotJudge: the verdict is ``unknown``.
+        """
+        __tracebackhide__ = True
+        self.assert_judged()
+        lost = [one.value or "?" for one in self.anomalies if one.kind == "lost-write"]
+        if self.lost != len(values) or set(lost) != set(values):
+            raise AssertionError(
+                f"{_listed(values)} should be lost, and {_listed(lost)} of {self.acknowledged}"
+                f" acknowledged was\n{self.headline}\n{self.where}"
+            )
+
+    def assert_none(self, *kinds: str) -> None:
+        """Fail when there is an anomaly of one of these kinds, whatever was promised.
+
+        Args:
+            kinds: such as ``lost-write``; docs/checkers.md has them all.
+
+        Raises:
+            AssertionError: there is one; its story is told.
+            CannotJudge: the verdict is ``unknown``.
+        """
+        __tracebackhide__ = True
+        self.assert_judged()
+        if found := [one for one in self.anomalies if one.kind in kinds]:
+            raise AssertionError("\n".join([self.headline, *_told(found), self.where]))
+
+    def assert_explained(self) -> None:
+        """Fail unless the model explains all that happened, and all happened that it predicts.
+
+        Whether a promise was broken is another question: a loss that a release's rules cause is
+        explained.
+
+        Raises:
+            Unexplained: something does not follow from the rules, or was not reproduced.
+            CannotJudge: the verdict or the model's answer is ``unknown``.
+        """
+        __tracebackhide__ = True
+        from highwater.reports.model_text import GOOD, sentence, told  # noqa: PLC0415 - as above
+
+        self.assert_judged()
+        found = self.model
+        if found is None or found.status == "unknown":
+            why = sentence(found) if found else "it was not asked."
+            raise CannotJudge(f"the model cannot explain the run: {why}", self)
+        if found.status not in GOOD:
+            strange = told([one for one in found.findings if one.verdict == "unexplained"])
+            lines = [sentence(found), *found.absent, *strange, self.where]
+            raise Unexplained("\n".join(lines), self)
+
+    def _model_says(self) -> list[str]:
+        from highwater.reports.model_text import WORDS, sentence  # noqa: PLC0415 - as above
+
+        found = self.model
+        return [] if found is None else [f"model: {WORDS[found.status]}. {sentence(found)}"]
+
+    def assert_judged(self) -> None:
+        """Raise CannotJudge when the verdict is ``unknown``, which is never a pass."""
+        __tracebackhide__ = True
+        if self.verdict == "unknown":
+            reasons = " ".join(self._judged.verdict.reasons) or self.headline
+            raise CannotJudge(f"the run could not be judged: {reasons}", self)
+
+    def row(self) -> dict[str, str]:
+        """The run as properties of a test: a JUnit report's, and the summary's."""
+        plan = self.plan
+        return {
+            "kafka": plan.kafka,
+            "driver": plan.driver,
+            "acks": plan.workload.acks,
+            "verdict": self.verdict,
+            "lost": str(self.lost),
+            "acknowledged": str(self.acknowledged),
+            "model": self.model.status if self.model else "",
+            "report": str(self.report),
+            "what": " ".join([_happened(plan), *_settings(plan)]),
+        }
+
+
+def _happened(plan: "Plan") -> str:
+    return "no faults" if plan.happens == "calm" else plan.happens.replace(",", "+")
+
+
+def _settings(plan: "Plan") -> list[str]:
+    words = [f"acks={plan.workload.acks}", f"min_isr={plan.topic.min_insync_replicas}"]
+    return [*words, "unclean"] if plan.topic.unclean_leader_election else words
+
+
+def _told(anomalies: "list[Anomaly]") -> list[str]:
+    more = len(anomalies) - _SHOWN
+    told = [one.sentence for one in anomalies[:_SHOWN]]
+    return [*told, f"… and {more} more, in the report"] if more > 0 else told
+
+
+def _listed(values: "tuple[str, ...] | list[str]") -> str:
+    return ", ".join(values) or "nothing"

@@ -1,0 +1,110 @@
+"""What the tests of a session share: warm clusters, one Spark session, and a store of runs."""
+
+import contextlib
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from highwater.api import Judged, judge_all
+from highwater.checkers.spark.session import SparkStarter
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.drivers import DRIVERS, require_driver
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Store
+from highwater.runtime.cluster_pool import WARM_CONFIG, Fleet, is_whole
+from highwater.runtime.preflight import check_plan
+from highwater.testing.parametrize import Case
+
+BROKERS: Final = 3
+_WARM: Final = 2  # of one release: a story may have broker settings of its own
+
+
+class Laboratory:
+    """Performs plans and lends clusters; a context manager, for one thread.
+
+    Clusters of one release on one driver are warm at a time: tests come in that order.
+
+    Args:
+        store: folder of runs.
+        directory: where clusters live while they run.
+    """
+
+    def __init__(self, store: Path, directory: Path) -> None:
+        self._store = Store(store)
+        self._directory = directory
+        self._stop = threading.Event()
+        self._spark: SparkStarter | None = None
+        self._open: tuple[str, str] | None = None
+        self._fleet: Fleet | None = None
+        self._cluster: Cluster | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+
+    def perform(self, plan: Plan) -> Judged:
+        """Run a plan on real brokers and judge it; Spark starts while the first brokers boot.
+
+        Raises:
+            UsageError: the plan asks for what there is not; nothing was started.
+            HarnessError: the run could not go on.
+        """
+        check_plan(plan)
+        with _quiet():
+            if self._spark is None:
+                self._spark = SparkStarter()
+            self._turn_to(plan.kafka, plan.driver)
+            if self._fleet is None:
+                self._fleet = Fleet(self._directory / "runs", warm=_WARM)
+            run = self._fleet.execute(plan, self._store, stop=self._stop)
+            (judged,) = judge_all([run], self._spark.session())
+        return judged
+
+    def cluster(self, case: Case) -> Cluster:
+        """A whole cluster of three brokers: the one that the last test had, unless it broke it.
+
+        Raises:
+            UsageError: there is no such driver here.
+            HarnessError: the cluster did not start.
+        """
+        with _quiet():
+            self._turn_to(case.kafka, case.driver)
+            if self._cluster is not None and not is_whole(self._cluster):
+                self._cluster.close()
+                self._cluster = None
+            if self._cluster is None:
+                self._cluster = self._boot(case)
+        return self._cluster
+
+    def _boot(self, case: Case) -> Cluster:
+        require_driver(case.driver, case.release)
+        folder = tempfile.mkdtemp(prefix=f"{case.kafka}-", dir=self._directory)
+        return DRIVERS[case.driver](
+            case.release, Path(folder), brokers=BROKERS, broker_config=WARM_CONFIG
+        )
+
+    def _turn_to(self, kafka: str, driver: str) -> None:
+        """Give back the clusters of another release or driver."""
+        if self._open != (kafka, driver):
+            self._clear()
+        self._open = (kafka, driver)
+
+    def _clear(self) -> None:
+        if self._fleet is not None:
+            self._fleet.close()
+        if self._cluster is not None:
+            self._cluster.close()
+        self._fleet = self._cluster = None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the warnings of our libraries from tests whose warnings are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

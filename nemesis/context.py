@@ -1,0 +1,169 @@
+"""What a schedule plays on: a cluster, its faults, and a client that can send one record."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.history import OK
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.injector import Nemesis, Scribe
+
+_CHECK_EVERY_S: Final = 0.2
+_APPENDED_S: Final = 5.0
+
+
+class MissedError(HarnessError):
+    """A schedule could not be played as written, so its run proves nothing either way."""
+
+
+class Answer(Protocol):
+    """What a client was told about one record."""
+
+    @property
+    def outcome(self) -> str:
+        """ok, fail or info."""
+
+    @property
+    def offset(self) -> int | None:
+        """Where it was appended, if that was told."""
+
+
+class Client(Protocol):
+    """Sends one named record and records it in the history."""
+
+    def send(self, value: str, partition: int, *, limit_s: float | None = None) -> Answer:
+        """Send a record with the plan's acks; returns at the answer, or as info after a limit."""
+
+
+class Direct(Protocol):
+    """Sends named records to named brokers, once, and records them in the history."""
+
+    @property
+    def answers(self) -> Mapping[str, Answer | None]:
+        """What was told about each record so far; None while nothing was."""
+
+    def send(self, identity: str, partition: int, *, address: str) -> None:
+        """Send a record to the broker at ``host:port`` and do not wait for its answer."""
+
+
+class StepLog(Protocol):
+    """Writes the steps of a schedule of faults into the run; the recorder is one."""
+
+    def step(self, event: str, **row: object) -> None:
+        """Record one row of ``events/steps``."""
+
+
+class Unlogged:
+    """The log of a schedule that is none of faults."""
+
+    def step(self, event: str, **row: object) -> None:
+        """Record nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything a schedule may touch.
+
+    Attributes:
+        plan: what the run was asked to do.
+        probe: for this thread alone.
+        topic: the topic under test.
+        replicas: brokers of partition 0, preferred leader first.
+        stop: set from outside to end the run early.
+        checks: each raises when something that the run needs has failed.
+        log: where a schedule of faults writes its steps.
+        clock: seconds, monotonic.
+    """
+
+    plan: Plan
+    cluster: Cluster
+    probe: Probe
+    nemesis: Nemesis
+    scribe: Scribe
+    client: Client
+    direct: Direct
+    topic: str
+    replicas: tuple[int, ...]
+    stop: threading.Event
+    checks: tuple[Callable[[], None], ...] = ()
+    log: StepLog = field(default_factory=Unlogged)
+    clock: Callable[[], float]
+
+    def note(self, says: str, broker: int | None = None) -> None:
+        """Record what was seen or decided, for whoever reads the run."""
+        self.scribe.fault("step", "note", says, broker)
+
+    def send(self, value: str, *, leader: int, limit_s: float | None = None) -> int:
+        """Send one record to partition 0, where nobody else writes.
+
+        Args:
+            value: its name.
+            leader: who appends it; asked where it stands when the client is not told (acks=0).
+            limit_s: after how long to give up on an answer; the plan's delivery timeout.
+
+        Returns:
+            Its offset.
+
+        Raises:
+            MissedError: it was not acknowledged, or not appended.
+        """
+        before = await_condition(
+            lambda: self.probe.replica(leader, self.topic, 0).leo,
+            lambda _: True,
+            what=f"broker {leader} to tell its LEO",  # 0.9 refuses while its HW is behind
+            limit_s=_APPENDED_S,
+            every_s=0.01,
+            passing=(UnreachableError,),
+        )
+        answer = self.client.send(value, 0, limit_s=limit_s)
+        if answer.outcome != OK:
+            raise MissedError(
+                f"{value} was to be acknowledged, but its outcome is {answer.outcome}"
+            )
+        return self._appended(value, leader, before) if answer.offset is None else answer.offset
+
+    def send_on(self, value: str) -> None:
+        """Send one record to partition 0 and do not wait; its answer comes when it can."""
+        self.client.send(value, 0, limit_s=0.0)
+
+    def _appended(self, value: str, leader: int, offset: int) -> int:
+        """Wait until the leader has appended a record that nobody acknowledges."""
+        try:
+            await_condition(
+                lambda: self.probe.replica(leader, self.topic, 0).leo,
+                lambda leo: leo > offset,
+                what=f"broker {leader} to append {value} at offset {offset}",
+                limit_s=_APPENDED_S,
+                every_s=0.01,
+                passing=(UnreachableError,),
+            )
+        except WaitTimeoutError as error:
+            raise MissedError(error.message) from error
+        return offset
+
+    def check(self) -> None:
+        """Go on, unless something that the run needs has failed or it is to end.
+
+        Raises:
+            HarnessError: what failed.
+        """
+        if self.stop.is_set():
+            raise HarnessError("the run was ended early")
+        for check in self.checks:
+            check()
+
+    def hold(self, seconds: float) -> None:
+        """Let time pass, as the schedule says.
+
+        Raises:
+            HarnessError: the run has to end before that.
+        """
+        deadline = self.clock() + seconds
+        self.check()
+        while (left := deadline - self.clock()) > 0:
+            self.stop.wait(min(left, _CHECK_EVERY_S))
+            self.check()

@@ -1,0 +1,113 @@
+"""Faults that are none: what administrators do to leaders and replicas while records are sent."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.faults.registry import Aim, NothingDoneError, aimed, by_request
+
+_LOOK_LIMIT_S = 10.0
+_ELECTED_LIMIT_S = 60.0
+_UNCLEAN = "unclean.leader.election.enable"
+_ELECT_LEADERS = (2, 4)
+
+
+def _state(cluster: Cluster, aim: Aim) -> PartitionState:
+    with contextlib.closing(cluster.probe()) as probe:
+        return await_condition(
+            lambda: probe.partition(aim.topic.name, aim.partition),
+            lambda _: True,
+            what=f"somebody to tell who leads {aim.topic.name}-{aim.partition}",
+            limit_s=_LOOK_LIMIT_S,
+            passing=(UnreachableError,),
+        )
+
+
+def _others(cluster: Cluster, state: PartitionState) -> list[int]:
+    """Members of the ISR that run and do not lead."""
+    return [
+        one for one in state.isr if one != state.leader and cluster.brokers[one].state == "running"
+    ]
+
+
+@aimed("move-leader", at="topic", why_not=by_request, commands=())
+def move_leader(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Move leadership of a partition to another member of the ISR, by a preferred election."""
+    name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
+    heirs = _others(cluster, state)
+    if state.leader < 0 or not heirs:
+        raise NothingDoneError(f"{name} has nobody to whom leadership could be moved")
+    heir = heirs[int(aim.choice * len(heirs))]
+    cluster.move_leader(aim.topic.name, aim.partition, heir)
+    yield f"leadership of {name} was moved from broker {state.leader} to broker {heir}"
+
+
+@aimed("reassign", at="topic", why_not=by_request, commands=())
+def reassign(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Take a follower's replica away; healing assigns it anew, and it copies all there is."""
+    name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
+    others = _others(cluster, state)
+    # Kafka waits with it for who is struck and not yet out of the ISR.
+    runs = all(cluster.brokers[one].state == "running" for one in state.isr)
+    if len(state.isr) < aim.topic.replication_factor or not others or not runs:
+        raise NothingDoneError(f"{name} is not whole, and no replica of it is taken away")
+    gone = others[int(aim.choice * len(others))]
+    left = [one for one in state.isr if one != gone]
+    try:
+        cluster.reassign(aim.topic.name, aim.partition, left)
+        yield f"the replica of {name} on broker {gone} is taken away"
+    finally:
+        cluster.reassign(aim.topic.name, aim.partition, [*left, gone])
+
+
+@aimed("unclean-election", at="cluster", needs="--unclean", awaits_sessions=True)
+def unclean_election(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Leave a partition to one broker, kill that, and have one elected that lacks its last records.
+
+    The administrator asks for it, by ElectLeaders since 2.4 (KIP-460), and before by the topic's
+    setting. The others are shut down in order one after the other, so that the ISR is one broker,
+    which acknowledges alone. Healing starts it, and it cuts its log to match.
+    """
+    name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
+    # Also who is not in sync yet: it may be the next moment.
+    running = [one.id for one in cluster.brokers.values() if one.state == "running"]
+    others = [one for one in running if one != state.leader]
+    if state.leader < 0 or not others:
+        raise NothingDoneError(f"{name} has nobody who could lead it uncleanly")
+    asks = cluster.release.number >= _ELECT_LEADERS
+    cluster.configure(aim.topic.name, {_UNCLEAN: "false"})
+    try:
+        with contextlib.closing(cluster.probe()) as probe:
+            _leave_alone(cluster, probe, aim, state.leader, others)
+            cluster.brokers[state.leader].kill()
+            if not asks:
+                cluster.configure(aim.topic.name, {_UNCLEAN: "true"})
+            for one in others:
+                cluster.brokers[one].start()
+            _await(lambda: probe.live_brokers() == {*others}, f"brokers {others} to have sessions")
+            if asks:
+                cluster.elect_unclean(aim.topic.name, aim.partition)
+            look = partial(probe.partition, aim.topic.name, aim.partition)
+            _await(lambda: look().leader in others, f"one of brokers {others} to lead {name}")
+            leader = look().leader
+            yield f"broker {leader} leads {name} uncleanly: broker {state.leader} was the ISR"
+    finally:
+        for one in (*others, state.leader):
+            cluster.brokers[one].start()
+        cluster.configure(aim.topic.name, {_UNCLEAN: aim.topic.settings()[_UNCLEAN]})
+
+
+def _leave_alone(cluster: Cluster, probe: Probe, aim: Aim, leader: int, others: list[int]) -> None:
+    """Shut every other broker down in order, and wait until the leader is the whole ISR."""
+    for one in others:
+        cluster.brokers[one].stop()
+    _await(
+        lambda: probe.partition(aim.topic.name, aim.partition).isr == (leader,),
+        f"broker {leader} to be the whole ISR of {aim.topic.name}-{aim.partition}",
+    )
+
+
+def _await(look: Callable[[], bool], what: str) -> None:
+    await_condition(look, bool, what=what, limit_s=_ELECTED_LIMIT_S, passing=(UnreachableError,))

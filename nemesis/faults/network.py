@@ -1,0 +1,168 @@
+"""Faults of the network: links that are cut, slow or reset, and messages that are held back.
+
+They are made by the wire (docs/wire.md), which a run that names one of them turns on. Clients reach
+every broker all the while, so that they meet leaders that have been deposed and do not know it.
+What a cut link keeps back arrives when it is healed, as packets that are sent again do.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from highwater.clusters.core.interfaces import Cluster, Network
+from highwater.clusters.relay.rules import (
+    COORDINATION,
+    Kind,
+    Link,
+    Rule,
+    between,
+    into,
+    out_of,
+    ring,
+)
+from highwater.harness.base.errors import HarnessError
+from highwater.nemesis.faults.registry import fault
+
+DELAY_S: Final = 0.1
+JITTER_S: Final = 0.2
+BYTES_PER_S: Final = 20_000.0
+"""What ``slow-link`` and ``throttle`` do: well within a session of 2 s, and far below what a
+workload of any rate needs."""
+
+
+@fault("isolate")
+def isolate(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Cut a broker off from its peers and from ZooKeeper or the controller, both ways."""
+    network = _network(cluster)
+    yield from _links(network, "cut", between([broker], network.nodes), f"broker {broker} is alone")
+
+
+@fault("partition")
+def partition(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Cut a broker off from its peers alone: it keeps its session, and as a leader its office."""
+    network = _network(cluster)
+    says = f"broker {broker} reaches no other broker"
+    yield from _links(network, "cut", between([broker], network.brokers), says)
+
+
+@fault("mute")
+def mute(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Cut what a broker says to everybody; it still hears them."""
+    network = _network(cluster)
+    says = f"nobody hears broker {broker}"
+    yield from _links(network, "cut", out_of(broker, network.nodes), says)
+
+
+@fault("deafen")
+def deafen(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Cut what everybody says to a broker; they still hear it."""
+    network = _network(cluster)
+    says = f"broker {broker} hears nobody"
+    yield from _links(network, "cut", into(broker, network.nodes), says)
+
+
+@fault("halves")
+def halves(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Split the brokers into two groups, the smaller around one; only the larger has a quorum."""
+    network = _network(cluster)
+    minority, majority = _halves(network, broker)
+    links = between(minority, majority | {COORDINATION})
+    yield from _links(network, "cut", links, f"{_names(minority)} apart from {_names(majority)}")
+
+
+@fault("bridge")
+def bridge(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Split the other brokers into two groups that only this one reaches both of."""
+    network = _network(cluster)
+    others = sorted(network.brokers - {broker})
+    some, rest = others[: len(others) // 2], others[len(others) // 2 :]
+    says = f"only broker {broker} reaches {_names(some)} and {_names(rest)}"
+    yield from _links(network, "cut", between(some, rest), says)
+
+
+@fault("ring")
+def majorities(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Let each broker see a majority, and no two the same one (Jepsen's majorities-ring)."""
+    network = _network(cluster)
+    del broker
+    yield from _links(network, "cut", ring(network.brokers), "every broker sees another majority")
+
+
+@fault("reset")
+def reset(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Reset a broker's connections with everybody, and refuse new ones."""
+    network = _network(cluster)
+    links = between([broker], network.nodes)
+    yield from _links(network, "reset", links, f"connections of broker {broker} are reset")
+
+
+@fault("slow-link")
+def slow_link(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Delay every message between a broker and its peers by 100 to 300 ms."""
+    network = _network(cluster)
+    links = between([broker], network.brokers)
+    rule = Rule(kind="slow", links=links, delay_s=DELAY_S, jitter_s=JITTER_S)
+    with network.under(rule):
+        yield f"messages from and to broker {broker} take {DELAY_S:g} s and more"
+
+
+@fault("throttle")
+def throttle(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Let 20 kB a second pass on each connection between a broker and its peers."""
+    network = _network(cluster)
+    links = between([broker], network.brokers)
+    with network.under(Rule(kind="slow", links=links, bytes_per_s=BYTES_PER_S)):
+        yield f"broker {broker} has {BYTES_PER_S / 1000:g} kB a second for each peer"
+
+
+@fault("hold-hw")
+def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Hold back every answer that would tell a follower a higher HW: its window stays open."""
+    network = _network(cluster)
+    rule = Rule(kind="hold", links=into(broker, network.brokers), what="hw")
+    with network.under(rule):
+        yield f"broker {broker} hears of no higher HW"
+
+
+@fault("hold-leadership")
+def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Hold back what the controller tells a broker about leaders: it goes on in its old office."""
+    network = _network(cluster)
+    sources = network.nodes | {broker}
+    links = frozenset((source, broker) for source in sources)
+    with network.under(Rule(kind="hold", links=links, what="leadership")):
+        yield f"broker {broker} hears of no new leader"
+
+
+@fault("hold-isr")
+def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Hold back a broker's changes of an ISR: as a leader it can neither shrink nor expand one."""
+    network = _network(cluster)
+    links = frozenset((broker, target) for target in network.nodes)
+    with network.under(Rule(kind="hold", links=links, what="isr")):
+        yield f"broker {broker} can change no ISR"
+
+
+def _network(cluster: Cluster) -> Network:
+    if cluster.network is None:
+        raise HarnessError("this cluster has no wire", hint="Start it with one: --wire.")
+    return cluster.network
+
+
+def _links(network: Network, kind: Kind, links: frozenset[Link], says: str) -> Iterator[str]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(network.under(Rule(kind=kind, links=links)))
+        yield says
+
+
+def _halves(network: Network, broker: int) -> tuple[frozenset[int], frozenset[int]]:
+    """The smaller group: the broker and those that follow it in the circle of ids."""
+    ids = sorted(network.brokers)
+    start = ids.index(broker)
+    circle = ids[start:] + ids[:start]
+    minority = frozenset(circle[: max(1, (len(ids) - 1) // 2)])
+    return minority, network.brokers - minority
+
+
+def _names(brokers: frozenset[int] | list[int]) -> str:
+    return "brokers " + ", ".join(map(str, sorted(brokers)))

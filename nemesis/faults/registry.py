@@ -1,0 +1,229 @@
+"""What a fault is, and where all of them are registered.
+
+A fault is a generator: it breaks something, yields one sentence that says what, and mends it again
+after the ``yield``. Write one in a file of its family and decorate it; see docs/adding-a-fault.md.
+"""
+
+import importlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypedDict
+
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.releases.release import Release
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base import extensions
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.plan import Plan, Topic
+
+Scope = Literal["broker", "topic", "coordination", "cluster"]
+"""What a fault strikes, and so what it may not overlap with: one broker; the topic under test, by
+requests to whoever runs; ZooKeeper or the KRaft controller; or every broker at once."""
+
+
+class NothingDoneError(HarnessError):
+    """There is nothing that a fault could do now; raised before it has touched anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What a fault is aimed at.
+
+    Attributes:
+        broker: id of the one that it strikes; None of one whose scope is no broker.
+        topic: the topic under test, as the plan has it.
+        partition: the one that the strike is about.
+        choice: 0 up to 1, for what a fault leaves to chance.
+        levels: of the upgrade under way, from where all brokers began to where they are to be.
+        note: tells the run what happens to a broker before all of the fault has happened.
+    """
+
+    broker: int | None = None
+    topic: Topic = field(default_factory=Topic)
+    partition: int = 0
+    choice: float = 0.0
+    levels: tuple[Level, ...] = ()
+    note: Callable[[str, int | None], None] = lambda _says, _broker: None
+
+    @property
+    def victim(self) -> int:
+        """The broker, of a fault that strikes one.
+
+        Raises:
+            HarnessError: nobody was named.
+        """
+        if self.broker is None:
+            raise HarnessError("the fault strikes a broker, and none was named")
+        return self.broker
+
+
+Needs = Literal["", "--unclean", "--to"]
+Body = Callable[[Cluster, int], Iterator[str]]
+AimedBody = Callable[[Cluster, Aim], Iterator[str]]
+WhyNot = Callable[[Release, str], str]
+"""Says of a release and a driver why a fault cannot be had there; nothing, if it can."""
+
+
+def anywhere(_: Release, __: str) -> str:
+    """Nothing speaks against it."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A named way to break something, and its undoing.
+
+    Attributes:
+        family: the module that has it.
+        scope: what it strikes.
+        why_not: why a release or driver has it not; empty where it does.
+        needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
+            outside the ISR, or ``--to``, because it upgrades to what that names.
+        commands: of an inventory, which it needs on a cluster that somebody else runs; None: they
+            are not enough for it.
+        awaits_sessions: its injection ends only when a broker's session has begun or ended, which
+            ZooKeeper or a controller must say: so not while those are struck.
+    """
+
+    name: str
+    family: str
+    summary: str
+    scope: Scope
+    body: AimedBody
+    why_not: WhyNot = anywhere
+    needs: Needs = ""
+    commands: frozenset[str] | None = None
+    awaits_sessions: bool = False
+
+    def missing(self, kafka: Release, plan: Plan) -> str:
+        """Why a plan's cluster has it not; empty where it does."""
+        reason = self.why_not(kafka, plan.driver)
+        if reason or plan.external is None:
+            return reason
+        if self.commands is None:
+            return _OUT_OF_REACH.get(self.family, "it needs a cluster that Highwater starts")
+        lacking = sorted(self.commands - set(plan.external.commands))
+        return f"the inventory has no command to {' and to '.join(lacking)}" if lacking else ""
+
+
+_OUT_OF_REACH: Final[Mapping[str, str]] = {
+    "storage": "the files of its brokers are out of reach",
+    "network": "there is no wire between its nodes",
+    "coordination": "ZooKeeper and the controllers are out of reach",
+}
+"""What commands are not enough for, by family."""
+
+
+_FAMILIES: Final = (
+    "process",
+    "storage",
+    "network",
+    "coordination",
+    "leadership",
+    "topic_config",
+    "upgrades",
+)
+_registry: dict[str, Fault] = {}
+
+
+def by_request(kafka: Release, driver: str) -> str:
+    """For what is asked of brokers on KRaft, and written in ZooKeeper before."""
+    if driver == "external" and kafka.coordination == "zookeeper":
+        return "it is done in ZooKeeper, which is out of reach"
+    return ""
+
+
+def fault(
+    name: str,
+    *,
+    why_not: WhyNot = anywhere,
+    commands: Collection[str] | None = None,
+    awaits_sessions: bool = False,
+) -> Callable[[Body], Body]:
+    """Register a generator as the fault ``name`` of a broker, which it is given the id of."""
+
+    def register(body: Body) -> Body:
+        def aimed_body(cluster: Cluster, aim: Aim) -> Iterator[str]:
+            return body(cluster, aim.victim)
+
+        _registry[name] = Fault(
+            name=name,
+            scope="broker",
+            body=aimed_body,
+            why_not=why_not,
+            commands=None if commands is None else frozenset(commands),
+            awaits_sessions=awaits_sessions,
+            **_told(body),
+        )
+        return body
+
+    return register
+
+
+def aimed(
+    name: str,
+    *,
+    at: Scope = "broker",
+    why_not: WhyNot = anywhere,
+    needs: Needs = "",
+    commands: Collection[str] | None = None,
+    awaits_sessions: bool = False,
+) -> Callable[[AimedBody], AimedBody]:
+    """Register a generator as the fault ``name`` that wants to know more than a broker's id."""
+
+    def register(body: AimedBody) -> AimedBody:
+        _registry[name] = Fault(
+            name=name,
+            scope=at,
+            body=body,
+            why_not=why_not,
+            needs=needs,
+            commands=None if commands is None else frozenset(commands),
+            awaits_sessions=awaits_sessions,
+            **_told(body),
+        )
+        return body
+
+    return register
+
+
+class _Told(TypedDict):
+    """What a body says of itself."""
+
+    family: str
+    summary: str
+
+
+def _told(body: Callable[..., object]) -> _Told:
+    """The module's name, and the first line of the docstring."""
+    return {
+        "family": body.__module__.rpartition(".")[2],
+        "summary": (body.__doc__ or "").partition("\n")[0],
+    }
+
+
+def faults() -> Mapping[str, Fault]:
+    """Return every fault by name: ours, family by family, and then those of other packages.
+
+    Raises:
+        HarnessError: a package that has some cannot be loaded.
+    """
+    for family in _FAMILIES:
+        importlib.import_module(f"highwater.nemesis.faults.{family}")
+    extensions.load(extensions.FAULTS)
+    place = {family: number for number, family in enumerate(_FAMILIES)}
+    ordered = sorted(_registry.values(), key=lambda one: place.get(one.family, len(place)))
+    return {one.name: one for one in ordered}
+
+
+def find_fault(name: str) -> Fault:
+    """The fault of that name.
+
+    Raises:
+        UsageError: there is none; the nearest names are in the hint.
+    """
+    known = faults()
+    if name not in known:
+        raise UsageError(f"no fault is called {name!r}", hint=nearest(name, known))
+    return known[name]

@@ -1,0 +1,239 @@
+"""Faults of the disk: what a broker finds when it comes back, other than what it had written.
+
+Every one kills its broker first (SIGKILL, which leaves the page cache alone), then changes files of
+its log directory, and heals by starting it on those. What Kafka does not mend by itself stays.
+"""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK, LEADER_EPOCH
+from highwater.clusters.core.interfaces import Broker, Cluster, UnreachableError
+from highwater.clusters.releases.release import Release
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.fault_effects import phrase
+from highwater.harness.runs.plan import Topic
+from highwater.nemesis.faults import disk_damage
+from highwater.nemesis.faults.registry import Aim, aimed, fault
+
+FLUSHES: Final = "flush.messages"
+_GARBAGE_BYTES: Final = 64
+_UP_LIMIT_S: Final = 20.0
+
+
+def flushes(topic: Topic) -> int | None:
+    """After how many records a topic's logs are flushed; None: that is left to the kernel."""
+    told = topic.config.get(FLUSHES)
+    return None if told is None else int(told)
+
+
+@contextlib.contextmanager
+def _dead(cluster: Cluster, aim: Aim) -> Iterator[Broker]:
+    """A broker that is killed, and started again whatever comes."""
+    target = cluster.brokers[aim.victim]
+    target.kill()
+    try:
+        yield target
+    finally:
+        target.start()
+
+
+def _told(aim: Aim, cuts: Iterable[disk_damage.Cut], otherwise: str) -> str:
+    """What the topic under test lost, in words."""
+    return ", ".join(one.says for one in cuts if one.topic == aim.topic.name) or otherwise
+
+
+@aimed("power-failure")
+def power_failure(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and take from its logs what was never flushed, as the end of power does.
+
+    No lower than the recovery point, and nothing of a segment that a newer one has followed: what
+    Kafka flushed stays. ``Aim.choice`` is the share of the unflushed bytes that reached the disk.
+    """
+    with _dead(cluster, aim) as target:
+        cuts = disk_damage.lose_unflushed(
+            target.directory, aim.topic.name, flushes=flushes(aim.topic), spared=aim.choice
+        )
+        told = _told(aim, cuts, "all it held had been flushed")
+        yield f"broker {target.id} lost its power: {told}"
+
+
+@aimed("wipe")
+def wipe(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and empty its log directory; it comes back under its old id with nothing."""
+    with _dead(cluster, aim) as target:
+        told = _told(aim, disk_damage.wipe(target.directory), "there was nothing on it")
+        yield f"the disk of broker {target.id} is empty: {told}"
+
+
+@aimed("segment-deleted")
+def segment_deleted(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and delete the oldest segment of each of the topic's replicas there."""
+    with _dead(cluster, aim) as target:
+        cuts = disk_damage.remove_segment(target.directory, aim.topic.name)
+        yield f"a segment of broker {target.id} is deleted: {_told(aim, cuts, 'it was empty')}"
+
+
+@aimed("index-deleted")
+def index_deleted(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and delete every index of the topic, which it builds anew when it starts."""
+    with _dead(cluster, aim) as target:
+        count = disk_damage.remove_indexes(target.directory, aim.topic.name)
+        yield f"{count} indexes of broker {target.id} are deleted"
+
+
+@aimed("bit-flip")
+def bit_flip(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and flip one bit of a record of the partition.
+
+    Kafka checks, as it starts, what lies above the recovery point, and cuts the log where a
+    checksum is wrong (``LogSegment.recover``). Below it nobody looks until somebody reads.
+    """
+    with _dead(cluster, aim) as target:
+        topic, partition = aim.topic.name, aim.partition
+        found = disk_damage.flip_bit(target.directory, topic, partition, aim.choice)
+        if found is None:
+            yield f"broker {target.id} holds nothing of {topic}-{partition} to flip a bit of"
+        else:
+            lost = phrase(topic, partition, found[0].first, found[1])
+            yield f"one bit is flipped on broker {target.id}; cut there, {lost}"
+
+
+def _checkpoint(directory: Path, aim: Aim, name: str) -> list[Path]:
+    """The files of a checkpoint that bear on the topic: one a broker, or one a replica."""
+    if name == HIGH_WATERMARK:
+        return [directory / name]
+    return [replica / name for replica in disk_damage.partitions(directory, aim.topic.name)]
+
+
+def _missing(file: Path, _: Aim) -> None:
+    file.unlink(missing_ok=True)
+
+
+def _garbage(file: Path, aim: Aim) -> None:
+    """What no release can read: bytes at random."""
+    dice = random.Random(f"{file.name} {aim.choice}")  # noqa: S311 - to be repeatable, not secret
+    file.write_bytes(dice.randbytes(_GARBAGE_BYTES))
+
+
+def _stale(file: Path, aim: Aim) -> None:
+    """Every offset as it may have been earlier: a share of what it is."""
+    if not file.exists():
+        return
+    lines = file.read_text(encoding="ascii").splitlines()
+    for number, line in enumerate(lines[2:], start=2):
+        topic, partition, offset = line.split()
+        lines[number] = f"{topic} {partition} {int(int(offset) * aim.choice)}"
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+
+
+def _on_checkpoint(
+    cluster: Cluster, aim: Aim, name: str, harm: Callable[[Path, Aim], None], says: str
+) -> Iterator[str]:
+    """Harm a checkpoint of a broker that is killed.
+
+    If the broker does not serve its replicas then, healing removes the file, as an administrator
+    would have to, and starts the broker once more.
+    """
+    target = cluster.brokers[aim.victim]
+    target.kill()
+    files = _checkpoint(target.directory, aim, name)
+    try:
+        for file in files:
+            harm(file, aim)
+        yield f"the file {name} of broker {target.id} {says}"
+    finally:
+        if not _comes_up(cluster, target, aim.topic.name):
+            target.kill()
+            for file in files:
+                file.unlink(missing_ok=True)
+            target.start()
+
+
+def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
+    """Start a broker; whether it serves every replica on its disk, rather than dying of the file.
+
+    Up to 0.10 it runs and follows nobody: the error ends what the controller had asked for.
+    """
+    numbers = [
+        disk_damage.partition_of(one) for one in disk_damage.partitions(target.directory, topic)
+    ]
+    with contextlib.closing(cluster.probe()) as probe:
+
+        def serves() -> bool:
+            if target.state == "down":
+                raise HarnessError(f"broker {target.id} has died")
+            return all(probe.replica(target.id, topic, number) for number in numbers)
+
+        try:
+            target.start()
+            await_condition(
+                serves,
+                bool,
+                what=f"broker {target.id} to serve its replicas",
+                limit_s=_UP_LIMIT_S,
+                passing=(UnreachableError,),
+            )
+        except HarnessError:
+            return False
+    return True
+
+
+def _epochs(kafka: Release, _: str) -> str:
+    return "" if not kafka.cuts_to_hw else "leader epochs came with 0.11 (KIP-101)"
+
+
+@aimed("hw-missing")
+def hw_missing(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and delete its high watermarks on disk; it takes them for 0 then."""
+    yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _missing, "is deleted")
+
+
+@aimed("hw-stale")
+def hw_stale(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and put its high watermarks on disk back to what they may have been earlier."""
+    yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _stale, "is out of date")
+
+
+@aimed("hw-garbage")
+def hw_garbage(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and write bytes at random over its high watermarks on disk."""
+    yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _garbage, "is garbage")
+
+
+@aimed("epochs-missing", why_not=_epochs)
+def epochs_missing(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and delete what its replicas know of leader epochs (KIP-101)."""
+    yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _missing, "is deleted")
+
+
+@aimed("epochs-garbage", why_not=_epochs)
+def epochs_garbage(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Kill a broker and write bytes at random over what its replicas know of leader epochs."""
+    yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _garbage, "is garbage")
+
+
+def _processes(_: Release, driver: str) -> str:
+    return "" if driver == "local" else "a limit is set on a process of this machine"
+
+
+@fault("disk-full", why_not=_processes)
+def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Let every write of a broker fail as on a full disk; healing makes room, and starts it again.
+
+    Without privileges nobody fills a disk that others use. So the broker's files may not be
+    written to (RLIMIT_FSIZE): the error is EFBIG, not ENOSPC, and an IOException all the same.
+    Kafka ends its process at the first one, since 1.0 because its only log directory failed.
+    """
+    target = cluster.brokers[broker]
+    target.limit_writes(limited=True)
+    try:
+        yield f"the disk of broker {broker} is full"
+    finally:
+        if target.state == "running":
+            target.limit_writes(limited=False)
+        target.start()

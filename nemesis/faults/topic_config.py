@@ -1,0 +1,62 @@
+"""Settings of the topic that change while it is in use; healing puts the plan's own back.
+
+What is changed here deletes nothing that the run wrote: it would look lost.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.releases.release import Release
+from highwater.nemesis.faults.registry import Aim, aimed, by_request
+
+_OLD_FORMAT: Final = "0.10.0"
+
+
+def _changed(cluster: Cluster, aim: Aim, name: str, value: str) -> Iterator[str]:
+    before = aim.topic.settings().get(name)
+    cluster.configure(aim.topic.name, {name: value})
+    try:
+        yield f"{name} of {aim.topic.name} is {value}"
+    finally:
+        cluster.configure(aim.topic.name, {name: before})
+
+
+@aimed("set-min-isr", at="topic", why_not=by_request, commands=())
+def set_min_isr(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Ask for every replica to be in sync (min.insync.replicas), so that acks=all needs all."""
+    yield from _changed(cluster, aim, "min.insync.replicas", str(aim.topic.replication_factor))
+
+
+@aimed("set-retention", at="topic", why_not=by_request, commands=())
+def set_retention(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Let records be deleted after a week (retention.ms), and so segments be looked through."""
+    yield from _changed(cluster, aim, "retention.ms", str(7 * 86_400_000))
+
+
+@aimed("set-segment", at="topic", why_not=by_request, commands=())
+def set_segment(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Begin a new segment every second (segment.ms), and flush the one before."""
+    yield from _changed(cluster, aim, "segment.ms", "1000")
+
+
+def _unclean(kafka: Release, _: str) -> str:
+    return "" if kafka.elects_unclean else "KRaft heeds it since 3.9 (KAFKA-12670)"
+
+
+@aimed("set-unclean", at="topic", why_not=_unclean, needs="--unclean")
+def set_unclean(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Forbid unclean elections (unclean.leader.election.enable); healing allows them again."""
+    yield from _changed(cluster, aim, "unclean.leader.election.enable", "false")
+
+
+def _formats(kafka: Release, _: str) -> str:
+    if kafka.number < (0, 10):
+        return "message.format.version came with 0.10.0 (KIP-31)"
+    return "" if kafka.number < (3,) else "it is ignored since 3.0 (KIP-724)"
+
+
+@aimed("set-format", at="topic", why_not=_formats)
+def set_format(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Write records as 0.10.0 did (message.format.version), which have no leader epochs."""
+    yield from _changed(cluster, aim, "message.format.version", _OLD_FORMAT)

@@ -1,0 +1,148 @@
+"""Upgrades and downgrades under load: brokers are rolled, one by one, from one level to the next.
+
+A level is jars, protocol and message format (``clusters.releases.software_level``); ``--to`` says
+where it goes. That is the procedure of Kafka's own upgrade notes. ZooKeeper stays what the first
+release brought; on KRaft the controller is rolled before the brokers, and then all of them are
+raised to the new ``metadata.version`` at once.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from highwater.clusters.admin.sessions import Note, await_sessions
+from highwater.clusters.core.interfaces import Broker, Cluster, Coordinator, Probe, UnreachableError
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.plan import Topic
+from highwater.nemesis.faults.registry import Aim, NothingDoneError, aimed
+
+_SESSION_LIMIT_S: Final = 60.0
+_ISR_LIMIT_S: Final = 60.0
+
+
+@aimed("upgrade", at="cluster", needs="--to", awaits_sessions=True)
+def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Roll every broker, in order, to the next step of --to: jars, protocol or message format.
+
+    On KRaft the controller goes first, and metadata.version is raised without a restart. The next
+    broker is stopped when every replica is in sync again. Nothing is healed: the cluster stays
+    where it is, and the next strike goes on from there.
+    """
+    at = _height(cluster, aim.levels)
+    if at + 1 >= len(aim.levels):
+        raise NothingDoneError("there is nothing to upgrade to: the plan has no newer level")
+    roll(cluster, aim.levels[at + 1], aim.note, aim.topic)
+    yield f"every broker runs {aim.levels[at + 1]}"
+
+
+@aimed("downgrade", at="cluster", needs="--to", awaits_sessions=True)
+def downgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
+    """Roll every broker back to the jars before, in order, as long as the protocol is theirs.
+
+    Once the newer protocol was spoken Kafka's upgrade notes promise no way back, and none is tried.
+    On KRaft the controller goes first here, too.
+    """
+    at = _height(cluster, aim.levels)
+    now, before = aim.levels[at], aim.levels[max(at - 1, 0)]
+    if now == before or (now.protocol, now.format) != (before.protocol, before.format):
+        raise NothingDoneError(f"there is no way back from {now}")
+    roll(cluster, before, aim.note, aim.topic)
+    yield f"every broker runs {before} again"
+
+
+def climb_all(cluster: Cluster, levels: Sequence[Level]) -> None:
+    """Roll a cluster without records through all that is left of an upgrade.
+
+    Raises:
+        HarnessError: a broker does not start, or does not come back in time.
+    """
+    for level in levels[_height(cluster, levels) + 1 :]:
+        roll(cluster, level, lambda _says, _broker: None)
+
+
+def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None) -> None:
+    """Stop each broker in order, and start it at a level; the next, when all is whole again.
+
+    A KRaft cluster whose brokers have the jars already only begins to use their features.
+
+    Args:
+        note: told of each broker that runs again.
+        topic: whose replicas have to be in sync before the next broker; None: there is none yet.
+
+    Raises:
+        HarnessError: a broker does not start, or the replicas are not in sync in time.
+    """
+    with contextlib.closing(cluster.probe()) as probe:
+        whole = _in_sync(probe, topic)
+        if level.release.coordination == "kraft":
+            if all(one.level.release == level.release for one in cluster.brokers.values()):
+                cluster.finalize(level)
+                note(f"the cluster has {level}", None)
+                return
+            _restart(cluster.coordinator, level)
+            note(f"the controller runs {level}", None)
+        for broker in cluster.brokers.values():
+            if broker.level != level:
+                _restart(broker, level)
+                note(f"broker {broker.id} runs {level}", broker.id)
+                _await_whole(cluster, probe, note, topic, whole)
+
+
+def _restart(node: Broker | Coordinator, level: Level) -> None:
+    node.stop()
+    try:
+        node.install(level)
+    finally:
+        node.start()
+
+
+def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
+    """How far the broker that is furthest behind has come; the first level is where all began."""
+    return min(levels.index(broker.level) for broker in cluster.brokers.values())
+
+
+def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
+    """The ISR of every partition: all replicas, unless one was taken away by another fault."""
+    if topic is None:
+        return []
+    return [
+        frozenset(
+            await_condition(
+                partial(probe.partition, topic.name, partition),
+                lambda state: bool(state.isr),
+                what=f"somebody to tell who is in sync of {topic.name}-{partition}",
+                limit_s=_ISR_LIMIT_S,
+                passing=(UnreachableError,),
+            ).isr
+        )
+        for partition in range(topic.partitions)
+    ]
+
+
+def _await_whole(
+    cluster: Cluster,
+    probe: Probe,
+    note: Note,
+    topic: Topic | None,
+    whole: Sequence[frozenset[int]],
+) -> None:
+    """Wait for sessions, and for the replicas that were in sync before."""
+    await_sessions(
+        cluster,
+        probe,
+        what="every broker to have a session before the next is stopped",
+        limit_s=_SESSION_LIMIT_S,
+        note=note,
+    )
+    if topic is None:
+        return
+    for partition, before in enumerate(whole):
+        await_condition(
+            partial(probe.partition, topic.name, partition),
+            lambda state, before=before: before <= {*state.isr},  # type: ignore[misc]
+            what=f"every replica of {topic.name}-{partition} to be in sync before the next broker",
+            limit_s=_ISR_LIMIT_S,
+            passing=(UnreachableError,),
+        )

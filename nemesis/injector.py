@@ -1,0 +1,186 @@
+"""The nemesis: it injects faults into one cluster, knows which are open, and heals them."""
+
+import contextlib
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.runs.plan import Topic
+from highwater.nemesis.faults.registry import Aim, Fault, find_fault
+
+
+class StruckError(HarnessError):
+    """A fault cannot be opened because of one that is open."""
+
+
+class Scribe(Protocol):
+    """Writes what the nemesis does into the run; the recorder is one."""
+
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        """Record one row of ``events/faults``: phase is inject, heal or note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Open:
+    """A fault that is not healed yet."""
+
+    fault: Fault
+    target: str
+    broker: int | None
+    stack: contextlib.ExitStack
+
+
+_ruling: Final = threading.Lock()
+_rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
+"""Who struck each cluster last, by the cluster's identity, which a nemesis keeps alive."""
+
+
+class Nemesis:
+    """Injects faults into one cluster, knows which are open, and heals them.
+
+    At most one fault is open on a broker at a time, one on the topic and one on the coordination;
+    one that strikes every broker is alone, and one that waits for sessions is not injected while
+    nobody grants them. Safe to use from several threads.
+
+    Args:
+        topic: the topic under test.
+        levels: of an upgrade, the first included.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        scribe: Scribe,
+        topic: Topic | None = None,
+        levels: Iterable[Level] = (),
+    ) -> None:
+        self._levels = tuple(levels)
+        self._cluster = cluster
+        self._scribe = scribe
+        self._topic = topic or Topic()
+        self._open: dict[str, _Open] = {}
+        self._mending: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def struck(self) -> frozenset[int]:
+        """Ids of the brokers that a fault is open on."""
+        return frozenset(one.broker for one in self._open.values() if one.broker is not None)
+
+    def can(self, name: str, broker: int | None = None) -> bool:
+        """Whether a fault could be opened now: nothing that is open is in its way."""
+        chosen = find_fault(name)
+        return self._in_the_way(chosen, broker) is None
+
+    def inject(
+        self, name: str, broker: int | None = None, *, partition: int = 0, choice: float = 0.0
+    ) -> None:
+        """Open a fault on a target that has none, or kill a broker that is paused as it is.
+
+        Args:
+            broker: whom to strike, of a fault that strikes a broker.
+            partition: of the topic, that it is about.
+            choice: 0 up to 1, for what the fault leaves to chance.
+
+        Raises:
+            UsageError: no such fault, or no such broker.
+            StruckError: the target is struck already.
+            HarnessError: another nemesis has faults open on this cluster.
+        """
+        chosen = find_fault(name)
+        self._rule()
+        if broker is not None and broker not in self._cluster.brokers:
+            raise UsageError(
+                f"there is no broker {broker} to strike", hint=f"{[*self._cluster.brokers]} run."
+            )
+        stack = contextlib.ExitStack()
+        target = _target(chosen, broker)
+        with self._lock:
+            before = self._in_the_way(chosen, broker)
+            kills = before is not None and (before.fault.name, name) == ("pause", "kill")
+            if before is not None and (not kills or target in self._mending):
+                raise StruckError(f"{target} is struck already, by {before.fault.name}")
+            whom = broker if chosen.scope == "broker" else None
+            self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
+        aim = Aim(
+            broker=broker,
+            topic=self._topic,
+            partition=partition,
+            choice=choice,
+            levels=self._levels,
+            note=partial(self._scribe.fault, name, "note"),
+        )
+        try:
+            says = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, aim))
+        except BaseException:
+            self._open.pop(target, None)
+            raise
+        if before is not None:
+            before.stack.close()  # nobody is left to be woken
+            self._scribe.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
+        self._scribe.fault(name, "inject", says, whom)
+
+    def _rule(self) -> None:
+        """Be the only nemesis of the cluster: two would heal each other's faults."""
+        with _ruling:
+            other = _rulers.get(id(self._cluster))
+            if other is not None and other is not self and other._open:  # noqa: SLF001 - of us
+                raise HarnessError(
+                    f"another nemesis has faults open on this cluster: {', '.join(other._open)}",  # noqa: SLF001 - likewise
+                    hint="Heal those first.",
+                )
+            _rulers[id(self._cluster)] = self
+
+    def _in_the_way(self, chosen: Fault, broker: int | None) -> _Open | None:
+        """What is open and overlaps with a fault."""
+        for one in self._open.values():
+            both = {one.fault.scope, chosen.scope}
+            alone = "cluster" in both and both & {"cluster", "broker"} == both
+            unheard = chosen.awaits_sessions and one.fault.scope == "coordination"
+            if alone or unheard or one.target == _target(chosen, broker):
+                return one
+        return None
+
+    def heal(self, broker: int) -> None:
+        """Mend what is open on a broker, if anything is; returns when it has taken effect."""
+        self._heal(f"broker {broker}")
+
+    def mend(self, name: str, broker: int | None = None) -> None:
+        """Mend a fault, if it is open; returns when that has taken effect."""
+        self._heal(_target(find_fault(name), broker))
+
+    def _heal(self, target: str) -> None:
+        with self._lock:
+            found = self._open.get(target)
+            if found is None or target in self._mending:
+                return
+            self._mending.add(target)
+        try:
+            found.stack.close()
+        finally:  # only now, so that nothing strikes a broker that still starts
+            with self._lock:
+                self._open.pop(target)
+                self._mending.discard(target)
+        self._scribe.fault(found.fault.name, "heal", f"{target} is mended", found.broker)
+
+    def heal_all(self, brokers: Iterable[int] | None = None) -> None:
+        """Mend everything that is open on these brokers (all, if none are named), side by side."""
+        wanted = None if brokers is None else {f"broker {one}" for one in brokers}
+        targets = sorted(one for one in self._open if wanted is None or one in wanted)
+        if targets:
+            with ThreadPoolExecutor(len(targets), thread_name_prefix="heal") as pool:
+                list(pool.map(self._heal, targets))
+
+
+def _target(chosen: Fault, broker: int | None) -> str:
+    """What a fault strikes, in words."""
+    if chosen.scope == "broker":
+        return f"broker {broker}"
+    return "every broker" if chosen.scope == "cluster" else f"the {chosen.scope}"

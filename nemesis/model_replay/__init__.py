@@ -1,0 +1,1 @@
+"""A model's schedule, played on real brokers step by step."""

@@ -1,0 +1,84 @@
+"""What a schedule expects after a step, against what the brokers show."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from highwater.checkers.model.schedules.schedule import Expect
+from highwater.harness.runs.history import OK
+from highwater.nemesis.context import Scene
+from highwater.nemesis.stories.helpers import hw_on_disk
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Which broker plays which replica of the model."""
+
+    brokers: Mapping[int, int]
+
+    def number(self, broker: int) -> int:
+        """The replica that a broker plays; -1 for nobody, and for a broker that plays none."""
+        return next((one for one, played in self.brokers.items() if played == broker), -1)
+
+
+def differences(
+    scene: Scene, cast: Cast, expect: Expect, *, silent: Collection[int]
+) -> dict[str, str]:
+    """In what the brokers differ from what is expected, each with what is there instead.
+
+    Args:
+        silent: replicas that cannot be asked for LEO and HW, because they are frozen or dead.
+
+    Raises:
+        UnreachableError: somebody did not answer who should.
+    """
+    seen = [
+        *_controller(scene, cast, expect),
+        *_records(scene, expect),
+        *_replicas(scene, cast, expect, silent),
+    ]
+    return {
+        what: f"{_plain(found)} instead of {_plain(wanted)}"
+        for what, wanted, found in seen
+        if wanted is not None and wanted != found
+    }
+
+
+Seen = list[tuple[str, object, object]]
+"""What it is, what it is to be (None: anything), and what it is."""
+
+
+def _controller(scene: Scene, cast: Cast, expect: Expect) -> Seen:
+    seen: Seen = []
+    if expect.leader is not None or expect.isr is not None:
+        state = scene.probe.partition(scene.topic, 0)
+        isr = frozenset(cast.number(one) for one in state.isr)
+        seen += [("leader", expect.leader, cast.number(state.leader)), ("ISR", expect.isr, isr)]
+    if expect.alive is not None:
+        live = scene.probe.live_brokers()
+        alive = frozenset(one for one, broker in cast.brokers.items() if broker in live)
+        seen.append(("alive", expect.alive, alive))
+    return seen
+
+
+def _records(scene: Scene, expect: Expect) -> Seen:
+    answers = {name: told for name, told in scene.direct.answers.items() if told is not None}
+    acked = frozenset(name for name, told in answers.items() if told.outcome == OK)
+    refused = frozenset(answers) - acked
+    return [("acknowledged", expect.acked, acked), ("refused", expect.refused, refused)]
+
+
+def _replicas(scene: Scene, cast: Cast, expect: Expect, silent: Collection[int]) -> Seen:
+    seen: Seen = []
+    leos, hws = expect.leo or {}, expect.hw or {}
+    for number in sorted((set(leos) | set(hws)) - set(silent)):
+        state = scene.probe.replica(cast.brokers[number], scene.topic, 0)
+        seen.append((f"LEO of {number}", leos.get(number), state.leo))
+        seen.append((f"HW of {number}", hws.get(number), state.hw))
+    for number, hw in (expect.hw_on_disk or {}).items():
+        found = hw_on_disk(scene, cast.brokers[number])
+        seen.append((f"HW on disk of {number}", hw, found))
+    return seen
+
+
+def _plain(value: object) -> object:
+    return sorted(value) if isinstance(value, frozenset) else value

@@ -1,0 +1,138 @@
+"""Plays a model's schedule on real brokers: the other executor of ``schedule``.
+
+A model takes one step at a time and real brokers do everything at once. So whoever must not run
+ahead is frozen (SIGSTOP), and after each step it is waited for what the schedule expects. A frozen
+broker is silent, so a hold must be shorter than its session and than the lag limit; see
+``settings``. A schedule that cannot be followed ends as a MissedError that says where.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.checkers.model.schedules.schedule import Schedule, Step
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.releases.catalogue import release
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.hw_lag_window import widen
+from highwater.nemesis.model_replay.step_player import Player
+from highwater.nemesis.stories.story import FETCH_WAIT_S
+
+ZOOKEEPER_SESSION_S: Final = 18.0
+"""How long a broker may be held on ZooKeeper. Long, because there an ``expire`` ends it at once."""
+
+KRAFT_SESSION_S: Final = 9.0
+"""The same on KRaft, where a session ends by itself alone: 9 to 10 s of waiting for an expire."""
+
+SHRINK_S: Final = 4.0
+"""The lag limit, where a schedule waits for it; in others no hold is as long as the limit."""
+
+_CAST_LIMIT_S: Final = 30.0
+
+
+def settings(schedule: Schedule) -> dict[str, str]:
+    """The broker settings that a schedule is replayed with.
+
+    A HW-lag window stays open for ``FETCH_WAIT_S``. HWs are written to disk rarely, so that they
+    are not when the model does not say so, unless the schedule waits for that.
+    """
+    actions = {step.action for step in schedule.steps}
+    on_disk = "checkpoint" in actions or any(step.expect.hw_on_disk for step in schedule.steps)
+    lag_s = SHRINK_S if "shrink" in actions else 30.0
+    return {
+        **widen(FETCH_WAIT_S),
+        # A new leader ends its fetcher first, which waits for a frozen peer so long (30 s, unless
+        # told; seen on 0.10.2.2 and 0.11.0.3).
+        "request.timeout.ms": str(int(FETCH_WAIT_S * 1000) + 1000),
+        "auto.leader.rebalance.enable": "false",
+        "zookeeper.session.timeout.ms": str(int(ZOOKEEPER_SESSION_S * 1000)),
+        "broker.session.timeout.ms": str(int(KRAFT_SESSION_S * 1000)),
+        "broker.heartbeat.interval.ms": "500",
+        "replica.lag.time.max.ms": str(int(lag_s * 1000)),
+        "replica.high.watermark.checkpoint.interval.ms": "1000" if on_disk else "3600000",
+        **schedule.settings,
+    }
+
+
+def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local") -> Plan:
+    """The run of a schedule on a release, which need not be the one it was found on.
+
+    On ZooKeeper one broker more than there are replicas is the controller and is never touched.
+    """
+    spare = release(kafka).coordination == "zookeeper"
+    return Plan(
+        kafka=kafka,
+        driver=driver,
+        brokers=schedule.replicas + spare,
+        schedule=schedule.plain(),
+        seed=seed,
+        topic=Topic(
+            partitions=1,
+            replication_factor=schedule.replicas,
+            min_insync_replicas=schedule.min_isr,
+            unclean_leader_election=schedule.unclean,
+        ),
+        workload=Workload(producers=0, consumers=1, acks=schedule.acks),
+        broker_config=settings(schedule),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A schedule as something that can be cast and played, as a story is."""
+
+    schedule: Schedule
+
+    def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
+        """The brokers that get a replica, in the order of the assignment; never the controller.
+
+        Raises:
+            WaitTimeoutError: some broker has no session, or there is no controller.
+        """
+        controller, _ = await_condition(
+            lambda: (probe.controller(), probe.live_brokers()),
+            lambda seen: seen[1] == set(cluster.brokers),
+            what="every broker to have a session, and a controller",
+            limit_s=_CAST_LIMIT_S,
+            passing=(UnreachableError,),
+        )
+        return tuple(sorted(set(cluster.brokers) - {controller})[: self.schedule.replicas])
+
+    def play(self, scene: Scene) -> None:
+        """Play it.
+
+        Raises:
+            MissedError: a step could not be taken, or was not followed by what was expected.
+            HarnessError: the run has to end.
+        """
+        play(scene, self.schedule)
+
+
+def play(scene: Scene, schedule: Schedule) -> None:
+    """Take every step of a schedule, on a scene whose replicas are in the schedule's order.
+
+    Raises:
+        MissedError: a step could not be taken, or was not followed by what was expected.
+        HarnessError: the run has to end.
+    """
+    player = Player(scene, schedule)
+    total = len(schedule.steps)
+    with contextlib.ExitStack() as ending:
+        ending.callback(player.finish)
+        for number, step in enumerate(schedule.steps, start=1):
+            scene.check()
+            title = f"step {number} of {total}: {step.says or _title(step)}"
+            try:
+                player.take(step)
+            except HarnessError as error:
+                scene.check()  # the end of the run is no missed step
+                raise MissedError(f"{title}: {error.message}") from error
+            scene.note(title, None if step.broker is None else player.broker(step.broker))
+
+
+def _title(step: Step) -> str:
+    whom = step.record if step.broker is None else f"broker {step.broker}"
+    return f"{step.action} {whom or ''}".strip()

@@ -1,0 +1,31 @@
+"""What a plan scripts, if anything: a story, or a model's schedule. Both are cast and played."""
+
+from typing import Protocol
+
+from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.clusters.core.interfaces import Cluster, Probe
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.context import Scene
+from highwater.nemesis.model_replay.schedule_replay import Replay
+from highwater.nemesis.stories.registry import find_story
+
+
+class Script(Protocol):
+    """A schedule that knows which broker plays which replica."""
+
+    def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
+        """The brokers of partition 0, preferred leader first."""
+
+    def play(self, scene: Scene, /) -> None:
+        """Let it happen; MissedError when it cannot be followed."""
+
+
+def find_script(plan: Plan) -> Script | None:
+    """The script of a plan; None when its schedule is drawn at random.
+
+    Raises:
+        UsageError: the plan names a story that there is not, or holds no proper schedule.
+    """
+    if plan.schedule is not None:
+        return Replay(Schedule.from_plain(plan.schedule))
+    return find_story(plan.story) if plan.story else None

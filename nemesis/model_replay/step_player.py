@@ -1,0 +1,232 @@
+"""Takes a schedule's steps on real brokers, and knows who is frozen, paused and dead meanwhile."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from highwater.checkers.model.schedules.schedule import Schedule, Step
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.model_replay.expectations import Cast, differences
+from highwater.nemesis.stories.story import FETCH_WAIT_S
+
+STEP_LIMIT_S: Final = 30.0
+_LOOK_LIMIT_S: Final = 5.0
+_DRAINED_S: Final = 0.15
+_POLL_S: Final = 0.01
+_T = TypeVar("_T")
+
+
+class Player:
+    """One schedule under way. Replicas go by the model's numbers; ``broker`` translates."""
+
+    def __init__(self, scene: Scene, schedule: Schedule) -> None:
+        self._scene = scene
+        self._cast = Cast(dict(zip(schedule.order, scene.replicas, strict=True)))
+        self._frozen: dict[int, float] = {}
+        self._woken: dict[int, float] = {}
+        self._paused: set[int] = set()
+        self._down: set[int] = set()
+        self._expired: set[int] = set()
+
+    def broker(self, number: int) -> int:
+        """The real broker of a replica."""
+        return self._cast.brokers[number]
+
+    def take(self, step: Step) -> None:
+        """Freeze who is held, do it, and wait for what must be seen.
+
+        Raises:
+            HarnessError: it cannot be done, or something else was seen.
+        """
+        dying = {one for one in self._frozen if step.action == "kill" and one == step.broker}
+        self._hold(step.held | dying)  # who is frozen is not woken to be killed
+        if step.action in {"expire", "stop"}:
+            self._line_up(step.expect.leader)
+        command = _COMMANDS.get(step.action)
+        if command is not None:
+            command(self, step)
+        await_condition(
+            lambda: differences(self._scene, self._cast, step.expect, silent=self._silent),
+            lambda found: not found,
+            what="what must follow",
+            limit_s=STEP_LIMIT_S,
+            every_s=_POLL_S,
+            passing=(UnreachableError,),
+        )
+        self._require_sessions()
+
+    def finish(self) -> None:
+        """End the sessions of the dead where that can be done, so that they come back soon."""
+        for number in self._down:
+            with contextlib.suppress(UnreachableError):
+                self._scene.cluster.end_session(self.broker(number))
+
+    @property
+    def _silent(self) -> set[int]:
+        """Replicas that answer nobody."""
+        return set(self._frozen) | self._down
+
+    def _leader(self) -> int:
+        """The replica that leads by the controller's word; -1 is nobody."""
+        scene = self._scene
+        state = self._look(lambda: scene.probe.partition(scene.topic, 0), "who leads")
+        return self._cast.number(state.leader)
+
+    def _live(self) -> frozenset[int]:
+        """Brokers that have a session."""
+        return self._look(self._scene.probe.live_brokers, "who has a session")
+
+    def _look(self, look: Callable[[], _T], what: str) -> _T:
+        """Ask until somebody answers; whoever is asked first may be frozen."""
+        return await_condition(
+            look,
+            lambda _: True,
+            what=f"somebody to tell {what}",
+            limit_s=_LOOK_LIMIT_S,
+            every_s=_POLL_S,
+            passing=(UnreachableError,),
+        )
+
+    def _await(self, look: Callable[[], bool], what: str) -> None:
+        await_condition(
+            look,
+            bool,
+            what=what,
+            limit_s=STEP_LIMIT_S,
+            every_s=_POLL_S,
+            passing=(UnreachableError,),
+        )
+
+    def _hold(self, held: frozenset[int]) -> None:
+        """Freeze exactly these, and who is paused. The leader first: it feeds all the others."""
+        wanted = (held | self._paused) - self._down
+        late = wanted - set(self._frozen)
+        if late:
+            leader = self._leader()
+            for number in sorted(late, key=lambda one: (one != leader, one)):
+                self._scene.nemesis.inject("pause", self.broker(number))
+                self._frozen[number] = self._scene.clock()
+        for number in sorted(set(self._frozen) - wanted):
+            del self._frozen[number]
+            self._scene.nemesis.heal(self.broker(number))
+            self._woken[number] = self._scene.clock()
+
+    def _line_up(self, heir: int | None) -> None:
+        """Let whom the schedule has elected next be next in line; the model chose any."""
+        if heir is not None and heir >= 0:
+            self._scene.cluster.line_up(self._scene.topic, 0, self.broker(heir))
+
+    def send(self, step: Step) -> None:
+        """Send to the broker named, or to the leader, once nothing of it can reach who is held."""
+        scene = self._scene
+        number = self._leader() if step.broker is None else step.broker
+        if number < 0:
+            raise MissedError(f"nobody leads {scene.topic}-0")
+        self._drain(number)
+        address = scene.cluster.brokers[self.broker(number)].address
+        scene.direct.send(step.record or "", 0, address=address)
+
+    def _drain(self, leader: int) -> None:
+        """Wait until no fetch of a frozen follower is parked at the leader.
+
+        It would be answered with the next record, and the answer wait in the kernel until the
+        follower wakes. The leader answers it with nothing after ``FETCH_WAIT_S``.
+        """
+        followers = set(self._frozen) - {leader}
+        if followers and leader not in self._frozen:
+            since = max(self._frozen[one] for one in followers)
+            until = max(since, self._woken.get(leader, since)) + FETCH_WAIT_S + _DRAINED_S
+            self._scene.hold(until - self._scene.clock())
+
+    def kill(self, step: Step) -> None:
+        """Kill it, frozen or not."""
+        number = _target(step)
+        self._scene.nemesis.inject("kill", self.broker(number))
+        self._gone(number)
+
+    def stop(self, step: Step) -> None:
+        """Shut it down in order."""
+        number = _target(step)
+        self._scene.nemesis.inject("stop", self.broker(number))
+        self._gone(number)
+        self._expired.add(number)
+
+    def _gone(self, number: int) -> None:
+        self._down.add(number)
+        self._paused.discard(number)
+        self._frozen.pop(number, None)
+
+    def pause(self, step: Step) -> None:
+        """Freeze it until it is resumed."""
+        self._paused.add(_target(step))
+        self._hold(step.held)
+
+    def resume(self, step: Step) -> None:
+        """Wake it, unless it is held."""
+        self._paused.discard(_target(step))
+        self._hold(step.held)
+
+    def start(self, step: Step) -> None:
+        """Start it on what it left; where its old session lives on, that is waited out."""
+        number = _target(step)
+        self._scene.nemesis.heal(self.broker(number))
+        self._down.discard(number)
+        self._expired.discard(number)
+
+    def move(self, step: Step) -> None:
+        """Have it elected by plan."""
+        self._scene.cluster.move_leader(self._scene.topic, 0, self.broker(_target(step)))
+
+    def expire(self, step: Step) -> None:
+        """End its session, or wait until it has ended."""
+        broker = self.broker(_target(step))
+        self._expired.add(_target(step))
+        if broker in self._live():
+            self._scene.cluster.end_session(broker)
+        self._await(
+            lambda: broker not in self._scene.probe.live_brokers(),
+            f"the session of broker {broker} to end",
+        )
+
+    def learn(self, step: Step) -> None:
+        """Wait until a broker takes itself for the leader, or no more, as the controller does."""
+        number, scene = _target(step), self._scene
+        broker = self.broker(number)
+        if number in self._silent:
+            raise MissedError(f"broker {broker} is frozen or dead, and learns nothing")
+        leads = self._leader() == number
+        self._await(
+            lambda: scene.probe.leads(broker, scene.topic, 0) == leads,
+            f"broker {broker} to learn that it {'leads' if leads else 'does not lead'}",
+        )
+
+    def _require_sessions(self) -> None:
+        """Make sure that nobody was frozen for so long that its session ended unasked."""
+        silent = set(self._frozen) - self._expired
+        if not silent:
+            return
+        live = self._live()
+        ended = sorted(self.broker(one) for one in silent if self.broker(one) not in live)
+        if ended:
+            raise MissedError(f"broker {ended[0]} was frozen for so long that its session ended")
+
+
+_COMMANDS: Final[Mapping[str, Callable[[Player, Step], None]]] = {
+    "send": Player.send,
+    "kill": Player.kill,
+    "stop": Player.stop,
+    "pause": Player.pause,
+    "resume": Player.resume,
+    "start": Player.start,
+    "move": Player.move,
+    "expire": Player.expire,
+    "learn": Player.learn,
+}
+
+
+def _target(step: Step) -> int:
+    if step.broker is None:
+        raise MissedError(f"{step.action} does not say which broker")
+    return step.broker

@@ -1,0 +1,1 @@
+"""Schedules of faults: how they are written, drawn at random, checked and executed."""

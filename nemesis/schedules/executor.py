@@ -1,0 +1,230 @@
+"""Takes the steps of a schedule of faults, keeps to its budget, and records what comes of them."""
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.context import Scene
+from highwater.nemesis.faults.registry import NothingDoneError, find_fault
+from highwater.nemesis.injector import StruckError
+from highwater.nemesis.schedules.fault_spec import resolve
+
+HEALTH_LIMIT_S: Final = 30.0
+BROKERS: Final = "brokers"
+"""In a budget: on how many brokers a fault may be open at a time."""
+_OVERLAPS: Final = "it would overlap with an open fault"
+
+
+class Aimed(Protocol):
+    """A fault and whom it is to strike, drawn or written down."""
+
+    @property
+    def fault(self) -> str:
+        """Name of a registered fault."""
+
+    @property
+    def target(self) -> str:
+        """A word of ``nemesis.schedules.fault_spec.TARGETS``, or a broker's id."""
+
+    @property
+    def partition(self) -> int:
+        """The partition that it is about."""
+
+    @property
+    def choice(self) -> float:
+        """0 up to 1; which of several candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A step that was taken and is to be mended.
+
+    Attributes:
+        number: the step's, in the order in which they were taken.
+    """
+
+    number: int
+    fault: str
+    broker: int | None
+
+
+def targets(scene: Scene, step: Aimed) -> list[int | None]:
+    """Whom a step means now: brokers, or nobody in particular where it strikes none."""
+    if find_fault(step.fault).scope != "broker":
+        return [None]
+    return [*resolve(scene, step.target, step.partition, step.choice)]
+
+
+class Striker:
+    """Injects and mends the faults of one schedule. Safe to use from several threads."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._budget = scene.plan.budget
+        self._spent: Counter[str] = Counter()
+        self._hurt: Counter[int] = Counter()
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Wait until nothing is amiss, and let the schedule's time begin.
+
+        Raises:
+            WaitTimeoutError: something is, and stays so.
+        """
+        require_health(self._scene)
+        self._scene.log.step("begin")
+
+    def aim(self, step: Aimed) -> list[int | None]:
+        """Look up whom a step means now; a step that means nobody is left out."""
+        found = targets(self._scene, step)
+        if not found:
+            self.leave_out(step, None, f"there is no {step.target} that could be struck")
+        return found
+
+    def strike(self, step: Aimed, broker: int | None) -> Struck | None:
+        """Inject a fault; None when it is left out, of which a note is made.
+
+        Args:
+            broker: whom; None of what strikes no broker.
+        """
+        nemesis, log = self._scene.nemesis, self._scene.log
+        if not nemesis.can(step.fault, broker):
+            self.leave_out(step, broker, _OVERLAPS)
+            return None
+        with self._lock:
+            why = self._too_much(step.fault, broker)
+            if not why:
+                self._spend(step.fault, broker)
+        if why:
+            self.leave_out(step, broker, why)
+            return None
+        taken = Struck(next(self._numbers), step.fault, broker)
+        log.step("strike", step=taken.number, **_row(step, broker))
+        ended = broker is not None and self._scene.cluster.brokers[broker].state == "down"
+        try:
+            nemesis.inject(step.fault, broker, partition=step.partition, choice=step.choice)
+        except HarnessError as error:
+            self._end(taken)
+            why = why_not_now(step.fault, error, ended=ended)
+            self.leave_out(step, broker, why, number=taken.number)
+            return None
+        log.step("struck", step=taken.number)
+        return taken
+
+    def leave_out(
+        self, step: Aimed, broker: int | None, why: str, *, number: int | None = None
+    ) -> None:
+        """Say that a step is not taken, and why; its number, if it has one already."""
+        self._scene.note(f"{step.fault} is left out: {why}", broker)
+        self._scene.log.step("left-out", step=number, says=why, **_row(step, broker))
+
+    def mend(self, *struck: Struck) -> None:
+        """Heal what these steps broke, side by side; returns when that has taken effect."""
+        if not struck:
+            return
+        with ThreadPoolExecutor(len(struck), thread_name_prefix="heal") as pool:
+            list(pool.map(self._mend, struck))
+
+    def _mend(self, one: Struck) -> None:
+        with self._ending(one):
+            self._scene.log.step("heal", step=one.number)
+            self._scene.nemesis.mend(one.fault, one.broker)
+            self._scene.log.step("healed", step=one.number)
+
+    @contextmanager
+    def _ending(self, one: Struck) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._end(one)
+
+    def _end(self, one: Struck) -> None:
+        with self._lock:
+            if one.broker is not None:
+                self._hurt[one.broker] -= 1
+
+    def _too_much(self, fault: str, broker: int | None) -> str:
+        """What of the budget a fault would exceed, in words."""
+        most = self._budget.get(fault)
+        if most is not None and self._spent[fault] >= most:
+            return f"it was injected {most} times, as often as the budget lets it"
+        brokers = self._budget.get(BROKERS)
+        if brokers is None:
+            return ""
+        hurt = {one for one, count in self._hurt.items() if count > 0}
+        if find_fault(fault).scope == "cluster":
+            hurt |= set(self._scene.cluster.brokers)
+        elif broker is not None:
+            hurt |= {broker}
+        return f"the budget is {brokers} brokers at a time" if len(hurt) > brokers else ""
+
+    def _spend(self, fault: str, broker: int | None) -> None:
+        self._spent[fault] += 1
+        if broker is not None:
+            self._hurt[broker] += 1
+
+
+def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
+    """Why a fault could not be injected, where the run goes on without it.
+
+    A request to the cluster may find nobody to answer, when another fault is open: that is no
+    failure of the harness. A broker that does not come back is one.
+
+    Args:
+        ended: whether the broker was down before, though no fault had struck it.
+
+    Raises:
+        HarnessError: the error itself.
+    """
+    if isinstance(error, StruckError):
+        return _OVERLAPS
+    if ended:
+        return f"its broker had ended by itself: {error.message}"
+    waived = isinstance(error, (NothingDoneError, UnreachableError))
+    if waived or find_fault(name).scope == "topic":
+        return error.message
+    raise error
+
+
+def _row(step: Aimed, broker: int | None) -> dict[str, object]:
+    return {
+        "fault": step.fault,
+        "target": step.target,
+        "broker": broker,
+        "partition": step.partition,
+        "choice": step.choice,
+    }
+
+
+def require_health(scene: Scene) -> None:
+    """Wait until every broker has a session and every replica is in sync, before anything is hurt.
+
+    Raises:
+        WaitTimeoutError: that is not so in good time.
+    """
+    await_condition(
+        scene.probe.live_brokers,
+        lambda live: live == frozenset(scene.cluster.brokers),
+        what="every broker to have a session before the first fault",
+        limit_s=HEALTH_LIMIT_S,
+        passing=(UnreachableError,),
+    )
+    topic = scene.plan.topic
+    for partition in range(topic.partitions):
+        await_condition(
+            partial(scene.probe.partition, scene.topic, partition),
+            lambda state: len(state.isr) == topic.replication_factor,
+            what=f"every replica of {scene.topic}-{partition} to be in sync before the first fault",
+            limit_s=HEALTH_LIMIT_S,
+            passing=(UnreachableError,),
+        )

@@ -1,0 +1,155 @@
+"""The words of ``--nemesis``: a fault, whom it strikes, and how often it is drawn.
+
+``kill``, ``kill@leader``, ``power-failure@all=3``. A target is data: it is found when its moment
+has come.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.releases.catalogue import Release
+from highwater.harness.base.errors import UsageError, WaitTimeoutError
+from highwater.harness.base.limits import WEIGHT
+from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.context import Scene
+from highwater.nemesis.faults.registry import Fault, find_fault
+
+TARGETS: Final = {
+    "leader": "who leads a partition",
+    "follower": "one that does not",
+    "controller": "the active controller (on ZooKeeper; see controller-kill for KRaft)",
+    "isr": "every member of a partition's ISR",
+    "any": "one broker, whichever",
+    "minority": "fewer than half of all",
+    "majority": "more than half of all",
+    "all": "every broker",
+}
+"""Whom a fault can be aimed at, beside a broker's id."""
+
+_WORD: Final = re.compile(r"(?P<name>[a-z][a-z-]*)(?:@(?P<target>\w+))?(?:=(?P<weight>\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One word of a nemesis.
+
+    Attributes:
+        target: of ``TARGETS``, or a broker's id; None: that is drawn, too.
+        weight: how many times as often as one of weight 1 it is drawn.
+    """
+
+    fault: Fault
+    target: str | None = None
+    weight: int = 1
+
+    @classmethod
+    def of(cls, word: str) -> Self:
+        """Read a word.
+
+        Raises:
+            UsageError: it is none, or names a fault or a target that there is not.
+        """
+        found = _WORD.fullmatch(word)
+        if found is None:
+            raise UsageError(
+                f"{word!r} is no fault with a target and a weight",
+                hint="Write kill, kill@leader or kill@leader=3.",
+            )
+        fault = find_fault(found["name"])
+        target, weight = found["target"], int(found["weight"] or 1)
+        if target is not None and target not in TARGETS and not target.isdecimal():
+            raise UsageError(f"no fault can be aimed at {target!r}", hint=nearest(target, TARGETS))
+        if target is not None and fault.scope != "broker":
+            raise UsageError(
+                f"{fault.name} strikes the {fault.scope}, and cannot be aimed at a broker",
+                hint=f"Write {fault.name} alone.",
+            )
+        if not WEIGHT.least <= weight <= WEIGHT.most:
+            raise UsageError(f"a weight of {weight}: out of range", hint=f"{WEIGHT.says}.")
+        return cls(fault=fault, target=target, weight=weight)
+
+    def require(self, plan: Plan, kafka: Release) -> None:
+        """Refuse what the plan's release, driver or brokers have not.
+
+        Raises:
+            UsageError: says why.
+        """
+        if reason := self.fault.missing(kafka, plan):
+            raise UsageError(
+                f"{self.fault.name} cannot be had on Kafka {kafka.name} by {plan.driver}: {reason}",
+                hint="docs/faults.md has a table of what can.",
+            )
+        if self.fault.needs == "--unclean" and not plan.topic.unclean_leader_election:
+            raise UsageError(
+                f"{self.fault.name} has leaders elected that lack records, in a run that promises"
+                " clean elections",
+                hint="Add --unclean.",
+            )
+        if self.fault.needs == "--to" and not plan.to:
+            raise UsageError(
+                f"{self.fault.name} does not know whereto",
+                hint="Name releases: --to 0.11.0.3,1.1.1.",
+            )
+        if self.target == "controller" and kafka.coordination == "kraft":
+            raise UsageError(
+                f"{self.fault.name}@controller: on KRaft the controller is no broker",
+                hint="Use controller-kill or controller-pause.",
+            )
+        ids = plan.broker_ids
+        if self.target and self.target.isdecimal() and int(self.target) not in ids:
+            known = ", ".join(map(str, ids)) if plan.external else f"1 to {plan.brokers}"
+            raise UsageError(
+                f"there is no broker {self.target} to strike", hint=f"Brokers are {known}."
+            )
+
+
+def resolve(scene: Scene, target: str, partition: int, choice: float) -> list[int]:
+    """The brokers that a target means now, those that a fault is open on left out.
+
+    Where the one that is meant is struck already, or nobody leads, it is another.
+
+    Args:
+        choice: 0 up to 1; which of several candidates.
+    """
+    healthy = sorted(set(scene.cluster.brokers) - scene.nemesis.struck)
+    if target.isdecimal():
+        return [one for one in healthy if one == int(target)]
+    if target in {"minority", "majority", "all"}:
+        return _share(scene, healthy, target, choice)
+    if target == "isr":
+        isr = _state(scene, partition)[1]
+        return [one for one in healthy if one in isr]
+    candidates = healthy
+    if target == "controller":
+        candidates = [one for one in healthy if one == _controller(scene)]
+    elif target != "any":
+        leader = _state(scene, partition)[0]
+        wanted = [one for one in healthy if (one == leader) == (target == "leader")]
+        candidates = wanted or healthy
+    return [candidates[int(choice * len(candidates))]] if candidates else []
+
+
+def _share(scene: Scene, healthy: list[int], target: str, choice: float) -> list[int]:
+    """So many of the brokers, from one of them on and round."""
+    total = len(scene.cluster.brokers)
+    count = {"minority": (total - 1) // 2, "majority": total // 2 + 1, "all": total}[target]
+    first = int(choice * len(healthy))
+    return sorted([*healthy[first:], *healthy[:first]][:count])
+
+
+def _state(scene: Scene, partition: int) -> tuple[int, tuple[int, ...]]:
+    try:
+        state = scene.probe.partition(scene.topic, partition)
+    except (UnreachableError, WaitTimeoutError):
+        return -1, ()
+    return state.leader, state.isr
+
+
+def _controller(scene: Scene) -> int:
+    try:
+        return scene.probe.controller()
+    except (UnreachableError, WaitTimeoutError):
+        return -1

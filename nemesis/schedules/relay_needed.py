@@ -1,0 +1,21 @@
+"""Whether a plan needs the wire, which is off unless something in it does."""
+
+from typing import Final
+
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.faults.registry import find_fault
+from highwater.nemesis.schedules.fault_spec import Choice
+from highwater.nemesis.stories.network import STORIES
+
+_FAMILY: Final = "network"
+
+
+def wired(plan: Plan) -> bool:
+    """Whether the wire is to stand between the nodes of the plan's cluster.
+
+    Raises:
+        UsageError: the plan names a fault that there is not.
+    """
+    families = {Choice.of(word).fault.family for word in plan.nemesis}
+    families |= {find_fault(step.fault).family for step in plan.steps}
+    return plan.wire or plan.story in STORIES or _FAMILY in families

@@ -1,0 +1,95 @@
+"""Where a plan's upgrade begins and where it leads, and whether Kafka goes there."""
+
+from itertools import pairwise
+from typing import Final
+
+from highwater.clusters.releases.catalogue import metadata_release, release
+from highwater.clusters.releases.release import Release
+from highwater.clusters.releases.software_level import Level, climb, numbers
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.plan import Plan
+
+UPGRADE: Final = "upgrade"
+"""The fault that goes from one level to the next."""
+
+_IGNORED: Final = (3,)
+_PLACES: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
+
+
+def levels(plan: Plan) -> tuple[Level, ...]:
+    """The levels that brokers pass through, from where they begin."""
+    caps = {"protocol": plan.protocol, "format": plan.format}
+    start = Level.of(release(plan.kafka), **caps)
+    return (start, *climb(start, map(release, plan.to), **caps))
+
+
+def settings(plan: Plan) -> dict[str, str]:
+    """What brokers have to be told of their level; nothing, where it is their own and stays so."""
+    return levels(plan)[0].settings if plan.to or plan.protocol or plan.format else {}
+
+
+def check_levels(plan: Plan) -> None:
+    """Refuse an upgrade, a protocol or a message format that cannot be.
+
+    Raises:
+        UsageError: says why.
+    """
+    if not (plan.to or plan.protocol or plan.format):
+        return
+    path = [release(name) for name in (plan.kafka, *plan.to)]
+    _check_path(plan, path)
+    if path[0].coordination == "kraft":
+        _check_metadata(plan)
+    newest = path[-1]
+    for what, most in (("protocol", plan.protocol), ("message format", plan.format)):
+        if most and numbers(most) > numbers(newest.protocol):
+            raise UsageError(
+                f"Kafka {newest.name} has no {what} {most}", hint=f"At most {newest.protocol}."
+            )
+    if plan.format and plan.protocol and numbers(plan.format) > numbers(plan.protocol):
+        raise UsageError(
+            f"with protocol {plan.protocol} no message format {plan.format} can be written",
+            hint="Kafka raises the protocol first.",
+        )
+    old = path[0].coordination == "zookeeper"
+    if old and plan.format and numbers(levels(plan)[-1].protocol) >= _IGNORED:
+        raise UsageError(
+            "log.message.format.version is ignored since protocol 3.0 (KIP-724)",
+            hint="Add --protocol 2.8.",
+        )
+
+
+def _check_metadata(plan: Plan) -> None:
+    """On KRaft the protocol is the metadata.version of a release, and nothing else is written."""
+    if plan.format:
+        raise UsageError(
+            "on KRaft there is no log.message.format.version",
+            hint="Leave --format out; --protocol 3.9 keeps the metadata.version of 3.9.",
+        )
+    if plan.protocol:
+        metadata_release(plan.protocol)
+
+
+def _check_path(plan: Plan, path: list[Release]) -> None:
+    """Somebody has to raise brokers, never lower, and ZooKeeper is not left on the way."""
+    for one in path:
+        if one.coordination != path[0].coordination:
+            raise UsageError(
+                f"Kafka {path[0].name} is on {_PLACES[path[0].coordination]}, and {one.name} on"
+                f" {_PLACES[one.coordination]}",
+                hint="No cluster is migrated from one to the other (KIP-866) here.",
+            )
+        if plan.driver not in one.drivers:
+            raise UsageError(f"{plan.driver} cannot run Kafka {one.name}", hint="Leave it out.")
+    for before, after in pairwise(path):
+        if after.number <= before.number:
+            raise UsageError(
+                f"Kafka {before.name} is not upgraded to {after.name}",
+                hint="Name the releases of --to from the oldest to the newest.",
+            )
+    words = {word.partition("@")[0].partition("=")[0] for word in plan.nemesis}
+    words |= {step.fault for step in plan.steps}
+    if plan.to and plan.story is None and UPGRADE not in words:
+        raise UsageError(
+            "nothing in this run upgrades a broker", hint="Add upgrade to --nemesis, or a --story."
+        )

@@ -1,0 +1,82 @@
+"""Refuses steps and budgets that cannot be kept to, before anything is started."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite
+
+from highwater.clusters.releases.release import Release
+from highwater.harness.base.errors import UsageError
+from highwater.harness.base.limits import FAULTS_S, TIMES, out_of_range
+from highwater.harness.runs.fault_steps import Step, in_order
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.faults.registry import find_fault
+from highwater.nemesis.schedules.executor import BROKERS
+from highwater.nemesis.schedules.fault_spec import Choice
+
+
+def check_budget(plan: Plan) -> None:
+    """Refuse a budget of what there is not.
+
+    Raises:
+        UsageError: names it.
+    """
+    for name, most in plan.budget.items():
+        if name != BROKERS:
+            find_fault(name)
+        least, limit = (1, plan.brokers) if name == BROKERS else TIMES
+        if not least <= most <= limit:
+            raise UsageError(
+                f"a budget of {name}={most}: out of range", hint=f"From {least} to {limit}."
+            )
+
+
+def check_steps(plan: Plan, kafka: Release) -> None:
+    """Refuse steps that name what there is not, or of which two strike one target at a time.
+
+    Whom a word such as ``leader`` means is not known yet; one that turns out to be struck already
+    is left out when its moment has come.
+
+    Raises:
+        UsageError: says which step, and why.
+    """
+    for number, step in enumerate(plan.steps, start=1):
+        try:
+            _check(step, plan, kafka)
+        except UsageError as error:
+            error.message = f"step {number}: {error.message}"
+            raise
+    alone = [step for step in plan.steps if _scope(step) == "cluster"]
+    brokers = [step for step in plan.steps if _scope(step) == "broker"]
+    for target in sorted({step.target for step in brokers if step.target.isdecimal()}):
+        mine = [step for step in brokers if step.target == target]
+        _refuse_overlap([*mine, *alone], f"broker {target}")
+    for scope in ("topic", "coordination", "cluster"):
+        _refuse_overlap([step for step in plan.steps if _scope(step) == scope], f"the {scope}")
+
+
+def _scope(step: Step) -> str:
+    return find_fault(step.fault).scope
+
+
+def _check(step: Step, plan: Plan, kafka: Release) -> None:
+    aimed = _scope(step) == "broker"
+    Choice.of(f"{step.fault}@{step.target}" if aimed else step.fault).require(plan, kafka)
+    limits = (
+        (step.at_s, *FAULTS_S, "seconds until it"),
+        (step.lasts_s, *FAULTS_S, "seconds of it"),
+        (step.partition, 0, plan.topic.partitions - 1, "as its partition"),
+        (step.choice, 0, 1, "as its choice"),
+    )
+    for value, least, most, what in limits:
+        if not (isfinite(value) and least <= value <= most):
+            raise out_of_range(value, least, most, what)
+
+
+def _refuse_overlap(steps: Sequence[Step], target: str) -> None:
+    for before, after in pairwise(in_order(steps)):
+        if after.at_s < before.ends_s:
+            raise UsageError(
+                f"{before.fault} and {after.fault} would both strike {target} at"
+                f" {after.at_s:g} s, and a target has one fault at a time",
+                hint=f"The first is healed at {before.ends_s:g} s; let the second begin then.",
+            )

@@ -1,0 +1,1 @@
+"""Stories: schedules for three brokers whose end is predicted."""

@@ -1,0 +1,157 @@
+"""Canaries: schedules that must lose data on every release, or else the harness is blind.
+
+Nothing here is a fault of Kafka. A record that only its leader holds is lost with the leader, and a
+leader that is elected from outside the ISR does not have what the ISR had.
+"""
+
+from typing import Final
+
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.stories.helpers import VICTIM, await_alone, await_replicas, settle
+from highwater.nemesis.stories.story import FETCH_WAIT_S, story
+
+_BEFORE_S: Final = 0.3
+_AFTER_S: Final = 0.15
+"""Followers are held back from so long before their parked fetches run out until so long after:
+together with the kill of A well within what is left of a session, 2.33 s."""
+
+_ANSWER_S: Final = 0.5
+
+
+_LEADER_KILL: Final = """
+    settle m0 m1 m2
+    pause B C
+    send m3 to A
+    kill A
+    resume B C
+    expire A for B
+    let B C
+    retry m3 to B
+    heal
+"""
+
+_UNCLEAN: Final = """
+    settle m0 m1 m2
+    kill B C
+    expire B
+    expire C
+    let A
+    send m3 to A
+    kill A
+    expire A
+    start B C
+    heal
+"""
+
+
+@story(
+    "leader-kill",
+    _LEADER_KILL,
+    outcome=(
+        "With acks=0 and acks=1 the record is lost on every release; with acks=all it is kept."
+    ),
+)
+def leader_kill(scene: Scene) -> None:
+    """A record that the leader alone holds is lost with it; acks=0 and acks=1 acknowledge such."""
+    a, b, survivor = scene.replicas
+    parked = scene.clock()
+    offset = settle(scene)
+    _hold_back(scene, (b, survivor), parked)
+    if scene.plan.workload.acks == "all":
+        scene.send_on(VICTIM)  # no answer can come: the followers are in the ISR, and held back
+    else:
+        scene.send(VICTIM, leader=a, limit_s=_ANSWER_S)
+    await_replicas(
+        scene,
+        lambda seen: seen[a].leo > offset,
+        what=f"broker {a} to hold {VICTIM}",
+        limit_s=_ANSWER_S,
+        brokers=(a,),
+    )
+    scene.nemesis.inject("kill", a)
+    scene.nemesis.heal_all((b, survivor))
+    _await_leader(scene, b)
+    if scene.plan.workload.acks != "all" and scene.probe.replica(b, scene.topic, 0).leo > offset:
+        raise MissedError(f"{VICTIM} had reached broker {b} before it was held back")
+
+
+def _hold_back(scene: Scene, followers: tuple[int, int], parked: float) -> None:
+    """Pause the followers so that nothing which is written from now on can reach them.
+
+    To pause them is not enough. A fetch that is parked at the leader would be answered with the
+    next record, and the answer wait in the kernel until they wake. So they are paused shortly
+    before their fetches run out, and held until those have been answered with nothing.
+
+    Args:
+        parked: a moment before the fetches were parked; they surely were when this is called.
+    """
+    latest = scene.clock() + FETCH_WAIT_S
+    scene.hold(parked + FETCH_WAIT_S - _BEFORE_S - scene.clock())
+    for broker in followers:
+        scene.nemesis.inject("pause", broker)
+    if scene.clock() > parked + FETCH_WAIT_S:
+        raise MissedError("the followers were paused too late to have no fetch at the leader")
+    scene.hold(latest + _AFTER_S - scene.clock())
+
+
+@story(
+    "unclean",
+    _UNCLEAN,
+    outcome=(
+        "With unclean elections (on KRaft since 3.9) it is lost whatever the acks; else it is kept."
+    ),
+    controller="A",
+)
+def unclean(scene: Scene) -> None:
+    """An unclean leader does not have what A acknowledged as the only member of the ISR.
+
+    On ZooKeeper A is the controller: a new one does not take brokers out of an ISR that were dead
+    before it was elected (seen on 0.10.2), and the lag limit takes 10 s to.
+    """
+    a, *others = scene.replicas
+    offset = settle(scene)
+    for broker in others:
+        scene.nemesis.inject("kill", broker)
+    await_alone(scene, a)
+    scene.send(VICTIM, leader=a)
+    await_replicas(
+        scene,
+        lambda seen: seen[a].hw > offset,
+        what=f"broker {a} to commit {VICTIM}",
+        limit_s=20,  # it is told of its ISR when the controller has given up on dead containers
+        brokers=(a,),
+    )
+    scene.nemesis.inject("kill", a)
+    scene.nemesis.heal_all(others)
+    if scene.plan.topic.unclean_leader_election and scene.cluster.release.elects_unclean:
+        _await_leader(scene, *others)
+    else:
+        _await_vacancy(scene, a, others)
+
+
+def _await_leader(scene: Scene, *brokers: int) -> None:
+    """Wait until one of these brokers leads partition 0."""
+    names = " or ".join(map(str, brokers))
+    state = await_condition(
+        lambda: scene.probe.partition(scene.topic, 0),
+        lambda state: state.leader in brokers,
+        what=f"broker {names} to lead {scene.topic}-0",
+        limit_s=30,
+        every_s=0.02,
+        passing=(UnreachableError,),
+    )
+    scene.note(f"broker {state.leader} leads in epoch {state.leader_epoch}", state.leader)
+
+
+def _await_vacancy(scene: Scene, a: int, others: list[int]) -> None:
+    """Wait until every broker but A has a session: who may be elected then, would be."""
+    await_condition(
+        scene.probe.live_brokers,
+        lambda live: live == set(others),
+        what=f"brokers {others} to have sessions again, and broker {a} to have none",
+        limit_s=60,
+        passing=(UnreachableError,),
+    )
+    scene.note(f"broker {a} is dead, and nobody who lacks {VICTIM} may lead")

@@ -1,0 +1,166 @@
+"""The two stories: schedules that turn the HW-lag window into a lost or a forked record.
+
+Both need three brokers A, B and C of one partition. A leads, B is next in line, and C is to outlive
+them, so on ZooKeeper C is the controller. The sessions of A and B must end one after the other: the
+controller then makes B, which is dead already, the leader for a moment, and C follows it.
+Up to 0.10.2 C cuts its log to its own HW there and then (Partition.makeFollower); from 0.11 on it
+first asks the leader where its epoch ended (KIP-101), gets no answer, and keeps the record.
+
+The schedule is the same whatever acks the producer asks for: A is killed only when every replica
+holds the record and A has committed it. What was promised about it is another matter.
+"""
+
+import contextlib
+from typing import Final
+
+from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.hw_lag_window import await_window
+from highwater.nemesis.stories.helpers import (
+    SUCCESSOR,
+    VICTIM,
+    await_hw_on_disk,
+    await_replicas,
+    hw_on_disk,
+    settle,
+)
+from highwater.nemesis.stories.story import FETCH_WAIT_S, story
+
+GAP_S: Final = 1.85
+"""From the kill of A to that of B: late enough that B's session ends more than a tick after A's
+(1.85 s - 1.17 s > 0.2 s), early enough that A's is still alive (1.85 s < 2.33 s); the machine may
+stand still for 0.48 s either way. Counted from the moment that a kill is asked for, because that
+takes 5 ms of a process, 200 ms of a container, and more of either on a busy machine."""
+
+
+_COMMITTED: Final = """
+    settle m0 m1 m2
+    {first}
+    send m3 to A
+    fetch B C B C
+    {then}
+    kill A B
+    expire A for B
+    let C
+    expire B for C
+    let C
+"""
+"""Both fetch m3, and with their next fetch let A commit it; they hear of that too late."""
+
+_LOSS: Final = _COMMITTED.format(first="checkpoint A", then="") + "heal"
+_DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4 to C\n heal"
+
+
+@story(
+    "loss",
+    _LOSS,
+    outcome="Up to 0.10.2 the record is lost, whatever the acks; later releases keep it.",
+)
+def loss(scene: Scene) -> None:
+    """A committed record is lost under clean elections: C cuts it off, then leads."""
+    a, _, _ = scene.replicas
+    offset = settle(scene)
+    await_hw_on_disk(scene, a, offset)  # the next time is so far away that A dies before it
+    commit_victim(scene, offset)
+    began = kill_leader(scene, offset)
+    if hw_on_disk(scene, a) > offset:
+        raise MissedError(f"broker {a} wrote HW {offset + 1} to its disk before it was killed")
+    _fail_over_to_survivor(scene, began)
+
+
+@story(
+    "divergence",
+    _DIVERGENCE,
+    outcome=(
+        "Up to 0.10.2 in-sync replicas differ for ever, whatever the acks; later releases agree."
+    ),
+)
+def divergence(scene: Scene) -> None:
+    """Two acknowledged records stand at one offset: A comes back with a HW that spares its own."""
+    a, _, survivor = scene.replicas
+    offset = settle(scene)
+    commit_victim(scene, offset)
+    await_hw_on_disk(scene, a, offset + 1)
+    _fail_over_to_survivor(scene, kill_leader(scene, offset))
+    successor = scene.send(SUCCESSOR, leader=survivor)
+    scene.note(f"{SUCCESSOR} is stored at offset {successor} by broker {survivor}", survivor)
+
+
+def commit_victim(scene: Scene, offset: int) -> None:
+    """Send the record that the story is about; wait until A has committed it, B and C hold it."""
+    a, *followers = scene.replicas
+    scene.send(VICTIM, leader=a)
+    widens = scene.cluster.release.window_widens
+
+    def held(state: ReplicaState) -> bool:
+        return state.leo > offset and (state.hw == offset or not widens)
+
+    await_replicas(
+        scene,
+        lambda seen: seen[a].hw > offset and all(held(seen[one]) for one in followers),
+        what=f"every replica to hold {VICTIM}, and the followers to hold it above their HW",
+        limit_s=FETCH_WAIT_S,
+    )
+
+
+def kill_leader(scene: Scene, offset: int) -> float:
+    """Kill A inside the window, where there is one; returns when that was asked for."""
+    a, *followers = scene.replicas
+    began = scene.clock()
+    scene.nemesis.inject("kill", a)
+    if not scene.cluster.release.window_widens:
+        scene.note(
+            f"Kafka {scene.cluster.release.name} tells an idle follower the new HW at once, so the"
+            " HW-lag window was shut before anybody could be killed in it"
+        )
+        return began
+    try:
+        seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset, limit_s=0.5)
+    except WaitTimeoutError as error:
+        raise MissedError(f"the HW-lag window was missed: {error.message}") from error
+    for broker, state in seen.items():
+        scene.note(
+            f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
+            f" LEO {state.leo}, HW {state.hw}",
+            broker,
+        )
+    return began
+
+
+def _fail_over_to_survivor(scene: Scene, began: float) -> None:
+    """Kill B before A's session has ended, but late enough; wait until C leads."""
+    a, b, survivor = scene.replicas
+    scene.hold(began + GAP_S - scene.clock())
+    scene.nemesis.inject("kill", b)
+    if a not in scene.probe.live_brokers():
+        raise MissedError(f"the session of broker {a} ended before broker {b} was dead")
+    await_turns(scene, b, survivor)
+
+
+def await_turns(scene: Scene, b: int, survivor: int) -> None:
+    """Wait until C leads, and make sure that B, dead, was the leader in between.
+
+    Raises:
+        MissedError: both sessions ended in one go, so C never followed B.
+    """
+    led: set[int] = set()
+
+    def look() -> int:
+        leader = scene.probe.partition(scene.topic, 0).leader
+        led.add(leader)
+        return leader
+
+    with contextlib.suppress(UnreachableError):
+        look()
+    await_condition(
+        look,
+        lambda leader: leader == survivor,
+        what=f"broker {survivor} to lead {scene.topic}-0",
+        limit_s=30,
+        every_s=0.02,
+        passing=(UnreachableError,),
+    )
+    if b not in led:
+        raise MissedError(f"broker {b} was never made leader before broker {survivor} was")

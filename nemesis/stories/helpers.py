@@ -1,0 +1,120 @@
+"""What every story does with its records: settle some, send the one that it is about."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from highwater.checkers.kafka_files.checkpoints import (
+    HIGH_WATERMARK,
+    CheckpointError,
+    parse_offsets,
+)
+from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.stories.story import CHECKPOINT_S
+
+SETTLED: Final = ("m0", "m1", "m2")
+VICTIM: Final = "m3"
+SUCCESSOR: Final = "m4"
+_ALONE_S: Final = 30
+_POLL_S: Final = 0.01
+
+
+def settle(scene: Scene) -> int:
+    """Send the first records and wait until every replica holds them, committed.
+
+    The followers' own HW lags behind until the next record brings it; nothing waits for that.
+
+    Returns:
+        The LEO of every replica, which is the HW of A.
+    """
+    a, *followers = scene.replicas
+    for value in SETTLED:
+        leo = scene.send(value, leader=a) + 1
+    await_replicas(
+        scene,
+        lambda seen: seen[a] == _at(leo) and all(seen[one].leo == leo for one in followers),
+        what=f"every replica to hold {len(SETTLED)} records, and broker {a} to have committed them",
+        limit_s=10,
+    )
+    scene.note(f"every replica holds {', '.join(SETTLED)}, committed: LEO {leo}")
+    return leo
+
+
+def await_alone(scene: Scene, broker: int) -> None:
+    """Wait until a broker is the only member of partition 0's ISR, and note it.
+
+    Raises:
+        WaitTimeoutError: it was not within the limit.
+    """
+    await_condition(
+        lambda: scene.probe.partition(scene.topic, 0).isr,
+        lambda isr: isr == (broker,),
+        what=f"the ISR of {scene.topic}-0 to be broker {broker} alone",
+        limit_s=_ALONE_S,
+        passing=(UnreachableError,),
+    )
+    scene.note(f"broker {broker} is the only member of the ISR", broker)
+
+
+def await_replicas(
+    scene: Scene,
+    until: Callable[[dict[int, ReplicaState]], bool],
+    *,
+    what: str,
+    limit_s: float,
+    brokers: tuple[int, ...] = (),
+) -> dict[int, ReplicaState]:
+    """Wait until the replicas of partition 0 (all, unless named) are seen in some state.
+
+    Raises:
+        MissedError: they were not within the limit.
+    """
+    try:
+        return await_condition(
+            lambda: {
+                one: scene.probe.replica(one, scene.topic, 0) for one in brokers or scene.replicas
+            },
+            until,
+            what=what,
+            limit_s=limit_s,
+            every_s=_POLL_S,
+            passing=(UnreachableError,),
+        )
+    except WaitTimeoutError as error:
+        raise MissedError(error.message) from error
+
+
+def hw_on_disk(scene: Scene, broker: int) -> int:
+    """The HW of partition 0 that a broker has written to its disk; 0 when it has none."""
+    try:
+        text = scene.cluster.brokers[broker].read(HIGH_WATERMARK)
+    except FileNotFoundError:
+        return 0
+    return parse_offsets(text, Path(HIGH_WATERMARK)).get((scene.topic, 0), 0)
+
+
+def await_hw_on_disk(scene: Scene, broker: int, hw: int) -> None:
+    """Wait until a broker has written its HW to replication-offset-checkpoint.
+
+    Raises:
+        MissedError: it did not in good time.
+    """
+    try:
+        await_condition(
+            lambda: hw_on_disk(scene, broker),
+            lambda found: found >= hw,
+            what=f"broker {broker} to have HW {hw} of {scene.topic}-0 on disk",
+            limit_s=CHECKPOINT_S + 1.0,
+            every_s=_POLL_S,
+            passing=(CheckpointError,),
+        )
+    except WaitTimeoutError as error:
+        raise MissedError(error.message) from error
+    scene.note(f"broker {broker} has HW {hw} on disk", broker)
+
+
+def _at(leo: int) -> ReplicaState:
+    return ReplicaState(leo=leo, hw=leo)

@@ -1,0 +1,192 @@
+"""Stories that need the wire: of links that are cut, and of messages that are held."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from highwater.clusters.core.interfaces import Network, UnreachableError
+from highwater.clusters.relay.rules import Rule, between
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.history import OK
+from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.hw_lag_window import await_window, hold_window
+from highwater.nemesis.stories.failovers import GAP_S, await_turns, commit_victim, kill_leader
+from highwater.nemesis.stories.helpers import (
+    SUCCESSOR,
+    VICTIM,
+    await_hw_on_disk,
+    hw_on_disk,
+    settle,
+)
+from highwater.nemesis.stories.story import FETCH_WAIT_S, story
+
+STORIES: Final = frozenset(("cut-off", "held-fetch"))
+"""The stories that need the wire."""
+
+_LEADS_S: Final = 15.0
+_ANSWER_S: Final = 10.0
+
+_CUT_OFF: Final = """
+    settle m0 m1 m2
+    send m3 to A
+    fetch B C B C
+    pause A B
+    expire A for B
+    let C
+    expire B for C
+    let C
+    send m4 to C
+    heal
+"""
+"""To C, a broker that is cut off from everybody is one that is paused."""
+
+_HELD_FETCH: Final = """
+    settle m0 m1 m2
+    checkpoint A
+    send m3 to A
+    fetch B C B C
+    kill A
+    expire A for B
+    let B
+    follow C
+    kill B
+    expire B for C
+    let C
+    heal
+"""
+
+
+@story(
+    "cut-off",
+    _CUT_OFF,
+    outcome=(
+        "Up to 0.10.2 the record is lost, whatever the acks, and stays on A; later releases"
+        " keep it."
+    ),
+)
+def cut_off(scene: Scene) -> None:
+    """The network alone loses a committed record: A, then B are cut off, and C leads without it.
+
+    Links are reset and not merely silent: up to 0.10.2 a controller and a follower wait for
+    ``request.timeout.ms``, 30 s, for an answer from a broker that they are about to give up.
+    """
+    network = _network(scene)
+    a, b, survivor = scene.replicas
+    offset = settle(scene)
+    began_ns = time.monotonic_ns()
+    with contextlib.ExitStack() as held:
+        held.enter_context(hold_window(network, scene.topic, 0, (b, survivor), offset=offset))
+        scene.send(VICTIM, leader=a)
+        _see_window(scene, offset)
+        limit_s = 2 * FETCH_WAIT_S
+        with _missed_if_late():
+            network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
+        scene.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
+        held.enter_context(network.under(Rule(kind="reset", links=between([b], [survivor]))))
+        scene.note(f"brokers {b} and {survivor} are cut off from each other", b)
+        began = scene.clock()
+        scene.nemesis.inject("reset", a)
+        scene.hold(began + GAP_S - scene.clock())
+        scene.nemesis.inject("reset", b)
+        if a not in scene.probe.live_brokers():
+            raise MissedError(f"the session of broker {a} ended before broker {b} was cut off")
+        await_turns(scene, b, survivor)
+        _send_successor(scene, survivor)
+
+
+@story(
+    "held-fetch",
+    _HELD_FETCH,
+    outcome=(
+        "Up to 0.10.2 the record is lost, whatever the acks; later releases keep it, unless they"
+        " speak a protocol or write a message format from before 0.11."
+    ),
+)
+def held_fetch(scene: Scene) -> None:
+    """A committed record is lost though its new leader B lives, and is asked: C cuts, B dies.
+
+    In ``loss`` B is dead when C begins to follow it, so that a follower which asks first keeps the
+    record. Here B answers. What it has without leader epochs is no answer, and C cuts to its HW;
+    the wire holds what C fetches next, so that it does not get the record back before B is killed.
+    """
+    network = _network(scene)
+    a, b, survivor = scene.replicas
+    offset = settle(scene)
+    await_hw_on_disk(scene, a, offset)
+    commit_victim(scene, offset)
+    kill_leader(scene, offset)
+    if hw_on_disk(scene, a) > offset:
+        raise MissedError(f"broker {a} wrote HW {offset + 1} to its disk before it was killed")
+    began_ns = time.monotonic_ns()
+    with network.hw_held(scene.topic, 0, survivor, above=offset - 1), _missed_if_late():
+        _await_leader(scene, b)
+        network.await_held("hw", survivor, since_ns=began_ns, limit_s=_LEADS_S)
+        state = scene.probe.replica(survivor, scene.topic, 0)
+        scene.note(f"broker {survivor} follows broker {b}; its log ends at {state.leo}", survivor)
+        scene.nemesis.inject("kill", b)
+    _await_leader(scene, survivor)
+
+
+def _await_leader(scene: Scene, broker: int) -> None:
+    state = await_condition(
+        lambda: scene.probe.partition(scene.topic, 0),
+        lambda state: state.leader == broker,
+        what=f"broker {broker} to lead {scene.topic}-0",
+        limit_s=_LEADS_S,
+        every_s=0.02,
+        passing=(UnreachableError,),
+    )
+    scene.note(f"broker {broker} leads in epoch {state.leader_epoch}", broker)
+
+
+def _network(scene: Scene) -> Network:
+    if scene.cluster.network is None:
+        raise HarnessError("this story needs the wire")
+    return scene.cluster.network
+
+
+def _see_window(scene: Scene, offset: int) -> None:
+    _, *followers = scene.replicas
+    with _missed_if_late():
+        seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset)
+    for broker, state in seen.items():
+        scene.note(
+            f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
+            f" LEO {state.leo}, HW {state.hw}",
+            broker,
+        )
+
+
+def _send_successor(scene: Scene, survivor: int) -> None:
+    """Write to C, which A and B cannot know of; clients that ask them who leads would be misled."""
+    with _missed_if_late():
+        await_condition(
+            lambda: scene.probe.leads(survivor, scene.topic, 0),
+            bool,
+            what=f"broker {survivor} to take itself for the leader",
+            limit_s=_LEADS_S,
+            every_s=0.02,
+            passing=(UnreachableError,),
+        )
+        address = scene.cluster.brokers[survivor].address
+        scene.direct.send(SUCCESSOR, 0, address=address)
+        answer = await_condition(
+            lambda: scene.direct.answers[SUCCESSOR],
+            lambda found: found is not None,
+            what=f"broker {survivor} to answer",
+            limit_s=_ANSWER_S,
+            every_s=0.02,
+        )
+    if answer is None or answer.outcome != OK:
+        raise MissedError(f"broker {survivor} did not acknowledge {SUCCESSOR}")
+    scene.note(f"{SUCCESSOR} is stored at offset {answer.offset} by broker {survivor}", survivor)
+
+
+@contextlib.contextmanager
+def _missed_if_late() -> Iterator[None]:
+    try:
+        yield
+    except WaitTimeoutError as error:
+        raise MissedError(error.message) from error

@@ -1,0 +1,206 @@
+"""What a story is: a schedule for three brokers, its settings, and a script of it for the model.
+
+A schedule is a function of a Scene. Write one in a file of its family and decorate it with
+``story``; ``nemesis.stories.registry`` knows them all. How it must end on a release nobody writes
+down: the model plays the script under that release's rules.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.releases.catalogue import Release
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
+from highwater.nemesis.context import Scene
+from highwater.nemesis.hw_lag_window import widen
+
+if TYPE_CHECKING:
+    from highwater.checkers.model.protocol.rules_by_release import Rules
+    from highwater.checkers.model.report_types import Beat, Outcome
+    from highwater.checkers.model.schedules.script import Setting
+
+SESSION_MS: Final = 3500
+"""Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
+third of it, so a killed broker's session ends 2.33 to 3.5 s later (and up to a tick after that)."""
+
+FETCH_WAIT_S: Final = 1.5
+"""How long an idle follower's fetch is parked at the leader, and the HW-lag window open."""
+
+CHECKPOINT_S: Final = 0.7
+"""How often a broker writes its high watermarks to disk: often enough to wait for it, and leaving
+time enough to kill a broker between two such moments."""
+
+BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "zookeeper.session.timeout.ms": str(SESSION_MS),
+        "broker.session.timeout.ms": str(SESSION_MS),
+        "broker.heartbeat.interval.ms": str(SESSION_MS // 4),
+        "replica.high.watermark.checkpoint.interval.ms": str(int(CHECKPOINT_S * 1000)),
+        **widen(FETCH_WAIT_S),
+    }
+)
+"""Broker settings of every story: the same, so that one warm cluster can play all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a story does to a release, by that release's rules.
+
+    Attributes:
+        lost: ids of the acknowledged records that are gone at the end.
+        forked: offsets at which in-sync replicas hold different records at the end.
+    """
+
+    lost: frozenset[str] = frozenset()
+    forked: frozenset[int] = frozenset()
+
+
+Role = Literal["A", "C"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A scripted schedule, its settings, and the same as moves of the model.
+
+    Attributes:
+        play: the schedule; its docstring's first line is the summary.
+        script: what happens in it, in the words of ``checkers.model.schedules.script``.
+        outcome: what it comes to and where, one sentence for a person.
+        controller: who is the controller on ZooKeeper, of A, B and C.
+        topic_config: settings of the topic that it needs.
+        min_isr_most: the largest min.insync.replicas that lets it be played.
+        why_not: why it cannot be played on a release; empty where it can.
+    """
+
+    name: str
+    play: Callable[[Scene], None]
+    script: str
+    outcome: str
+    controller: Role
+    broker_config: Mapping[str, str]
+    topic_config: Mapping[str, str]
+    min_isr_most: int
+    why_not: Callable[[Release], str]
+
+    @property
+    def summary(self) -> str:
+        """What happens in it, one sentence."""
+        return _first_line(self.play)
+
+    def foretell(self, release: Release, plan: Plan, rules: "Rules | None" = None) -> "Outcome":
+        """What the model makes of the story: what is lost and forked, and the logs of A, B, C.
+
+        Args:
+            release: that it is played on.
+            plan: its settings.
+            rules: others than those of the release, to see what would be.
+        """
+        from highwater.checkers.model.schedules.script import play  # noqa: PLC0415 - of Numba, which is slow to import
+
+        return play(self.script, self._setting(release, plan, rules))
+
+    def rehearse(self, release: Release, plan: Plan) -> "tuple[Beat, ...]":
+        """How the model has A, B and C after each line of the script."""
+        from highwater.checkers.model.schedules.script_trace import course  # noqa: PLC0415 - as above
+
+        return course(self.script, self._setting(release, plan))
+
+    def _setting(self, release: Release, plan: Plan, rules: "Rules | None" = None) -> "Setting":
+        from highwater.checkers.model.protocol.rules_by_release import old_format, rules_of  # noqa: PLC0415 - as above
+        from highwater.checkers.model.schedules.script import Setting  # noqa: PLC0415 - as above
+
+        limits = {"protocol": plan.protocol, "written": plan.format}
+        return Setting(
+            rules=rules or rules_of(release.name, **limits),
+            old_format=old_format(**limits),
+            acks=plan.workload.acks,
+            min_isr=plan.topic.min_insync_replicas,
+            unclean=plan.topic.unclean_leader_election and release.elects_unclean,
+        )
+
+    def predict(self, release: Release, plan: Plan) -> Prediction:
+        """What becomes of the records on this release under the plan's settings."""
+        outcome = self.foretell(release, plan)
+        return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
+
+    def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, int, int]:
+        """Choose A, B and C.
+
+        Waits until every broker has a session and there is a controller: on a warm cluster some
+        broker may have been restarted a moment ago.
+
+        Raises:
+            WaitTimeoutError: that is not so within the limit.
+        """
+        controller, _ = await_condition(
+            lambda: (probe.controller(), probe.live_brokers()),
+            lambda seen: seen[1] == set(cluster.brokers),
+            what="every broker to have a session, and a controller",
+            limit_s=30,
+            passing=(UnreachableError,),
+        )
+        first, *others = sorted(cluster.brokers, key=lambda one: (one != controller, one))[:3]
+        a, b, c = (first, *others) if self.controller == "A" else (*others, first)
+        return a, b, c
+
+    def plan(
+        self,
+        kafka: str,
+        *,
+        seed: int = 0,
+        acks: Acks = "all",
+        unclean: bool = False,
+        driver: str = "local",
+    ) -> Plan:
+        """The run of this story on a release: its own records and one reader, nothing else."""
+        return Plan(
+            kafka=kafka,
+            driver=driver,
+            story=self.name,
+            seed=seed,
+            topic=Topic(
+                partitions=1, unclean_leader_election=unclean, config=dict(self.topic_config)
+            ),
+            workload=Workload(producers=0, consumers=1, acks=acks),
+            broker_config=dict(self.broker_config),
+        )
+
+
+STORIES: dict[str, Story] = {}
+"""Every story, by name."""
+
+
+def story(
+    name: str,
+    script: str,
+    *,
+    outcome: str,
+    controller: Role = "C",
+    topic_config: Mapping[str, str] = MappingProxyType({}),
+    min_isr_most: int = 1,
+    why_not: Callable[[Release], str] = lambda _: "",
+) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
+    """Register a schedule."""
+
+    def register(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
+        STORIES[name] = Story(
+            name=name,
+            play=play,
+            script=script,
+            outcome=outcome,
+            controller=controller,
+            broker_config=BROKER_CONFIG,
+            topic_config=topic_config,
+            min_isr_most=min_isr_most,
+            why_not=why_not,
+        )
+        return play
+
+    return register
+
+
+def _first_line(function: Callable[..., object]) -> str:
+    return (function.__doc__ or "").partition("\n")[0]

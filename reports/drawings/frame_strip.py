@@ -1,0 +1,158 @@
+"""One record's story as a strip of drawings: every replica around its offset, a frame a beat."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from markupsafe import Markup
+
+from highwater.harness.runs.verdict import Anomaly
+from highwater.reports.drawings.replica_frames import Cell, Frame, Lane
+from highwater.reports.drawings.svg import join, line, rect, svg, tag, text
+from highwater.reports.text import short
+
+LABEL: Final = 118.0
+CELL: Final = 58.0
+HEIGHT: Final = 30.0
+LANE: Final = 76.0
+TOP: Final = 38.0
+RIGHT: Final = 26.0
+
+_SAYS: Final = {
+    "subject": "holds {value}",
+    "other": "holds another record, {value}",
+    "gone": "cut {value} away",
+    "none": "holds nothing",
+    "record": "holds {value}",
+}
+
+
+def frame(shown: Frame, anomaly: Anomaly, uid: str) -> Markup:
+    """One frame as SVG, some 370 wide."""
+    first = shown.lanes[0].cells
+    width = LABEL + CELL * len(first) + RIGHT
+    height = TOP + LANE * len(shown.lanes)
+    marks = [
+        text(_x(i) + CELL / 2, 16, str(cell.offset), _axis(cell, anomaly), "middle")
+        for i, cell in enumerate(first)
+    ]
+    lanes = [_lane(lane, TOP + LANE * i, anomaly) for i, lane in enumerate(shown.lanes)]
+    label = f"Step {shown.number}, {shown.title}: the replicas around offset {anomaly.offset}"
+    return svg(
+        width, height, label, describe(shown, anomaly), text(0, 16, "offset", "axis"),
+        *marks, *lanes, uid=uid,
+    )  # fmt: skip
+
+
+def describe(shown: Frame, anomaly: Anomaly) -> str:
+    """The frame in words: each replica's role, what it holds at the offset, LEO and HW."""
+    parts = []
+    for lane in shown.lanes:
+        at = next((c for c in lane.cells if c.offset == anomaly.offset), None)
+        holds = _SAYS[at.state if at else "none"].format(value=(at and at.value) or "a record")
+        told = [f"{name} {v}" for name, v in (("LEO", lane.leo), ("HW", lane.hw)) if v is not None]
+        parts.append(
+            f"{lane.called[0].upper()}{lane.called[1:]} ({lane.role}) {holds};"
+            f" {', '.join(told) or 'no LEO known'}."
+        )
+    return " ".join(parts)
+
+
+def _x(index: float) -> float:
+    return LABEL + CELL * index
+
+
+def _axis(cell: Cell, anomaly: Anomaly) -> str:
+    return "axis here" if cell.offset == anomaly.offset else "axis"
+
+
+def _lane(lane: Lane, top: float, anomaly: Anomaly) -> Markup:
+    cells = [_cell(cell, _x(i), top, anomaly) for i, cell in enumerate(lane.cells)]
+    marks = _marks(lane, top)
+    dot = "isr" if lane.in_isr else "isr out"
+    title = "in the ISR" if lane.in_isr else "not in the ISR"
+    return tag(
+        "g",
+        rect(0, top - 6, LABEL - 12, HEIGHT + 12, "acted") if lane.acted else "",
+        tag("circle", tag("title", title), cx=12.0, cy=top + 8, r=4.0, class_=dot),
+        text(22, top + 12, lane.called, "who"),
+        text(8, top + 28, lane.role, _role(lane)),
+        *cells,
+        *marks,
+        class_="lane down" if lane.down else "lane",
+    )
+
+
+def _role(lane: Lane) -> str:
+    if lane.down:
+        return "role dead"
+    return "role lead" if lane.role.startswith("leader") else "role"
+
+
+def _cell(cell: Cell, x: float, top: float, anomaly: Anomaly) -> Markup:
+    kind = anomaly.kind if cell.state in {"subject", "other"} else ""
+    class_ = f"cell {cell.state} {kind}".strip()
+    title = tag(
+        "title", f"offset {cell.offset}: {_SAYS[cell.state].format(value=cell.value or 'a record')}"
+    )
+    parts = [rect(x + 1.5, top, CELL - 3, HEIGHT, class_, title)]
+    if cell.value and cell.state != "none":
+        parts.append(text(x + CELL / 2, top + 20, short(cell.value), f"id {cell.state}", "middle"))
+    return join(parts)
+
+
+def _marks(lane: Lane, top: float) -> list[Markup]:
+    """HW below the cells, LEO after the last record, and the cut."""
+    first, last = lane.cells[0].offset, lane.cells[-1].offset
+    marks: list[Markup] = []
+    known = [(name, v) for name, v in (("HW", lane.hw), ("LEO", lane.leo)) if v is not None]
+    places = {min(max(v, first), last + 1) for _, v in known}
+    if len({v for _, v in known}) == 1 and len(known) > 1:
+        marks.append(_flag(f"HW = LEO {lane.leo}", known[0][1], first, last, top, "hw"))
+    elif len(places) == 1:
+        words = ", ".join(f"{name} {v}" for name, v in known)
+        marks.append(_flag(words, known[0][1], first, last, top, known[0][0].lower()))
+    else:
+        marks += [_flag(f"{n} {v}", v, first, last, top, n.lower()) for n, v in known]
+    if lane.cut:
+        x = _x(max(lane.cut[1], first) - first)
+        marks.append(line(x, top - 9, x, top + HEIGHT + 4, "cutline"))
+        words = f"cut {lane.cut[0]} → {lane.cut[1]}"
+        marks.append(text(x + 4, top - 3, words, "cuttext"))
+    return marks
+
+
+def _flag(words: str, offset: int, first: int, last: int, top: float, class_: str) -> Markup:
+    """A boundary in front of ``offset``, with an arrow where it lies outside the window."""
+    place = min(max(offset, first), last + 1)
+    arrow = {True: f"← {words}", False: words}[offset < first]
+    arrow = f"{words} →" if offset > last + 1 else arrow
+    x = _x(place - first)
+    bottom = top + HEIGHT
+    # Half of the words' width from the drawing's right edge.
+    edge = _x(last - first + 1) + RIGHT - 3.8 * len(arrow)
+    return join(
+        [
+            line(x, top - 3, x, bottom + 6, class_),
+            tag(
+                "path",
+                d=f"M{x - 4:g} {bottom + 10:g}L{x + 4:g} {bottom + 10:g}L{x:g} {bottom + 4:g}Z",
+                class_=class_,
+            ),
+            text(min(x, edge), bottom + 21, arrow, f"flag {class_}", "middle"),
+        ]
+    )
+
+
+def key(anomaly: Anomaly, shown: Sequence[Frame]) -> list[tuple[str, str, str]]:
+    """The legend of a strip: (class, label in the cell, id) of the record and its successors."""
+    found: dict[str, tuple[str, str, str]] = {}
+    for each in shown:
+        for lane in each.lanes:
+            for cell in lane.cells:
+                if (
+                    cell.value
+                    and cell.offset == anomaly.offset
+                    and cell.state in {"subject", "other"}
+                ):
+                    found.setdefault(cell.value, (cell.state, short(cell.value), cell.value))
+    return list(found.values())

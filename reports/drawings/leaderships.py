@@ -1,0 +1,85 @@
+"""Who led when, in which epoch, and who could hear of it: the strips of a lane of the timeline."""
+
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Final
+
+from markupsafe import Markup
+
+from highwater.reports.drawings.svg import Scale, rect, tag, text
+from highwater.reports.observations import Leadership, Scene
+
+BAND: Final = 16.0
+_NARROWEST: Final = 2.0
+"""Narrower than that no strip is seen."""
+
+
+def reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
+    """Only the rows in which the leader or its epoch changed."""
+    found: list[Leadership] = []
+    for each in leaderships:
+        if not found or (found[-1].leader, found[-1].epoch) != (each.leader, each.epoch):
+            found.append(each)
+    return found
+
+
+def bands(
+    rows: Sequence[Leadership], broker: int, time: Scale, top: float, lane: float
+) -> list[Markup]:
+    """The leader band on top of a lane, the ISR bar at its foot."""
+    parts = []
+    for start, end, epoch in _intervals(reigns(rows), time, lambda r: r.leader == broker):
+        name = "leader" if epoch is None else f"leader, epoch {epoch}"
+        parts.append(rect(start, top, end - start, BAND, "band", tag("title", name)))
+        room = end - start
+        fitting = [name] if epoch is None else [name, f"epoch {epoch}", f"e{epoch}"]
+        words = next((each for each in fitting if room > 7 * len(each) + 8), "")
+        if words:
+            parts.append(text(start + 5, top + 12, words, "bandtext"))
+    for start, end, _ in _intervals(rows, time, lambda r: broker in r.isr):
+        parts.append(
+            rect(start, top + lane - 5, end - start, 5, "isrbar", tag("title", "in the ISR"))
+        )
+    return parts
+
+
+def _intervals(
+    rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
+) -> list[tuple[float, float, int | None]]:
+    """From where to where, in which epoch, the condition held; one epoch's neighbours joined."""
+    found: list[tuple[float, float, int | None]] = []
+    for i, row in enumerate(rows):
+        if not holds(row):
+            continue
+        start = time(row.time_ns)
+        end = time(rows[i + 1].time_ns if i + 1 < len(rows) else time.hi)
+        if found and found[-1][1] == start and found[-1][2] == row.epoch:
+            found[-1] = (found[-1][0], end, row.epoch)
+        else:
+            found.append((start, end, row.epoch))
+    return found
+
+
+def epochs(scene: Scene, broker: int, time: Scale, top: float) -> list[Markup]:
+    """The leader epochs in which a replica answered and did not lead; no strip where it was silent.
+
+    A replica that slept through an epoch is one that the rules of KIP-101 and KIP-279 are about.
+    """
+    track = scene.tracks.get(broker)
+    rows = reigns(scene.leaderships)
+    parts: list[Markup] = []
+    for row, after in zip_longest(rows, rows[1:]):
+        if track is None or row.epoch is None or row.leader == broker:
+            continue
+        until = after.time_ns if after else int(time.hi)
+        for began, ended in track.answered(int(time.hi)):
+            start, end = time(max(began, row.time_ns)), time(min(ended, until))
+            if end - start < _NARROWEST or ended <= row.time_ns or began >= until:
+                continue
+            whose = f"broker {row.leader}" if row.leader >= 0 else "nobody"
+            title = tag("title", f"epoch {row.epoch}, of {whose}")
+            parts.append(rect(start, top, end - start, BAND, "epochs", title))
+            words = f"e{row.epoch}"
+            if end - start > 7 * len(words) + 8:
+                parts.append(text(start + 5, top + 12, words, "epochtext"))
+    return parts

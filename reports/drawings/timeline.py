@@ -1,0 +1,298 @@
+"""One partition over the whole run: a lane per replica, faults, elections, cuts, acks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from markupsafe import Markup
+
+from highwater.harness.base.wording import count
+from highwater.reports.drawings.leaderships import BAND, bands, epochs, reigns
+from highwater.reports.drawings.svg import (
+    Scale,
+    join,
+    line,
+    number,
+    rect,
+    steps,
+    svg,
+    tag,
+    text,
+    ticks,
+)
+from highwater.reports.observations import UNKNOWN, Evidence, Fault, Ints, Partition, Scene, Track
+from highwater.reports.text import seconds, short
+
+WIDTH: Final = 1120.0
+LEFT: Final = 86.0
+RIGHT: Final = 18.0
+ACKS: Final = 54.0
+LANE: Final = 104.0
+GAP: Final = 16.0
+COLUMNS: Final = 500
+"""A LEO or HW line has at most four points per column."""
+TICKS_MAX: Final = 80
+"""Up to so many acknowledgements are drawn one by one; more become a rate."""
+MARKS_MAX: Final = 150
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A record worth marking where it was acknowledged."""
+
+    time_ns: int
+    name: str
+    kind: str
+
+
+def timeline(
+    scene: Scene, evidence: Evidence, marks: Sequence[Mark] = (), *, uid: str = "timeline"
+) -> Markup:
+    """The drawing, ``WIDTH`` wide, a lane of ``LANE`` per replica."""
+    brokers = scene.brokers
+    time = Scale(lo=0, hi=max(evidence.end_ns, 1), start=LEFT, end=WIDTH - RIGHT)
+    top = 24 + ACKS
+    bottom = top + (LANE + GAP) * len(brokers)
+    offsets = _offsets(scene)
+    lanes = [
+        _lane(scene, evidence.faults, broker, time, offsets, top + (LANE + GAP) * i)
+        for i, broker in enumerate(brokers)
+    ]
+    topic, partition = scene.partition
+    return svg(
+        WIDTH,
+        bottom + 34,
+        f"{topic}-{partition} over the whole run",
+        describe(scene, evidence),
+        _grid(time, evidence.end_ns, 24, bottom),
+        _acks(evidence, scene.partition, marks, time),
+        *lanes,
+        _elections(scene, time, top, bottom),
+        uid=uid,
+    )
+
+
+def describe(scene: Scene, evidence: Evidence) -> str:
+    """The drawing in words: leaders, faults and cuts in order of time."""
+    found = [
+        (each.time_ns, f"broker {each.leader} leads" if each.leader >= 0 else "nobody leads")
+        for each in reigns(scene.leaderships)
+    ]
+    found += [
+        (f.start_ns, f"{f.name} {'' if f.broker is None else f'broker {f.broker}'}".strip())
+        for f in evidence.faults
+    ]
+    found += [(c.time_ns, f"broker {c.broker} cuts its log to {c.offset}") for c in scene.cuts]
+    found.sort()
+    told = "; ".join(f"{seconds(t, 1)}: {words}" for t, words in found[:40])
+    more = f"; and {count(len(found) - 40, 'event')} more" if len(found) > 40 else ""  # noqa: PLR2004
+    return f"{told}{more}." if told else "Nothing was observed."
+
+
+def _offsets(scene: Scene) -> tuple[int, int]:
+    told = [t.leo[t.leo != UNKNOWN] for t in scene.tracks.values()]
+    told += [t.hw[t.hw != UNKNOWN] for t in scene.tracks.values()]
+    known = np.concatenate(told) if told else np.empty(0, np.int64)
+    return (int(known.min()), int(known.max())) if len(known) else (0, 0)
+
+
+def _grid(time: Scale, end_ns: int, top: float, bottom: float) -> Markup:
+    parts = []
+    for tick in ticks(end_ns / 1e9):
+        x = time(tick * 1e9)
+        parts.append(line(x, top, x, bottom, "grid"))
+        parts.append(text(x, bottom + 16, f"{tick:g}", "axis", "middle"))
+    parts.append(text(LEFT - 10, bottom + 16, "seconds", "axis", "end"))
+    return join(parts)
+
+
+def _acks(evidence: Evidence, partition: Partition, marks: Sequence[Mark], time: Scale) -> Markup:
+    """Acknowledgements along the top: a stroke each, or their rate when they are many."""
+    top, base = 30.0, 24 + ACKS - 12
+    acks = evidence.acks.get(partition, np.empty(0, np.int64))
+    parts: list[Markup] = [text(LEFT - 10, top + 14, "acks", "lanename", "end")]
+    if len(acks) <= TICKS_MAX:
+        parts += [line(time(int(t)), base - 14, time(int(t)), base, "ack") for t in acks]
+    else:
+        parts.append(_rate(acks, evidence.done, time, top, base))
+        parts.append(text(LEFT - 10, top + 30, f"{len(acks):,}", "axis", "end"))
+    parts.append(line(LEFT, base, WIDTH - RIGHT, base, "base"))
+    for mark in marks[:MARKS_MAX]:
+        x = time(mark.time_ns)
+        title = tag(
+            "title", f"{mark.name}, {evidence.done} at {seconds(mark.time_ns)}: {mark.kind}"
+        )
+        shape = (
+            f"M{number(x - 5)} {number(base - 26)}H{number(x + 5)}L{number(x)} {number(base - 17)}Z"
+        )
+        parts.append(tag("path", title, d=shape, class_=f"mark {mark.kind}"))
+        parts.append(line(x, base - 17, x, base, f"ack {mark.kind}"))
+        if len(marks) <= 3:  # noqa: PLR2004 - more names than that run into one another
+            end = x > WIDTH - 160
+            words = f"{short(mark.name, 14)} {mark.kind.replace('lost-write', 'lost')}"
+            parts.append(
+                text(
+                    x + (-9 if end else 9),
+                    base - 18,
+                    words,
+                    f"marktext {mark.kind}",
+                    "end" if end else None,
+                )
+            )
+    return join(parts)
+
+
+def _rate(acks: Ints, done: str, time: Scale, top: float, base: float) -> Markup:
+    bins = 160
+    heights, edges = np.histogram(acks, bins=bins, range=(time.lo, time.hi))
+    most = max(int(heights.max()), 1)
+    per_s = most / ((time.hi - time.lo) / bins / 1e9)
+    y = Scale(lo=0, hi=most, start=base, end=top)
+    points = [(time(float(e)), y(int(h))) for e, h in zip(edges[:-1], heights, strict=True)]
+    points.append((time(time.hi), y(int(heights[-1]))))
+    path = f"{steps(points)}V{number(base)}H{number(points[0][0])}Z"
+    title = tag("title", f"{len(acks):,} {done}, at most {per_s:,.0f} records/s")
+    return tag("path", title, d=path, class_="rate")
+
+
+def _lane(
+    scene: Scene,
+    faults: Sequence[Fault],
+    broker: int,
+    time: Scale,
+    offsets: tuple[int, int],
+    top: float,
+) -> Markup:
+    y = Scale(lo=offsets[0], hi=offsets[1], start=top + LANE - 14, end=top + BAND + 14)
+    parts = [
+        rect(LEFT, top, WIDTH - RIGHT - LEFT, LANE, "lanebox"),
+        text(LEFT - 10, top + 12, f"broker {broker}", "lanename", "end"),
+        *_levels(offsets, y),
+        *_spans(faults, broker, time, top),
+        *bands(scene.leaderships, broker, time, top, LANE),
+        *epochs(scene, broker, time, top),
+    ]
+    track = scene.tracks.get(broker)
+    if track is not None:
+        parts += _lines(track, time, y)
+    parts += _cuts(scene, broker, time, y)
+    return tag("g", *parts, class_="replica")
+
+
+def _levels(offsets: tuple[int, int], y: Scale) -> list[Markup]:
+    lo, hi = offsets
+    middle = [(lo + hi) // 2] if hi - lo >= 4 else []  # noqa: PLR2004
+    levels = sorted({lo, *middle, hi})
+    return [text(LEFT - 10, y(v) + 4, f"{v:,}", "axis", "end") for v in levels]
+
+
+def _spans(faults: Sequence[Fault], broker: int, time: Scale, top: float) -> list[Markup]:
+    parts = []
+    for fault in faults:
+        if fault.broker not in {broker, None}:
+            continue
+        end = time.hi if fault.end_ns is None else fault.end_ns
+        x, width = time(fault.start_ns), max(2.0, time(end) - time(fault.start_ns))
+        until = "not healed" if fault.end_ns is None else f"until {seconds(fault.end_ns, 1)}"
+        title = tag("title", f"{fault.past} at {seconds(fault.start_ns)}, {until}: {fault.says}")
+        parts.append(rect(x, top, width, LANE, "fault", title))
+        parts.append(line(x, top, x, top + LANE, "faultedge"))
+        if width >= 7 * len(fault.past) + 10:
+            parts.append(text(x + 6, top + LANE - 22, fault.past, "faulttext"))
+    return parts
+
+
+def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
+    """LEO and HW as step lines, the gap between them shaded, broken where nobody answered."""
+    gaps, hws, leos = [], [], []
+    for start, end in _known(np.minimum(track.leo, track.hw)):
+        leo, hw = (_line(track, values, start, end, time, y) for values in (track.leo, track.hw))
+        back = f"L{number(hw[-1][0])} {number(hw[-1][1])}{_back(hw)}Z"
+        gaps.append(tag("path", d=steps(leo) + back, class_="gap"))
+        hws.append(tag("path", d=steps(hw), class_="hwline"))
+    for start, end in _known(track.leo):
+        path = steps(_line(track, track.leo, start, end, time, y))
+        leos.append(tag("path", d=path, class_="leoline"))
+    return [*gaps, *hws, *leos]
+
+
+def _known(values: Ints) -> list[tuple[int, int]]:
+    """Index ranges in which a value was told."""
+    known = np.concatenate([[False], values != UNKNOWN, [False]])
+    edges = np.flatnonzero(known[1:] != known[:-1])
+    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _line(
+    track: Track, values: Ints, start: int, end: int, time: Scale, y: Scale
+) -> list[tuple[float, float]]:
+    """The points of one stretch, up to the row that ends it."""
+    stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
+    return _thinned(track.time_ns[start:end], values[start:end], stop, time, y)
+
+
+def _thinned(
+    times: Ints, values: Ints, stop: int, time: Scale, y: Scale
+) -> list[tuple[float, float]]:
+    """At most four points a column (first, lowest, highest, last), so that no spike is lost."""
+    width = (time.hi - time.lo) / COLUMNS
+    column = ((times - time.lo) / width).astype(np.int64)
+    keep: set[int] = {0, len(times) - 1}
+    starts = np.flatnonzero(np.diff(column, prepend=-1))
+    for a, b in zip(starts, [*starts[1:], len(times)], strict=True):
+        block = values[a:b]
+        keep |= {int(a), int(a + block.argmin()), int(a + block.argmax()), int(b) - 1}
+    points = [(time(int(times[i])), y(int(values[i]))) for i in sorted(keep)]
+    return [*points, (time(stop), points[-1][1])]
+
+
+def _back(points: Sequence[tuple[float, float]]) -> str:
+    """A step path walked from its end to its start."""
+    words = []
+    for (x, y), (_, before) in zip(points[::-1], [*points[-2::-1], points[0]], strict=True):
+        words.append(f"H{number(x)}")
+        if number(before) != number(y):
+            words.append(f"V{number(before)}")
+    return "".join(words)
+
+
+def _cuts(scene: Scene, broker: int, time: Scale, y: Scale) -> list[Markup]:
+    """A downward triangle wherever the log really became shorter."""
+    parts, last = [], -1e9
+    track = scene.tracks.get(broker)
+    for cut in [c for c in scene.cuts if c.broker == broker][:MARKS_MAX]:
+        before = track.at(cut.time_ns - 1)[0] if track else UNKNOWN
+        if before <= cut.offset:
+            continue
+        x, low = time(cut.time_ns), y(cut.offset)
+        words = f"cut {before:,} → {cut.offset:,}"
+        title = tag("title", f"{seconds(cut.time_ns)}: {words}. {cut.line}")
+        shape = (
+            f"M{number(x - 6)} {number(low - 11)}H{number(x + 6)}L{number(x)} {number(low - 1)}Z"
+        )
+        parts.append(tag("path", title, d=shape, class_="cutmark"))
+        if x - last > 8 * len(words):
+            end = x > WIDTH - 120
+            parts.append(
+                text(x + (-9 if end else 9), low - 3, words, "cuttext", "end" if end else None)
+            )
+            last = x
+    return parts
+
+
+def _elections(scene: Scene, time: Scale, top: float, bottom: float) -> Markup:
+    """A dashed line wherever the leader changed."""
+    changes = reigns(scene.leaderships)
+    parts = []
+    for each in changes[1 : MARKS_MAX + 1]:
+        x = time(each.time_ns)
+        who = f"broker {each.leader} is elected" if each.leader >= 0 else "no leader"
+        parts.append(
+            tag(
+                "g",
+                tag("title", f"{seconds(each.time_ns)}: {who}"),
+                line(x, top - 6, x, bottom - GAP, "election"),
+            )
+        )
+    return join(parts)

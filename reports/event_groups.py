@@ -1,0 +1,161 @@
+"""The beats of an anomaly: its witnesses as written, fault, cut, elected, replaced, end; titled."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from highwater.harness.runs.verdict import Anomaly, Witness
+from highwater.reports.observations import PAST
+
+Group: TypeAlias = tuple[str, list[Witness]]
+"""A beat and its witnesses."""
+
+TANGLE_NS: Final = 500_000_000
+NEAR: Final = 2
+"""Findings at most so many offsets apart are told as one."""
+_BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
+_BEATS: Final = {
+    "step": "",
+    "sent": "",
+    "held": "",
+    "fail": "written",
+    "info": "written",
+    "appended": "written",
+    "acknowledged": "written",
+    "committed": "written",
+    "replicated": "written",
+    "healed": "healed",
+    "follower": "follows",
+    "truncated": "cut",
+    "cut": "cut",
+    "elected": "elected",
+    "leader": "elected",
+    "replaced": "replaced",
+    "read": "end",
+    "passed": "end",
+    "disk": "end",
+}
+TITLES: Final = {
+    "written": "Written and acknowledged",
+    "fault": "Fault",
+    "healed": "Healed",
+    "cut": "Cut",
+    "follows": "A new follower",
+    "elected": "New leader",
+    "replaced": "Another record takes the offset",
+    "end": "In the end",
+}
+
+
+def beat(witness: Witness) -> str:
+    """To which part of the story a piece of evidence belongs; "" to whichever it falls into."""
+    if witness.what == "read" and witness.who != "reader":
+        return ""  # a consumer of the run, not the final read
+    known = _BEATS.get(witness.what)
+    if known is not None:
+        return known
+    return "fault" if witness.who == "nemesis" or witness.what in PAST.values() else ""
+
+
+def actors(witnesses: Sequence[Witness]) -> list[int]:
+    """Ids of the brokers that acted: who is named, or else the first broker in the sentence."""
+    found: dict[int, None] = {}
+    for witness in witnesses:
+        named = _BROKER.search(witness.who) or _BROKER.search(witness.says)
+        if named:
+            found[int(named[1])] = None
+    return list(found)
+
+
+def title(name: str, witnesses: Sequence[Witness]) -> str:
+    """What a beat is called: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
+    ids = actors([w for w in witnesses if beat(w) == name])
+    verbs = {
+        "fault": (
+            "is ",
+            "are ",
+            " and ".join(dict.fromkeys(PAST.get(w.what, w.what) for w in witnesses if beat(w))),
+        ),
+        "healed": ("is ", "are ", "back"),
+        "cut": ("cuts its log", "cut their logs", ""),
+        "follows": ("follows", "follow", ""),
+        "elected": ("is ", "are ", "made leader"),
+    }
+    if not ids or name not in verbs:
+        return TITLES.get(name, name.capitalize())
+    one, many, rest = verbs[name]
+    if len(ids) == 1:
+        return f"Broker {ids[0]} {one}{rest}"
+    return f"Brokers {', '.join(map(str, ids[:-1]))} and {ids[-1]} {many}{rest}"
+
+
+def grouped(witnesses: Sequence[Witness]) -> list[Group]:
+    """Witnesses in order of time, neighbours of one beat together; those without a time last."""
+    last = 1 << 62
+    ordered = sorted(witnesses, key=lambda w: last if w.time_ns is None else w.time_ns)
+    groups: list[Group] = []
+    for witness in ordered:
+        name = "end" if witness.time_ns is None else beat(witness)
+        if groups and (name == "" or name == groups[-1][0] != "elected"):
+            groups[-1][1].append(witness)
+        else:
+            groups.append((name or "written", [witness]))
+    return _untangled(groups)
+
+
+def _untangled(groups: list[Group]) -> list[Group]:
+    """Causes before effects: brokers' logs and the observer's polls bear different delays.
+
+    A cut may be logged just before the election of another broker that caused it is observed, and
+    observed just after. What took the offset last belongs to the end.
+    """
+    found: list[Group] = []
+    for name, witnesses in groups:
+        last = found[-1] if found else ("", [])
+        cut_first = name == "elected" and last[0] == "cut" and _caused(last[1], witnesses)
+        if cut_first:
+            found[-1:] = [(name, witnesses), last]
+        elif name == last[0] == "cut" or (name, last[0]) == ("end", "replaced"):
+            found[-1] = (name, [*last[1], *witnesses])
+        else:
+            found.append((name, witnesses))
+    return found
+
+
+def _caused(cut: Sequence[Witness], election: Sequence[Witness]) -> bool:
+    gap = (election[0].time_ns or 0) - (cut[-1].time_ns or 0)
+    cutters, elected = (
+        set(actors([w for w in each if beat(w) == name]))
+        for name, each in (("cut", cut), ("elected", election))
+    )
+    return gap <= TANGLE_NS and not cutters & elected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """Findings of one kind at neighbouring offsets: the first one's story is the story of all."""
+
+    first: Anomaly
+    last_offset: int | None
+    count: int
+
+
+def bursts(anomalies: Sequence[Anomaly]) -> list[Burst]:
+    """Findings in their own order, neighbours (at most ``NEAR`` offsets apart) together."""
+    found: list[Burst] = []
+    for each in anomalies:
+        last = found[-1] if found else None
+        if last is not None and _neighbours(last, each):
+            found[-1] = Burst(first=last.first, last_offset=each.offset, count=last.count + 1)
+        else:
+            found.append(Burst(first=each, last_offset=each.offset, count=1))
+    return found
+
+
+def _neighbours(burst: Burst, next_: Anomaly) -> bool:
+    if burst.last_offset is None or next_.offset is None:
+        return False
+    first = burst.first
+    same = (first.kind, first.topic, first.partition) == (next_.kind, next_.topic, next_.partition)
+    return same and 0 < abs(next_.offset - burst.last_offset) <= NEAR

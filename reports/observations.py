@@ -1,0 +1,211 @@
+"""What is known of a run besides its verdict, as values: observations, faults, cuts and sends."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from highwater.harness.runs.fault_counts import Deeds
+from highwater.harness.runs.history import LOG_LINES
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and partition number."""
+
+Place: TypeAlias = tuple[str, int, int]
+"""Topic, partition number and offset."""
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+SILENT_NS: Final = 2_000_000_000
+"""So soon after its last answer a broker that fell silent is seen to be."""
+
+UNKNOWN: Final = -1
+"""Stands for a LEO or HW that the broker did not tell."""
+
+PAST: Final = {
+    "kill": "killed",
+    "pause": "paused",
+    "stop": "stopped",
+    "isolate": "isolated",
+    "partition": "cut off",
+    "power-failure": "without power",
+}
+"""How a broker under a fault is called in a drawing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A LEO that went down from one answer, at ``since_ns``, to the next, at ``time_ns``."""
+
+    since_ns: int
+    time_ns: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """LEO and HW of one replica over time, a row a change (``UNKNOWN``: it did not answer)."""
+
+    time_ns: Ints
+    leo: Ints
+    hw: Ints
+
+    def at(self, time_ns: int) -> tuple[int, int, bool]:
+        """The last LEO and HW that were told by then, and whether the broker still answered."""
+        end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
+        last = self._last(end)
+        if last < 0:
+            return UNKNOWN, UNKNOWN, False
+        return int(self.leo[last]), int(self.hw[last]), last == end - 1
+
+    def told(self, time_ns: int) -> int:
+        """When the replica's state as of that time was observed; -1 when it never was."""
+        last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
+        return int(self.time_ns[last]) if last >= 0 else -1
+
+    def held(self, leo: int, time_ns: int) -> Self:
+        """The same, if it had come so far by then and was not asked again before it fell silent."""
+        last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
+        after = slice(last + 1, last + 2)
+        fell = (self.leo[after] == UNKNOWN) & (self.time_ns[after] <= time_ns + SILENT_NS)
+        if last < 0 or not fell.any() or self.leo[last] >= leo:
+            return self
+        raised = self.leo.copy()
+        raised[last] = leo
+        return replace(self, leo=raised)
+
+    def answered(self, until_ns: int) -> list[tuple[int, int]]:
+        """From when to when the replica answered, over and over, in ns."""
+        known = np.concatenate([[False], self.leo != UNKNOWN, [False]])
+        edges = np.flatnonzero(known[1:] != known[:-1])
+        times = np.append(self.time_ns, until_ns)
+        return [(int(times[a]), int(times[b])) for a, b in edges.reshape(-1, 2)]
+
+    def drops(self) -> Iterator[Drop]:
+        """Every time at which the LEO was seen to have gone down, silences in between left out."""
+        told = self.leo != UNKNOWN
+        times, leo = self.time_ns[told], self.leo[told]
+        for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
+            yield Drop(
+                since_ns=int(times[i - 1]),
+                time_ns=int(times[i]),
+                before=int(leo[i - 1]),
+                after=int(leo[i]),
+            )
+
+    def _last(self, end: int) -> int:
+        """The last row before index ``end`` in which the replica answered; -1: there is none."""
+        answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
+        return int(answers[-1]) if len(answers) else -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leadership:
+    """From ``time_ns`` on the controller says: this leader (-1: none), this epoch, this ISR."""
+
+    time_ns: int
+    leader: int
+    epoch: int | None
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A replica cut its log: offsets from ``offset`` on are gone."""
+
+    time_ns: int
+    broker: int
+    offset: int
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault from inject to heal; ``end_ns`` is None when it was never healed."""
+
+    name: str
+    broker: int | None
+    start_ns: int
+    end_ns: int | None
+    says: str
+    healed: str = ""
+
+    @property
+    def past(self) -> str:
+        """The state it puts a broker in, as a word."""
+        return PAST.get(self.name, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Everything observed about one partition."""
+
+    partition: Partition
+    tracks: dict[int, Track]
+    leaderships: tuple[Leadership, ...]
+    cuts: tuple[Cut, ...]
+
+    def leadership(self, time_ns: int) -> Leadership | None:
+        """What the controller said at that time."""
+        before = [each for each in self.leaderships if each.time_ns <= time_ns]
+        return before[-1] if before else None
+
+    @property
+    def brokers(self) -> list[int]:
+        """Every broker seen with this partition, by id."""
+        found = set(self.tracks)
+        for each in self.leaderships:
+            found |= {*each.isr} | ({each.leader} if each.leader >= 0 else set())
+        return sorted(found | {cut.broker for cut in self.cuts})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Sends of the run itself, those of the final phase apart; all in ns.
+
+    Attributes:
+        ended_ns: when each acknowledged one was, ascending.
+        took_ns: how long it had taken, in the same order.
+        failed_ns: when the others were begun.
+    """
+
+    ended_ns: Ints
+    took_ns: Ints
+    failed_ns: Ints
+
+
+def _no_pace() -> Pace:
+    nothing = np.empty(0, np.int64)
+    return Pace(ended_ns=nothing, took_ns=nothing, failed_ns=nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that is known of a run besides its verdict.
+
+    Attributes:
+        deeds: what was done to the cluster; None where that cannot be read.
+        acks: per partition, the times in ns at which sends were acknowledged, ascending.
+        done: what that was: with acks=0 nobody acknowledges.
+        acked_at: id of a record to the time of its acknowledgement, for the asked-for ids only.
+        sends: for the asked-for places, who was acknowledged there: (sent at, id) in order of time.
+        log_lines: ``events/log_lines``.
+        missing: what could not be read, a sentence each.
+    """
+
+    scenes: dict[Partition, Scene] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    steps: tuple[Fault, ...] = ()
+    deeds: Deeds | None = None
+    acks: dict[Partition, Ints] = field(default_factory=dict)
+    done: str = "acknowledged"
+    acked_at: Mapping[str, int] = field(default_factory=dict)
+    sends: Mapping[Place, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    pace: Pace = field(default_factory=_no_pace)
+    log_lines: pa.Table = field(default_factory=LOG_LINES.empty_table)
+    end_ns: int = 0
+    missing: tuple[str, ...] = ()

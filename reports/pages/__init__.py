@@ -1,0 +1,1 @@
+"""The pages: a run, a matrix, a comparison, a counterexample, the store."""

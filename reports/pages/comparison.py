@@ -1,0 +1,317 @@
+"""Two runs of one schedule side by side: step by step, and the first step after which they differ.
+
+That is what a rule looks like that one release has and another has not: the same cuts of the same
+cables, and a log that is cut here and kept there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile, zip_longest
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+from markupsafe import Markup
+
+from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import Anomaly, Verdict
+from highwater.reports import model_text
+from highwater.reports.drawings import frame_strip
+from highwater.reports.drawings.replica_frames import FAULT_NS, Frame, Lane, places, states
+from highwater.reports.html import render, save
+from highwater.reports.observations import Evidence
+from highwater.reports.replica_contents import Holdings, read_holdings
+from highwater.reports.run_evidence import gather
+from highwater.reports.sections.settings import Fact, facts
+
+STEPS_MAX: Final = 40
+"""Steps that are drawn; of more, those around the one where the runs part."""
+_BEFORE: Final = 3
+"""Of too many steps, so many before that one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Something that the schedule did or waited for; ``key`` is the same in both runs."""
+
+    key: tuple[str, str]
+    broker: int | None
+    says: str
+    at_ns: int
+    is_fault: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two runs."""
+
+    run: Run
+    plan: Plan
+    verdict: Verdict
+    model: Reconciliation | None
+    evidence: Evidence
+    holdings: Holdings
+    steps: tuple[Step, ...]
+    missing: tuple[str, ...]
+
+    @classmethod
+    def of(cls, run: Run, subject: Anomaly | None) -> Self:
+        """Read a judged run.
+
+        Raises:
+            StoreError: it was not judged, or cannot be read.
+        """
+        plan, verdict = run.plan(), run.verdict()
+        here = _there(subject, plan) if subject else None
+        asked = [here] if here else []
+        evidence = gather(
+            run,
+            values={a.value for a in asked if a.value},
+            places=places(asked),
+            without=[each.path for each in verdict.unread],
+        )
+        missing = list(evidence.missing)
+        held = read_holdings(run, (here.topic, here.partition), missing) if here else {}
+        return cls(
+            run=run,
+            plan=plan,
+            verdict=verdict,
+            model=model_text.read(run),
+            evidence=evidence,
+            holdings=held,
+            steps=_steps(evidence),
+            missing=tuple(missing),
+        )
+
+    @property
+    def said(self) -> str:
+        """The model's word, if it was asked."""
+        return model_text.WORDS[self.model.status] if self.model else "not asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One run at one step."""
+
+    frame: Frame
+    drawing: Markup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One step in both runs; ``parts``: it is the first after which the replicas differ."""
+
+    number: int
+    says: tuple[str | None, str | None]
+    shown: tuple[Shown | None, Shown | None]
+    parts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A switch of the model: what it is, and whether the left and the right release have it."""
+
+    name: str
+    says: str
+    on: tuple[bool, bool]
+
+
+def name(left: Run, right: Run) -> str:
+    """What the page of two runs is called in a store."""
+    return f"compare-{left.name}-{right.name}.html"
+
+
+def write(left: Run, right: Run, path: Path) -> Path:
+    """Write the page of two judged runs.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: their schedules have nothing in common.
+        StoreError: one was not judged, or cannot be read.
+    """
+    return save(path, page(left, right))
+
+
+def page(left: Run, right: Run) -> str:
+    """The page as HTML; raises as ``write``."""
+    subject = _subject(left.verdict()) or _subject(right.verdict())
+    sides = (Side.of(left, subject), Side.of(right, subject))
+    pairs = _pairs(sides, subject)
+    parting = next((pair.number for pair in pairs if pair.parts), None)
+    shown = _window(pairs, parting)
+    decisive, others = _rules(sides)
+    return render(
+        "comparison.html.j2",
+        sides=sides,
+        subject=subject,
+        pairs=shown,
+        left_out=len(pairs) - len(shown),
+        parting=parting,
+        settings=_settings(sides),
+        decisive=decisive,
+        others=others,
+        missing=[f"{side.run.name}: {one}" for side in sides for one in side.missing],
+    )
+
+
+def _subject(verdict: Verdict) -> Anomaly | None:
+    """The record to look at: the first that is lost, or stands beside another."""
+    placed = [one for one in verdict.anomalies if one.offset is not None]
+    kinds = ("lost-write", "divergence")
+    return next((one for kind in kinds for one in placed if one.kind == kind), None)
+
+
+def _there(subject: Anomaly, plan: Plan) -> Anomaly:
+    """The same record in the topic of another run."""
+    return msgspec.structs.replace(subject, topic=plan.topic.name)
+
+
+def _steps(evidence: Evidence) -> tuple[Step, ...]:
+    found = []
+    for fault in evidence.faults:
+        begin = Step(
+            key=(fault.name, "inject"),
+            broker=fault.broker,
+            says=fault.says,
+            at_ns=fault.start_ns,
+            is_fault=True,
+        )
+        found.append(begin)
+        if fault.end_ns is not None:
+            says = fault.healed or f"{fault.name} is mended"
+            end = replace(
+                begin, key=(fault.name, "heal"), says=says, at_ns=fault.end_ns, is_fault=False
+            )
+            found.append(end)
+    found += [
+        Step(
+            key=(note.name, "note"),
+            broker=note.broker,
+            says=note.says,
+            at_ns=note.start_ns,
+            is_fault=False,
+        )
+        for note in evidence.steps
+    ]
+    return tuple(sorted(found, key=lambda step: step.at_ns))
+
+
+def _pairs(sides: tuple[Side, Side], subject: Anomaly | None) -> list[Pair]:
+    """The steps of both runs, together as long as they are the same."""
+    left, right = (side.steps for side in sides)
+    same = list(takewhile(lambda both: both[0].key == both[1].key, zip(left, right, strict=False)))
+    if not same:
+        raise UsageError(
+            "these two runs have no step of their schedules in common",
+            hint="Compare runs of one story, or a run and its replay.",
+        )
+    steps: list[tuple[Step | None, Step | None]] = [
+        *same,
+        *zip_longest(left[len(same) :], right[len(same) :]),
+    ]
+    drawn = [_drawn(side, subject) for side in sides]
+    part_of = _cast(same)
+    pairs: list[Pair] = []
+    parted = False
+    for number, (one, two) in enumerate(steps):
+        frames = [shown[number] if number < len(shown) else None for shown in drawn]
+        parts = not parted and _differ(frames[0], frames[1], part_of)
+        parted = parted or parts
+        pairs.append(
+            Pair(
+                number=number + 1,
+                says=(one.says if one else None, two.says if two else None),
+                shown=(_show(frames[0], subject, "l"), _show(frames[1], subject, "r")),
+                parts=parts,
+            )
+        )
+    return pairs
+
+
+def _drawn(side: Side, subject: Anomaly | None) -> list[Frame]:
+    """A run's replicas after each of its steps: just before the next one, or at the end."""
+    if subject is None:
+        return []
+    moments = []
+    for number, step in enumerate(side.steps):
+        until = side.evidence.end_ns
+        if number + 1 < len(side.steps):
+            after = side.steps[number + 1]
+            until = max(step.at_ns, after.at_ns - (FAULT_NS if after.is_fault else 1))
+        moments.append((step.says, step.at_ns, until))
+    return states(_there(subject, side.plan), side.evidence, side.holdings, moments)
+
+
+def _cast(same: Sequence[tuple[Step, Step]]) -> Mapping[int, int]:
+    """Which broker of the right run has the part of which of the left, as their steps show it."""
+    found: dict[int, int] = {}
+    for one, two in same:
+        if one.broker is not None and two.broker is not None:
+            found.setdefault(one.broker, two.broker)
+    return found
+
+
+def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
+    """Whether a log was cut in one run and not in the other, or holds another record there.
+
+    How far a log has come just then is no difference: no two runs are equally fast.
+    """
+    if left is None or right is None:
+        return False
+    there = {lane.broker: _harm(lane) for lane in right.lanes}
+    return any(
+        _harm(lane) != there.get(part_of.get(lane.broker, lane.broker)) for lane in left.lanes
+    )
+
+
+def _harm(lane: Lane) -> tuple[bool, bool]:
+    return lane.cut is not None, any(cell.state == "other" for cell in lane.cells)
+
+
+def _show(frame: Frame | None, subject: Anomaly | None, uid: str) -> Shown | None:
+    if frame is None or subject is None:
+        return None
+    return Shown(frame=frame, drawing=frame_strip.frame(frame, subject, f"{uid}{frame.number}"))
+
+
+def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
+    if len(pairs) <= STEPS_MAX:
+        return list(pairs)
+    first = max(0, (parting or 1) - 1 - _BEFORE)
+    return list(pairs[first : first + STEPS_MAX])
+
+
+def _settings(sides: tuple[Side, Side]) -> list[tuple[Fact, Fact]]:
+    """The settings in which the runs differ."""
+    both = zip(*(facts(side.plan, None, side.evidence.deeds) for side in sides), strict=True)
+    return [(one, two) for one, two in both if one.value != two.value]
+
+
+def _rules(sides: tuple[Side, Side]) -> tuple[list[Rule], list[Rule]]:
+    """The switches of the model that the releases differ in: those that explain, and the others."""
+    plans = [side.plan for side in sides]
+    if not {plan.played_on for plan in plans} <= set(RELEASES):
+        return [], []
+    left, right = (
+        rules_of(plan.played_on, protocol=plan.protocol, written=plan.format) for plan in plans
+    )
+    told = {
+        link.rule
+        for side in sides
+        for finding in (side.model.findings if side.model else ())
+        for link in finding.because
+    }
+    found = [
+        Rule(name=one, says=model_text.rule_says(one), on=(getattr(left, one), getattr(right, one)))
+        for one in SWITCHES
+        if getattr(left, one) != getattr(right, one)
+    ]
+    return [one for one in found if one.name in told], [
+        one for one in found if one.name not in told
+    ]

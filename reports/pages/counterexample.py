@@ -1,0 +1,156 @@
+"""A counterexample as a page: what breaks, step by step, and what real brokers made of it."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from highwater.checkers.model.protocol.step_sentences import NAMES
+from highwater.harness.base.wording import count
+from highwater.harness.runs.store import Run
+from highwater.reports import model_text
+from highwater.reports.drawings.counterexample_svg import bands, harm, whole
+from highwater.reports.drawings.model_frames import rehearsal
+from highwater.reports.html import drawing_css, render, save
+from highwater.reports.run_evidence import gather
+from highwater.reports.sections.replay_steps import Foreseen, cast, foreseen
+from highwater.reports.sections.settings import Fact
+
+if TYPE_CHECKING:
+    from highwater.checkers.model.schedules.counterexample import Counterexample
+
+_PHRASES: Final = {
+    "acked-kept": "can lose an acknowledged record",
+    "read-kept": "can lose a record that a consumer has read",
+    "read-once": "can give a consumer two records at one offset",
+    "agree-below-hw": "can commit different records on two replicas",
+    "agree-at-rest": "can hold different records on replicas that are in sync",
+}
+_FAILURES: Final = ("kill", "pause", "lag")
+_MOVES: Final = ("move", "stop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What real brokers made of a counterexample.
+
+    Attributes:
+        link: from the page to the run's report.
+        said: what the model says of the run; None when it was not asked.
+        why: why it could not be judged, a sentence each.
+        steps: what was foretold and seen after each step of its schedule.
+        cast: which broker played which replica.
+        same: whether its schedule was made of this counterexample, so that their steps are one.
+    """
+
+    kafka: str
+    link: str
+    said: model_text.Section | None
+    why: tuple[str, ...]
+    steps: tuple[Foreseen, ...] = ()
+    cast: str = ""
+    same: bool = False
+
+
+def write(found: "Counterexample", path: Path, runs: Sequence[Run] = ()) -> Path:
+    """Write a counterexample as a page, or as a drawing alone where the name ends in ``.svg``.
+
+    Args:
+        runs: judged runs in which real brokers were led along its steps.
+
+    Returns:
+        The file.
+
+    Raises:
+        StoreError: a run was not judged, or cannot be read.
+    """
+    if path.suffix == ".svg":
+        return save(path, whole(found, drawing_css()))
+    return save(path, page(found, [_replayed(found, run, path.parent) for run in runs]))
+
+
+def page(found: "Counterexample", replays: Sequence[Replayed] = ()) -> str:
+    """The page as HTML."""
+    return render(
+        "counterexample.html.j2",
+        found=found,
+        headline=headline(found),
+        conclusion=conclusion(found),
+        facts=_facts(found),
+        bands=bands(found),
+        harm=harm(found),
+        frames=rehearsal(found, harm(found)),
+        replays=replays,
+        command=command(found),
+    )
+
+
+def headline(found: "Counterexample") -> str:
+    """What breaks, and in how many steps, as one sentence."""
+    phrase = _PHRASES.get(found.invariant, f"can break {found.invariant}")
+    return f"Kafka {found.kafka} {phrase}, in {count(len(found.steps), 'step')}."
+
+
+def conclusion(found: "Counterexample") -> str:
+    """What is wrong in the end, as one sentence."""
+    harmed, end = harm(found), found.steps[-1].after
+    records = model_text.listed(sorted(harmed.records))
+    if harmed.instead:
+        there = model_text.listed(sorted(harmed.instead))
+        return f"In the end one replica holds {records} where another holds {there}."
+    if not records:
+        return f"In the end this does not hold: {found.says}"
+    told = "acknowledged" if harmed.records <= set(end.acked) else "read by a consumer"
+    was = "was" if len(harmed.records) == 1 else "were"
+    return f"In the end {records} {was} {told}, and {NAMES[end.leader]}, who is to lead, lacks it."
+
+
+def command(found: "Counterexample") -> str:
+    """The words that find it again."""
+    scope = found.scope
+    words = ["highwater model explore", f"--kafka {found.kafka}", f"--invariant {found.invariant}"]
+    bounds = ("acks", "min_isr", "brokers", "records", "failures", "moves", "late")
+    words += [f"--{name.replace('_', '-')} {getattr(scope, name)}" for name in bounds]
+    words += ["--unclean"] if scope.unclean else []
+    words += [f"--by {scope.by}"] if scope.by != "message" else []
+    words += ["--no-stops"] if not scope.stops else []
+    words += [f"--rule {name}={'on' if on else 'off'}" for name, on in found.switched.items()]
+    return " ".join(words)
+
+
+def _facts(found: "Counterexample") -> list[Fact]:
+    done = Counter(step.move for step in found.steps)
+    scope = found.scope
+    failures = sum(done[name] for name in _FAILURES)
+    moves = sum(done[name] for name in _MOVES)
+    facts = [
+        Fact(name="acks", value=scope.acks),
+        Fact(name="min.insync.replicas", value=str(scope.min_isr)),
+        Fact(name="Unclean election", value="on" if scope.unclean else "off"),
+        Fact(name="Failures in it", value=str(failures), means="kills, pauses, lagging followers"),
+        Fact(name="Moves in it", value=str(moves), means="of leadership, and orderly stops"),
+        Fact(
+            name="Steps",
+            value=str(len(found.steps)),
+            means="no shorter way exists within the scope" if found.shortest else "",
+        ),
+    ]
+    switched = [f"{name} {'on' if on else 'off'}" for name, on in found.switched.items()]
+    return [*facts, *([Fact(name="Rules changed", value=", ".join(switched))] if switched else [])]
+
+
+def _replayed(found: "Counterexample", run: Run, home: Path) -> Replayed:
+    said, plan, evidence = model_text.read(run), run.plan(), gather(run)
+    link = os.path.relpath(run.report.resolve(), home.resolve()).replace(os.sep, "/")
+    return Replayed(
+        kafka=plan.kafka,
+        steps=foreseen(plan, run.status(), evidence),
+        cast=cast(plan, evidence),
+        same=(plan.schedule or {}).get("name") == found.name,
+        link=quote(link),
+        said=model_text.section(said) if said else None,
+        why=run.verdict().reasons,
+    )

@@ -1,0 +1,77 @@
+"""The page of ``highwater inspect``: every partition's replicas, and what differs between them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from highwater.checkers.inspection.report_types import Inspection, PartitionState, Verdict
+from highwater.harness.base.wording import count
+from highwater.reports.html import render, save
+
+COLOURS: Final[dict[Verdict, str]] = {
+    "agree": "valid",
+    "lag": "valid",
+    "fork": "invalid",
+    "corrupt": "invalid",
+    "unknown": "unknown",
+}
+
+SAYS: Final[dict[Verdict, str]] = {
+    "agree": "all replicas hold the same records",
+    "lag": "the same, but some replicas hold fewer",
+    "fork": "replicas hold different records at one offset",
+    "corrupt": "a log is damaged",
+    "unknown": "something could not be read",
+}
+
+DETAILED_MAX: Final = 200
+"""Partitions that are told in full; the table has all up to ``LISTED_MAX``."""
+
+LISTED_MAX: Final = 2000
+
+_ORDER: Final = ("fork", "corrupt", "unknown", "lag", "agree")
+
+
+def write(found: Inspection, path: Path) -> Path:
+    """Write the page. Returns the file."""
+    ordered = sorted(found.partitions, key=lambda each: _ORDER.index(each.verdict))
+    telling = [each for each in ordered if _telling(each)] or ordered[:1]
+    html = render(
+        "inspect.html.j2",
+        found=found,
+        headline=headline(found),
+        colours=COLOURS,
+        says=SAYS,
+        counts=Counter(each.verdict for each in found.partitions),
+        listed=ordered[:LISTED_MAX],
+        more=max(0, len(ordered) - LISTED_MAX),
+        detailed=telling[:DETAILED_MAX],
+        untold=max(0, len(telling) - DETAILED_MAX),
+    )
+    return save(path, html)
+
+
+def headline(found: Inspection) -> str:
+    """What matters most, in one sentence with denominators."""
+    total = count(len(found.partitions), "partition")
+    verdicts = Counter(each.verdict for each in found.partitions)
+    worst = found.verdict
+    if worst == "fork":
+        offsets = sum(each.divergent for each in found.partitions)
+        return (
+            f"Replicas hold different records at {count(offsets, 'offset')}, in"
+            f" {verdicts['fork']:,} of {total}."
+        )
+    if worst == "corrupt":
+        return f"Logs of {verdicts['corrupt']:,} of {total} are damaged; no sound records differ."
+    if worst == "unknown":
+        return f"{verdicts['unknown']:,} of {total} could not be read."
+    if worst == "lag":
+        return f"Replicas agree; in {verdicts['lag']:,} of {total} some are behind."
+    return f"All replicas of {total} agree."
+
+
+def _telling(each: PartitionState) -> bool:
+    """Whether there is anything to say beyond its line in the table."""
+    findings = [*each.findings, *(one for side in each.replicas for one in side.findings)]
+    return each.verdict != "agree" or any(one.severity != "note" for one in findings)

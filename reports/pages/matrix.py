@@ -1,0 +1,223 @@
+"""Many judged runs on one page: rows what was done, columns releases, cells what was lost."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from highwater.harness.base.wording import count
+from highwater.harness.runs.matrix_cells import Matrix, Row, Setting, Skipped
+from highwater.harness.runs.verdict import INVALID, UNKNOWN, VALID
+from highwater.reports.html import render, save
+from highwater.reports.model_text import COLOURS, GOOD, WORDS
+from highwater.reports.pages.matrix_changes import Changes, changes
+
+_NAMED_MAX: Final = 4
+"""Combinations that a reason for skipping names; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One run in its cell.
+
+    Attributes:
+        colour: the verdict, or ``allowed`` where what was lost was not promised to be kept.
+        notes: what else is to be said, a word or two each.
+        foretold: the word of rules and model, or nothing where they say none.
+        odd: how it is shown where something is amiss; nothing where all is well.
+    """
+
+    row: Row
+    colour: str
+    link: str
+    notes: tuple[str, ...]
+    foretold: str
+    odd: str
+
+    @classmethod
+    def of(cls, row: Row) -> "Shown":
+        """A row as the page shows it."""
+        allowed = row.verdict == VALID and bool(row.lost)
+        notes = [f"{row.divergent:,} forked"] if row.divergent else []
+        notes += [f"{row.unseen:,} unseen"] if row.unseen and row.counted else []
+        notes += ["as allowed"] if allowed else []
+        foretold, odd = _foretold(row)
+        return cls(
+            row=row,
+            colour="allowed" if allowed else row.verdict,
+            link=quote(row.report),
+            notes=tuple(notes),
+            foretold=foretold,
+            odd=odd,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One row of the matrix.
+
+    Attributes:
+        cells: for each release its runs, one a seed; empty where there is none.
+    """
+
+    name: str
+    terms: str
+    cells: tuple[tuple[Shown, ...], ...]
+
+
+def write(
+    rows: Sequence[Row],
+    path: Path,
+    *,
+    matrix: Matrix | None = None,
+    earlier: Iterable[tuple[str, Sequence[Row]]] = (),
+) -> Path:
+    """Write the page of judged runs, linking to each one's report.
+
+    Args:
+        rows: their links lead from the folder of ``path``.
+        matrix: what they belong to, if that was planned as one; tells what was skipped.
+        earlier: names and rows of those before it, the last one first; it is compared with the
+            first that has a setting in common with it.
+
+    Returns:
+        The file.
+    """
+    skipped = matrix.skipped if matrix else ()
+    kafkas = sorted({each.kafka for each in (*rows, *skipped)}, key=_numbers)
+    html = render(
+        "matrix.html.j2",
+        changes=_changes(rows, earlier),
+        kafkas=kafkas,
+        lines=_lines(rows, kafkas),
+        shown=[Shown.of(row) for row in rows],
+        headline=headline(rows),
+        sums=sums(rows, matrix),
+        worst=worst(row.verdict for row in rows),
+        failures=[row for row in rows if row.problem],
+        missing=len(matrix.cells) - len(rows) if matrix else 0,
+        skipped=_reasons(skipped),
+        terms=lambda row: _terms(row, driver=True),
+        odd=lambda row: _foretold(row)[0] if _foretold(row)[1] else "",
+        predicts=any(row.as_predicted is not None for row in rows),
+        explains=any(row.model is not None for row in rows),
+    )
+    return save(path, html)
+
+
+def _changes(rows: Sequence[Row], earlier: Iterable[tuple[str, Sequence[Row]]]) -> Changes | None:
+    found = (changes(name, before, rows) for name, before in earlier)
+    return next((one for one in found if one is not None), None)
+
+
+def headline(rows: Sequence[Row]) -> str:
+    """What matters most in one sentence with denominators."""
+    promised = [row for row in rows if row.acks == "all" and not row.unclean]
+    judged = {row.kafka for row in promised if row.verdict != UNKNOWN}
+    losers = {row.kafka for row in promised if row.verdict != UNKNOWN and row.lost}
+    if len(judged) > 1:
+        lose = "loses" if len(losers) == 1 else "lose"
+        return (
+            f"{len(losers)} of {len(judged)} Kafka releases {lose} records acknowledged with"
+            " acks=all under clean elections."
+        )
+    return f"{_broken(rows)}."
+
+
+def _broken(rows: Sequence[Row]) -> str:
+    broken = sum(row.verdict == INVALID for row in rows)
+    return f"{broken} of {count(len(rows), 'run')} broke a promise"
+
+
+def sums(rows: Sequence[Row], matrix: Matrix | None) -> list[str]:
+    """What all runs come to beside the headline, a clause each."""
+    lost = sum(row.lost for row in rows if row.counted)
+    acknowledged = sum(row.acknowledged for row in rows if row.counted)
+    verdicts = Counter(row.verdict for row in rows)
+    told = [row.as_predicted for row in rows if row.as_predicted is not None]
+    words = [
+        *([] if headline(rows) == f"{_broken(rows)}." else [_broken(rows)]),
+        f"{lost:,} of {count(acknowledged, 'acknowledged record')} {_is(lost)} lost",
+    ]
+    if verdicts[UNKNOWN]:
+        words.append(f"{count(verdicts[UNKNOWN], 'run')} could not be judged")
+    if told:
+        words.append(f"{sum(told)} of {count(len(told), 'story', 'stories')} ended as predicted")
+    if said := [row.model for row in rows if row.model is not None]:
+        understood = sum(word in GOOD for word in said)
+        words.append(f"the model explains {understood} of {count(len(said), 'run')}")
+    if matrix and matrix.seconds:
+        words.append(f"took {matrix.seconds / 60:.1f} minutes")
+    return words
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """The verdict over all: broken if any is, else unknown if any is, else valid."""
+    found = set(verdicts)
+    return next((each for each in (INVALID, UNKNOWN) if each in found), VALID)
+
+
+def _lines(rows: Sequence[Row], kafkas: Sequence[str]) -> list[Line]:
+    found: dict[tuple[object, ...], dict[str, list[Shown]]] = {}
+    first: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        found.setdefault(row.line, {}).setdefault(row.kafka, []).append(Shown.of(row))
+        first.setdefault(row.line, row)
+    drivers = len({row.driver for row in rows}) > 1
+    return [
+        Line(
+            name=first[line].happened,
+            terms=_terms(first[line], driver=drivers),
+            cells=tuple(tuple(cells.get(kafka, ())) for kafka in kafkas),
+        )
+        for line, cells in found.items()
+    ]
+
+
+def _foretold(row: Row) -> tuple[str, str]:
+    """What rules and model say of a cell, and in which colour if something is amiss."""
+    if row.verdict == UNKNOWN:
+        return "not judged", UNKNOWN
+    if row.model is not None and row.model not in GOOD:
+        return WORDS[row.model], COLOURS[row.model]
+    if row.as_predicted is None:
+        return WORDS[row.model] if row.model else "", ""
+    return ("predicted", "") if row.as_predicted else ("not predicted", INVALID)
+
+
+def _terms(setting: Setting, *, driver: bool) -> str:
+    """The settings of a row, in the fewest words."""
+    words = [f"acks={setting.acks}", f"min.isr {setting.min_isr}"]
+    words += ["unclean elections"] if setting.unclean else []
+    words += [setting.driver] if driver else []
+    return ", ".join(words)
+
+
+def _reasons(skipped: Sequence[Skipped]) -> list[tuple[str, int, str]]:
+    """Each reason, how many combinations it keeps from being run, and the first of them."""
+    found: dict[str, list[Skipped]] = {}
+    for each in skipped:
+        found.setdefault(each.reason, []).append(each)
+    return [
+        (
+            f"{reason[:1].upper()}{reason[1:]}",
+            len(group),
+            "; ".join(
+                f"{one.kafka} {one.happened} {_terms(one, driver=True)}"
+                for one in group[:_NAMED_MAX]
+            ),
+        )
+        for reason, group in found.items()
+    ]
+
+
+def _numbers(kafka: str) -> list[tuple[int, str]]:
+    """``0.10.2.2`` in the order of releases: 0.9 comes before 0.10."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.-]", kafka)]
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"

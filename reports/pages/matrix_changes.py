@@ -1,0 +1,91 @@
+"""What changed from one matrix to the next: cells that ended otherwise than they did before.
+
+Seeds differ from night to night, and with them how many records a random schedule loses; so what is
+compared is how a setting ended at its worst: its verdict, whether anything was lost or forked, and
+the model's word.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from highwater.harness.runs.matrix_cells import Row
+from highwater.harness.runs.verdict import INVALID, UNKNOWN, VALID
+from highwater.reports.model_text import GOOD
+
+Word = Literal["worse", "better"]
+
+_RANKS: Final = (VALID, UNKNOWN, INVALID)
+"""From best to worst."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One setting on one release, at its worst before and now."""
+
+    word: Word
+    before: Row
+    now: Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """A matrix against an earlier one.
+
+    Attributes:
+        since: the earlier one's name.
+        found: worse ones first.
+        same: settings that ended as before.
+        new: settings that only the later one has.
+        gone: settings that only the earlier one has.
+    """
+
+    since: str
+    found: tuple[Change, ...]
+    same: int
+    new: int
+    gone: int
+
+
+def changes(since: str, earlier: Iterable[Row], rows: Iterable[Row]) -> Changes | None:
+    """Compare two matrices; None where they have no setting in common.
+
+    Args:
+        since: the earlier one's name.
+    """
+    before, now = _worst(earlier), _worst(rows)
+    both = [key for key in now if key in before]
+    if not both:
+        return None
+    pairs = [(before[key], now[key]) for key in both]
+    found = (
+        *(Change(word="worse", before=a, now=b) for a, b in pairs if _gravity(b) > _gravity(a)),
+        *(Change(word="better", before=a, now=b) for a, b in pairs if _gravity(b) < _gravity(a)),
+    )
+    return Changes(
+        since=since,
+        found=found,
+        same=len(both) - len(found),
+        new=len(now) - len(both),
+        gone=len(before) - len(both),
+    )
+
+
+def _worst(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:
+    """Of every setting the run that ended worst, whatever its seed."""
+    found: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        key = (*row.line, row.kafka)
+        seen = found.get(key)
+        found[key] = row if seen is None or _gravity(row) > _gravity(seen) else seen
+    return found
+
+
+def _gravity(row: Row) -> tuple[int, bool, bool, bool]:
+    """How bad its end is; what is as bad counts as the same end."""
+    return _RANKS.index(row.verdict), _strange(row), bool(row.divergent), bool(row.lost)
+
+
+def _strange(row: Row) -> bool:
+    """Whether rules or model say something else."""
+    return row.as_predicted is False or (row.model is not None and row.model not in GOOD)

@@ -1,0 +1,328 @@
+"""One judged run as one HTML file."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+from markupsafe import Markup
+
+from highwater.checkers.model.report_types import Because, Finding, Reconciliation
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.fault_counts import title
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import ACKNOWLEDGED, INVALID, Anomaly, Verdict
+from highwater.reports import model_text
+from highwater.reports.drawings import frame_strip
+from highwater.reports.drawings.replica_frames import Frame, frames, places
+from highwater.reports.drawings.svg import Share, bar, svg, text
+from highwater.reports.drawings.throughput import pace
+from highwater.reports.drawings.timeline import Mark, timeline
+from highwater.reports.event_groups import Burst, bursts
+from highwater.reports.html import render, save
+from highwater.reports.observations import Evidence, Partition
+from highwater.reports.replica_contents import Holdings, SideBySide, read_holdings, side_by_side
+from highwater.reports.run_evidence import gather
+from highwater.reports.sections.assumptions import assumptions
+from highwater.reports.sections.broker_log_excerpts import Lines, around
+from highwater.reports.sections.fault_effects import effects
+from highwater.reports.sections.prevention import prevention
+from highwater.reports.sections.raw_records import Raw, Raws, read_raw
+from highwater.reports.sections.replay_steps import cast, foreseen
+from highwater.reports.sections.settings import facts
+from highwater.reports.sections.story_acts import acts, subject
+from highwater.reports.text import were
+
+STORIES_MAX: Final = 10
+"""Records whose story is drawn; the others are listed."""
+LISTED_MAX: Final = 100
+TIMELINES_MAX: Final = 2
+_LINK_MAX: Final = 120
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One finding as the page tells it: frames where there are observations, evidence always.
+
+    Attributes:
+        link: its id on the page, which is the same whenever the page is written.
+        raws: what each replica has at its offset, byte by byte; empty where there is none.
+    """
+
+    link: str
+    anomaly: Anomaly
+    burst: Burst
+    frames: tuple[tuple[Frame, Markup], ...]
+    key: tuple[tuple[str, str, str], ...]
+    raws: tuple[Raw, ...]
+    lines: Lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The replicas of one partition at the end."""
+
+    name: str
+    table: SideBySide
+
+
+def write(run: Run) -> Path:
+    """Write ``report.html`` into the run directory.
+
+    Returns:
+        The file.
+
+    Raises:
+        StoreError: the run was not judged, or its plan cannot be read.
+    """
+    return save(run.report, page(run))
+
+
+def page(run: Run) -> str:
+    """The report of a judged run as HTML.
+
+    Raises:
+        StoreError: the run was not judged, or its plan cannot be read.
+    """
+    plan, verdict = run.plan(), run.verdict()
+    unread: list[str] = []
+    said = _or_none(lambda: model_text.read(run), unread)
+    about = subject(said, plan.topic.name)
+    asked = [*verdict.anomalies, *([about] if about else [])]
+    without = frozenset(each.path for each in verdict.unread)
+    evidence = gather(
+        run,
+        without=without,
+        values={a.value for a in asked if a.value is not None} | _sent(said),
+        places=places(asked),
+    )
+    missing = [*evidence.missing, *unread]
+    environment = _or_none(run.environment, missing)
+    status = _or_none(run.status, missing)
+    known = any("cut short" in reason for reason in verdict.reasons)
+    if status is not None and status.phase != "frozen" and not known:
+        missing.insert(0, f"The run was cut short while it was {status.phase}.")
+    shown = _partitions(verdict, evidence)
+    holdings = {p: read_holdings(run, p, missing, without) for p in shown}
+    found = bursts(verdict.anomalies)
+    told, others = found[:STORIES_MAX], found[STORIES_MAX : STORIES_MAX + LISTED_MAX]
+    raws = _raws(run, told, missing, without)
+    struck = effects(evidence)
+    stories = [
+        _story(i, link, each, evidence, holdings, raws)
+        for i, (link, each) in enumerate(zip(_links(told), told, strict=True))
+    ]
+    counted = sum(each.count for each in (*told, *others))
+    return render(
+        "run.html.j2",
+        run=run.name,
+        plan=plan,
+        verdict=verdict,
+        model=said and model_text.section(said),
+        frame_of=partial(_frame_of, stories),
+        foretold=foreseen(plan, status, evidence) if verdict.complete else (),
+        cast=cast(plan, evidence),
+        faults_unread=_no_faults(without),
+        acts=acts(said.course, about, evidence, holdings.get((about.topic, 0), {}))
+        if said and about
+        else (),
+        prevention=prevention(plan, said),
+        facts=facts(plan, environment, evidence.deeds),
+        happened=title(plan, evidence.deeds),
+        environment=environment,
+        status=status,
+        missing=missing,
+        stories=stories,
+        others=others,
+        left_out=max(0, sum(verdict.counts.values()) - counted),
+        timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
+        partitions=len(evidence.scenes),
+        pace=pace(evidence),
+        evidence=evidence,
+        struck=struck,
+        assumptions=assumptions(run, plan, status, verdict, evidence, struck),
+        commands=_commands(run, plan, verdict),
+        ledger=ledger_bars(verdict),
+        acknowledged=ACKNOWLEDGED.get(verdict.acks, "acknowledged"),
+        sides=_sides(holdings, verdict),
+    )
+
+
+def _no_faults(without: Collection[str]) -> bool:
+    """Return whether nobody can read which faults were injected."""
+    return any(path.startswith("events/faults.") for path in without)
+
+
+def _sent(said: Reconciliation | None) -> set[str]:
+    """Every record that the model sent in its script."""
+    return {
+        record
+        for beat in (said.course if said else ())
+        for log in beat.logs.values()
+        for record in log
+    }
+
+
+def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
+    try:
+        return read()
+    except StoreError as error:
+        missing.append(f"{error.message}.")
+        return None
+
+
+def _partitions(verdict: Verdict, evidence: Evidence) -> list[Partition]:
+    """The partitions worth drawing: those with findings first."""
+    found = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies)
+    found |= dict.fromkeys(evidence.scenes)
+    return list(found)[:TIMELINES_MAX]
+
+
+def _story(
+    number: int, link: str, burst: Burst, evidence: Evidence,
+    holdings: Mapping[Partition, Holdings], raws: Mapping[Partition, Raws],
+) -> Story:  # fmt: skip
+    anomaly = burst.first
+    held = holdings.get((anomaly.topic, anomaly.partition), {})
+    shown = frames(anomaly, evidence, held)
+    drawn = tuple((f, frame_strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in shown)
+    key = tuple(frame_strip.key(anomaly, shown))
+    there = raws.get((anomaly.topic, anomaly.partition), {}).get(anomaly.offset or 0, ())
+    return Story(
+        link=link,
+        anomaly=anomaly,
+        burst=burst,
+        frames=drawn,
+        key=key,
+        raws=() if anomaly.offset is None else tuple(there),
+        lines=around(evidence.log_lines, anomaly),
+    )
+
+
+def _raws(
+    run: Run, told: Sequence[Burst], missing: list[str], without: Collection[str]
+) -> dict[Partition, Raws]:
+    """What lies on the disks at the offset of every finding that is told."""
+    wanted: dict[Partition, set[int]] = {}
+    for one in (each.first for each in told):
+        if one.offset is not None:
+            wanted.setdefault((one.topic, one.partition), set()).add(one.offset)
+    return {
+        where: read_raw(run, where, offsets, missing, without) for where, offsets in wanted.items()
+    }
+
+
+def _frame_of(stories: Sequence[Story], finding: Finding, link: Because) -> tuple[str, int] | None:
+    """The drawing that shows a link of the model's chain: its id, and the number of its step."""
+    place = (finding.kind, finding.topic, finding.partition, finding.offset)
+    for each in stories:
+        a = each.anomaly
+        if (a.kind, a.topic, a.partition, a.offset) != place or link.time_ns is None:
+            continue
+        apart = {
+            frame.number: max(frame.start_ns - link.time_ns, link.time_ns - frame.end_ns, 0)
+            for frame, _ in each.frames
+            if frame.start_ns is not None and frame.end_ns is not None
+        }
+        if apart:
+            number = min(apart, key=apart.__getitem__)
+            return f"{each.link}:{number}", number
+    return None
+
+
+def _links(told: Sequence[Burst]) -> Iterator[str]:
+    """``lost-write-events-0-3``: what and where; a number more where that is not enough."""
+    seen: Counter[str] = Counter()
+    for each in told:
+        one = each.first
+        where = one.value if one.offset is None else one.offset
+        named = f"{one.kind}-{one.topic}-{one.partition}-{where}"
+        link = re.sub(r"[^A-Za-z0-9._-]", "_", named)[:_LINK_MAX]
+        seen[link] += 1
+        yield link if seen[link] == 1 else f"{link}.{seen[link]}"
+
+
+def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
+    """What repeats a run, and what it is for."""
+    found = [("Another run of this plan", plan.command())]
+    if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
+        found.append(("The exact steps that it took", f"highwater replay {shlex.quote(run.name)}"))
+        if verdict.verdict == INVALID:
+            found.append(
+                ("The fewest faults that do the same", f"highwater shrink {shlex.quote(run.name)}")
+            )
+    return found
+
+
+def _timeline(partition: Partition, evidence: Evidence, verdict: Verdict) -> tuple[str, Markup]:
+    topic, number = partition
+    marks = [
+        Mark(time_ns=evidence.acked_at[a.value], name=a.value, kind=a.kind)
+        for a in verdict.anomalies
+        if a.value is not None
+        and a.value in evidence.acked_at
+        and (a.topic, a.partition) == partition
+    ]
+    seen = {mark.name: mark for mark in reversed(marks)}
+    drawn = timeline(
+        evidence.scenes[partition],
+        evidence,
+        sorted(seen.values(), key=lambda mark: mark.time_ns),
+        uid=f"timeline-{number}",
+    )
+    return f"{topic}-{number}", drawn
+
+
+def ledger_bars(verdict: Verdict) -> Markup:
+    """Draw the ledger as two bars: every record sent, and every record acknowledged.
+
+    Of a run that was cut short there is only the first.
+    """
+    width = 480.0
+    ledger, done = verdict.ledger, ACKNOWLEDGED.get(verdict.acks, "acknowledged")
+    sent = [
+        Share(count=ledger.acknowledged, name=done, class_="ok"),
+        Share(count=ledger.failed, name="failed", class_="failed"),
+        Share(count=ledger.unknown, name="unknown", class_="unknown"),
+    ]
+    acked = [
+        Share(count=ledger.read, name="read", class_="ok"),
+        Share(count=ledger.lost, name="lost", class_="lost"),
+        Share(count=ledger.unseen, name="unseen", class_="unknown"),
+    ]
+    about = (
+        f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} {were(done)}, {ledger.failed:,} "
+        f"failed and {ledger.unknown:,} are unknown."
+    )
+    drawn = [text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent)]
+    if verdict.account == "begun":
+        return svg(width, 60.0, "What was sent until the cut", about, *drawn, uid="ledger")
+    about += (
+        f" Of those that {were(done)}, {ledger.read:,} were "
+        f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
+    )
+    drawn += [
+        text(0, 84, f"{done} {ledger.acknowledged:,}", "barname"),
+        bar(0, 92, width, 32, acked),
+    ]
+    return svg(width, 128.0, "Where every record went", about, *drawn, uid="ledger")
+
+
+def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[Side]:
+    found = []
+    for (topic, number), held in holdings.items():
+        if not held:
+            continue
+        subjects = [
+            a.offset
+            for a in verdict.anomalies
+            if (a.topic, a.partition) == (topic, number) and a.offset is not None
+        ]
+        found.append(Side(name=f"{topic}-{number}", table=side_by_side(held, subjects)))
+    return found

@@ -1,0 +1,114 @@
+"""The index of a store: every run, judged or not, and every page that leads to many."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from highwater.harness.base.errors import NotThereError, StoreError
+from highwater.harness.base.files import is_file
+from highwater.harness.runs.matrix_cells import MatrixFolder
+from highwater.harness.runs.store import Run, Store
+from highwater.reports import model_text
+from highwater.reports.html import render
+
+_PAGES: Final = ("demo.html", "index.html", "trend.html")
+"""Pages of many runs that lie in a store itself."""
+
+RUNS_MAX: Final = 1000
+"""Runs that are listed, the newest; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One run as the index lists it.
+
+    Attributes:
+        link: to its report; None where there is none.
+        why: what is amiss with the run, if it could not be judged or read.
+        verdict: None where it was not judged.
+        lost: None where nobody could count what was.
+        model: the model's word, if it was asked.
+    """
+
+    name: str
+    link: str | None
+    kafka: str = ""
+    what: str = ""
+    acks: str = ""
+    verdict: str | None = None
+    lost: int | None = None
+    acknowledged: int = 0
+    model: str = ""
+    why: str = ""
+
+
+def page(root: Path) -> str:
+    """The index of a store as HTML, read from the disk at this moment.
+
+    Raises:
+        StoreError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise NotThereError(f"there is no store at {root}", hint="Name its folder with --store.")
+    names = Store(root).names()
+    shown = [_entry(root, name) for name in reversed(names[-RUNS_MAX:])]
+    return render(
+        "shelf.html.j2",
+        store=root.name,
+        entries=shown,
+        left_out=len(names) - len(shown),
+        pages=[(name, link) for name, link in _pages(root)],
+        invalid=sum(one.verdict == "invalid" for one in shown),
+    )
+
+
+def _pages(root: Path) -> Iterator[tuple[str, str]]:
+    for name in _PAGES:
+        if (root / name).is_file():
+            yield name, name
+    for each in sorted((*root.glob("demo-*.html"), *root.glob("compare-*.html"))):
+        yield each.stem, quote(each.name)
+    for folder in sorted(each for each in root.iterdir() if each.is_dir()):
+        if is_file(MatrixFolder(folder).page):
+            yield folder.name, quote(f"{folder.name}/index.html")
+
+
+def _entry(root: Path, name: str) -> Entry:
+    """A run, whatever state it is in: one that is being written is listed as that."""
+    run = Run(root / name)
+    link = quote(f"{name}/{run.report.name}") if is_file(run.report) else None
+    try:
+        plan = run.plan()
+    except StoreError as error:
+        return Entry(name=name, link=link, why=error.message)
+    known = Entry(
+        name=name,
+        link=link,
+        kafka=plan.kafka,
+        what=plan.happens.replace(",", ", "),
+        acks=plan.workload.acks,
+    )
+    try:
+        verdict, said = run.verdict(), model_text.read(run)
+    except StoreError as error:
+        return replace(known, why=error.message if run.judged else _phase(run) or error.message)
+    except OSError as error:
+        return replace(known, why=f"{error.filename or name} cannot be read: {error.strerror}")
+    return replace(
+        known,
+        verdict=verdict.verdict,
+        lost=verdict.ledger.lost if verdict.account == "whole" else None,
+        acknowledged=verdict.ledger.acknowledged,
+        model=model_text.WORDS[said.status] if said else "",
+    )
+
+
+def _phase(run: Run) -> str:
+    """How far a run that was not judged has come."""
+    try:
+        phase = run.status().phase
+    except StoreError:
+        return ""
+    return "not judged yet" if phase == "frozen" else f"{phase}, or cut short while it was"

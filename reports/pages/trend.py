@@ -1,0 +1,168 @@
+"""Night after night on one page: what is new, what goes on, what is resolved."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from markupsafe import Markup
+
+from highwater.harness.runs.nightly_cells import STATES, Mark, State, worst
+from highwater.harness.runs.nightly_outcome import Outcome
+from highwater.reports.drawings.svg import join, line, number, rect, svg, tag, text
+from highwater.reports.html import render, save
+
+_HEIGHTS: Final[Mapping[State, int]] = {"good": 4, "unknown": 10, "missing": 10, "bad": 18}
+_CLASSES: Final[Mapping[State, str]] = {
+    "good": "bar ok",
+    "unknown": "bar unknown",
+    "missing": "bar failed",
+    "bad": "bar lost",
+}
+_HEIGHT: Final = 20
+_WIDEST, _NARROWEST, _WIDTH = 12.0, 3.0, 240.0
+"""Of a night in a sparkline, and of all of them together."""
+
+_LAMPS: Final = {"green": ("bar ok", 4), "yellow": ("bar unknown", 8), "red": ("bar lost", 14)}
+"""Of a night's colour: its class, and its height, so that no colour is needed to tell it."""
+
+LOOK: Final = {"green": "valid", "yellow": "unknown", "red": "invalid"}
+"""A night's colour as the style sheet knows it: the class of a run's verdict."""
+
+STATE_LOOK: Final = {"good": "valid", "unknown": "unknown", "missing": "unknown", "bad": "invalid"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A setting: its worst mark tonight, or when it last ran, and its sparkline."""
+
+    mark: Mark
+    spark: Markup
+
+
+class Sparklines:
+    """Draws settings over the same nights, each with ids of its own on the page."""
+
+    def __init__(self, history: Iterable[Mark]) -> None:
+        self._marks: dict[str, dict[str, Mark]] = {}
+        nights: set[str] = set()
+        for mark in history:
+            seen = self._marks.setdefault(mark.key, {})
+            seen[mark.night] = worst([seen[mark.night], mark]) if mark.night in seen else mark
+            nights.add(mark.night)
+        self._nights = sorted(nights)
+        self._step = min(_WIDEST, max(_NARROWEST, _WIDTH / max(1, len(nights))))
+        self._numbers = count(1)
+
+    @property
+    def keys(self) -> list[str]:
+        """Every setting that ever ran."""
+        return sorted(self._marks)
+
+    def line(self, key: str) -> Line:
+        """A setting's row of a table."""
+        last = self._marks[key][max(self._marks[key])]
+        return Line(mark=last, spark=self.draw(key))
+
+    def draw(self, key: str) -> Markup:
+        """A bar a night, higher the worse it was; no bar where the setting did not run."""
+        found = [(i, self._marks[key].get(night)) for i, night in enumerate(self._nights)]
+        states = [(i, mark.state) for i, mark in found if mark]
+        paths = [_bars(states, state, self._step) for state in STATES]
+        number_of = Counter(state for _, state in states)
+        said = ", ".join(f"{number_of[state]} {state}" for state in STATES if number_of[state])
+        width = self._step * len(self._nights)
+        return svg(
+            width,
+            _HEIGHT,
+            f"{len(states)} of {len(self._nights)} nights: {said}",
+            f"From {self._nights[0]} to {self._nights[-1]}, a bar a night.",
+            line(0, _HEIGHT - 0.5, width, _HEIGHT - 0.5, "grid"),
+            *paths,
+            uid=f"s{next(self._numbers)}",
+        )
+
+
+def _bars(states: Sequence[tuple[int, State]], wanted: State, step: float) -> Markup:
+    """All bars of one state as one path; neighbours touch but for a hair."""
+    high = _HEIGHTS[wanted]
+    top, wide = number(_HEIGHT - high), number(step - 1)
+    moves = [
+        f"M{number(i * step)} {top}h{wide}v{high}h-{wide}z"
+        for i, state in states
+        if state == wanted
+    ]
+    return tag("path", d="".join(moves), class_=_CLASSES[wanted]) if moves else Markup("")
+
+
+def write(outcome: Outcome, path: Path) -> Path:
+    """Write the trend page.
+
+    Returns:
+        The file.
+    """
+    lines = Sparklines(outcome.history)
+    changes = outcome.changes
+    tables = [
+        ("New", "Troubled tonight, and not the last time they ran.", changes.new),
+        ("Ongoing", "Troubled tonight and the last time they ran.", changes.ongoing),
+        ("Resolved", "Troubled the last time they ran, and not tonight.", changes.resolved),
+        ("Waiting", "Troubled when they last ran, and not run tonight.", changes.waiting),
+    ]
+    everything = [lines.line(key) for key in lines.keys]
+    kafkas = dict.fromkeys(one.mark.kafka for one in everything)
+    html = render(
+        "trend.html.j2",
+        outcome=outcome,
+        look=LOOK,
+        state_look=STATE_LOOK,
+        nights=_nights(outcome),
+        tables=[
+            (name, about, [Line(mark=mark, spark=lines.draw(mark.key)) for mark in marks])
+            for name, about, marks in tables
+        ],
+        canaries=[
+            (mark, Line(mark=mark, spark=lines.draw(mark.key)))
+            for mark in outcome.marks
+            if mark.canary in outcome.canaries
+        ],
+        releases={
+            kafka: [one for one in everything if one.mark.kafka == kafka] for kafka in kafkas
+        },
+    )
+    return save(path, html)
+
+
+def _nights(outcome: Outcome) -> Markup:
+    """A column a night: how many cells came out how, with a lamp in the night's colour below."""
+    nights = outcome.nights()
+    if not nights:
+        return Markup("")
+    most = max(states.total() for _, _, states in nights)
+    step, high, left = 1080 / max(14, len(nights)), 120.0, 56.0
+    parts = [
+        text(left - 8, high + 4, "0", "axis", "end"),
+        text(left - 8, 20, f"{most:,}", "axis", "end"),
+    ]
+    for i, (night, colour, states) in enumerate(nights):
+        x, y = left + i * step, high
+        title = tag("title", f"{night} {colour}: " + ", ".join(f"{states[s]} {s}" for s in STATES))
+        columns = []
+        for state in STATES:
+            if states[state]:
+                tall = max(3.0, states[state] / most * (high - 14))
+                y -= tall
+                columns.append(rect(x, y, step - 2, tall, _CLASSES[state]))
+                if state == "bad":
+                    columns.append(rect(x, y, step - 2, tall, "bar hatched"))
+        lamp, tall = _LAMPS[colour]
+        columns.append(rect(x, high + 8, step - 2, tall, lamp))
+        parts.append(tag("g", title, *columns))
+        if i in {0, len(nights) - 1}:
+            anchor = "start" if i == 0 else "end"
+            parts.append(text(x if i == 0 else x + step - 2, high + 40, night, "axis", anchor))
+    label = f"{len(nights)} nights"
+    about = "; ".join(f"{night} {colour}" for night, colour, _ in nights)
+    return svg(left + 1080 + 4, high + 46, label, about, join(parts), uid="nights")

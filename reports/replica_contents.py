@@ -1,0 +1,184 @@
+"""What each replica holds at the end, offset by offset, and which windows of it to show."""
+
+import glob
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from highwater.checkers.kafka_files.reader import read_partition
+from highwater.harness.base.errors import HighwaterError
+from highwater.harness.runs.store import Run
+from highwater.reports.observations import Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One record on disk: its id (None: it has no value) and the epoch of its append."""
+
+    value: str | None
+    epoch: int | None = None
+    note: str = ""
+
+
+Holdings: TypeAlias = Mapping[int, Mapping[int, Held]]
+"""Broker id to offset to what it holds there."""
+
+AROUND: Final = 3
+"""Offsets shown before and after one that differs."""
+TAIL: Final = 4
+RUN_MAX: Final = 8
+"""Of a longer run of neighbouring findings only the two ends are shown."""
+ROWS_MAX: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One offset across the replicas.
+
+    ``states`` are ``same``, ``odd`` (differs from most) or ``none``, one a broker;
+    ``held`` has None where a replica holds nothing there.
+    """
+
+    offset: int
+    subject: bool
+    differs: bool
+    held: tuple[Held | None, ...]
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Offsets left out between two rows, and at how many of them the replicas differ."""
+
+    offsets: int
+    differing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """What is shown of one partition's replicas: rows and gaps in order of offset."""
+
+    brokers: tuple[int, ...]
+    rows: tuple[Row | Gap, ...]
+    offsets: int
+    differing: int
+
+
+def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
+    """Compare replicas offset by offset, and keep the windows around findings, and the tail.
+
+    Args:
+        holdings: of one partition.
+        subjects: the offsets of its anomalies.
+    """
+    brokers = tuple(sorted(holdings))
+    offsets = sorted({offset for held in holdings.values() for offset in held})
+    wanted = set(subjects)
+    differing = [o for o in offsets if _differs([holdings[b].get(o) for b in brokers])]
+    marked = _ends(sorted(wanted | set(differing)))
+    keep: set[int] = set(offsets[-TAIL:])
+    for offset in marked:
+        if len(keep) >= ROWS_MAX:
+            break
+        keep |= set(range(offset - AROUND, offset + AROUND + 1))
+    odd = set(differing)
+    rows: list[Row | Gap] = []
+    skipped = skipped_odd = 0
+    for offset in sorted(set(offsets) | wanted):
+        if offset not in keep:
+            skipped += 1
+            skipped_odd += offset in odd
+            continue
+        if skipped:
+            rows.append(Gap(offsets=skipped, differing=skipped_odd))
+            skipped = skipped_odd = 0
+        rows.append(_row(holdings, brokers, offset, subject=offset in wanted))
+    if skipped:
+        rows.append(Gap(offsets=skipped, differing=skipped_odd))
+    return SideBySide(
+        brokers=brokers, rows=tuple(rows), offsets=len(offsets), differing=len(differing)
+    )
+
+
+def _ends(offsets: list[int]) -> list[int]:
+    """Both ends of every run of neighbouring offsets that is longer than ``RUN_MAX``."""
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and offset == runs[-1][-1] + 1:
+            runs[-1].append(offset)
+        else:
+            runs.append([offset])
+    return [o for run in runs for o in (run if len(run) <= RUN_MAX else (run[0], run[-1]))]
+
+
+def _differs(held: Iterable[Held | None]) -> bool:
+    """Two replicas hold different records; one that holds nothing there says nothing."""
+    return len({(h.value, h.note) for h in held if h is not None}) > 1
+
+
+def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: bool) -> Row:
+    held = tuple(holdings[b].get(offset) for b in brokers)
+    present = [(h.value, h.note) for h in held if h is not None]
+    differs = len(set(present)) > 1
+    usual = max(set(present), key=lambda v: (present.count(v), v[0] or "")) if present else None
+    states = tuple(
+        "none" if h is None else "odd" if differs and (h.value, h.note) != usual else "same"
+        for h in held
+    )
+    return Row(offset=offset, subject=subject, differs=differs, held=held, states=states)
+
+
+def replica_folders(run: Run, partition: Partition, without: Collection[str]) -> list[Path]:
+    """Return the folders of one partition's replicas, in order.
+
+    Args:
+        run: whose they are.
+        partition: the one.
+        without: paths of files that are no evidence; a replica with one of them is left out.
+    """
+    topic, number = partition
+    if not run.disks_here:
+        return []
+    found = run.replicas.glob(f"*/{glob.escape(topic)}-{number}")
+    return [
+        folder
+        for folder in sorted(found)
+        if folder.parent.name.isdecimal()
+        and not any(
+            path.startswith(folder.relative_to(run.path).as_posix())
+            and not path.endswith("-checkpoint")
+            for path in without
+        )
+    ]
+
+
+def read_holdings(
+    run: Run, partition: Partition, missing: list[str], without: Collection[str] = ()
+) -> Holdings:
+    """Read one partition's frozen replicas; what cannot be read is added to ``missing``."""
+    topic, number = partition
+    found: dict[int, dict[int, Held]] = {}
+    for folder in replica_folders(run, partition, without):
+        held: dict[int, Held] = {}
+        try:
+            for batch in read_partition(folder):
+                held.update(_held(batch))
+        except (HighwaterError, OSError, pa.ArrowException, ValueError) as error:
+            missing.append(f"The replica on broker {folder.parent.name} cannot be read: {error}")
+        found[int(folder.parent.name)] = held
+    if not found:
+        what = "was frozen" if run.disks_here else "was brought here: they are too large"
+        missing.append(f"No replica of {topic}-{number} {what}.")
+    return found
+
+
+def _held(batch: pa.RecordBatch) -> Iterable[tuple[int, Held]]:
+    columns = ("offset", "record_id", "leader_epoch", "crc_ok", "control_type")
+    rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+    for offset, value, epoch, crc_ok, control in rows:
+        if offset is not None:
+            note = f"{control} marker" if control else "bad checksum" if crc_ok is False else ""
+            yield offset, Held(value=value, epoch=epoch, note=note)

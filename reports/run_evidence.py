@@ -1,0 +1,303 @@
+"""What a judged run left behind, read for drawing: observations, faults, cuts and acknowledgements.
+
+A cut-short run lacks tables, or has them as unfinished streams; what could not be read is said in
+``Evidence.missing`` and the rest is shown.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.fault_counts import Deeds
+from highwater.harness.runs.fault_times import Strikes, begun, strikes
+from highwater.harness.runs.history import OK, RUN, SEND, STEPS_TABLE, TABLES, read_stream
+from highwater.harness.runs.store import Run
+from highwater.harness.runs.verdict import ACKNOWLEDGED
+from highwater.reports.observations import (
+    UNKNOWN,
+    Cut,
+    Evidence,
+    Fault,
+    Ints,
+    Leadership,
+    Pace,
+    Partition,
+    Place,
+    Scene,
+    Track,
+)
+
+
+def gather(
+    run: Run,
+    *,
+    values: Iterable[str] = (),
+    places: Iterable[Place] = (),
+    without: Collection[str] = (),
+) -> Evidence:
+    """Read everything of a run that is drawn.
+
+    Args:
+        run: judged or at least begun.
+        values: ids of the records whose acknowledgement times are wanted.
+        places: where it is wanted which records were acknowledged.
+        without: paths of files that are no evidence; nothing is read of them.
+    """
+    missing: list[str] = []
+    tables = {name: _table(run, name, missing, without) for name in TABLES}
+    open_ = [
+        f"{name} ({tables[name].num_rows:,} rows shown)" for name in TABLES if run.unsealed(name)
+    ]
+    if open_:
+        missing.append(f"Written while the run went on and never finished: {', '.join(open_)}.")
+    tracks = _tracks(tables["events/replicas"])
+    leaderships = _leaderships(tables["events/partitions"])
+    cuts = _cuts(tables["events/log_lines"])
+    asked = set(places)
+    scenes = {
+        key: _silenced(
+            Scene(
+                partition=key,
+                tracks=tracks.get(key, {}),
+                leaderships=tuple(leaderships.get(key, ())),
+                cuts=_merged(cuts.get(key, []), tracks.get(key, {})),
+            ),
+            _in_sync(tables["history/ops"], key, asked),
+        )
+        for key in sorted({*tracks, *leaderships})
+    }
+    schedule = {} if f"{STEPS_TABLE}.parquet" in without else strikes(run)
+    faults, steps = _faults(tables["events/faults"], schedule)
+    acks, acked_at, last = _acks(tables["history/ops"], set(values))
+    ends = [last, *(each.end_ns or each.start_ns for each in (*faults, *steps))]
+    ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]
+    ends += [each.time_ns for s in scenes.values() for each in s.leaderships]
+    return Evidence(
+        scenes=scenes,
+        faults=faults,
+        steps=steps,
+        deeds=_deeds(run, without),
+        acks=acks,
+        done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
+        acked_at=acked_at,
+        sends=_sends(tables["history/ops"], asked),
+        pace=_pace(tables["history/ops"]),
+        log_lines=tables["events/log_lines"],
+        end_ns=max(ends, default=0),
+        missing=tuple(missing),
+    )
+
+
+def _table(run: Run, name: str, missing: list[str], without: Collection[str]) -> pa.Table:
+    """A table of the run; empty, with a sentence in ``missing``, when there is none."""
+    schema = TABLES[name]
+    if wrong := {f"{name}.parquet", f"{name}.arrows"}.intersection(without):
+        missing.append(f"{wrong.pop()} is no evidence, and nothing of it is shown.")
+        return schema.empty_table()
+    try:
+        if run.parquet(name).exists():
+            return pq.read_table(run.parquet(name)).select(schema.names)
+        if run.stream(name).exists():
+            return pa.Table.from_batches(list(read_stream(run.stream(name))), schema=schema)
+        missing.append(f"{name} is missing.")
+    except (pa.ArrowException, OSError, KeyError) as error:
+        missing.append(f"{name} cannot be read: {error}")
+    return schema.empty_table()
+
+
+def _deeds(run: Run, without: Collection[str]) -> Deeds | None:
+    if any(path.startswith("events/faults.") for path in without):
+        return None
+    try:
+        return Deeds.of(run.table("events/faults").to_pylist())
+    except (StoreError, KeyError):
+        return None
+
+
+def _ints(column: pa.ChunkedArray) -> Ints:
+    filled = pc.fill_null(column, UNKNOWN).cast(pa.int64())
+    return np.asarray(filled.to_numpy(), dtype=np.int64)
+
+
+def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
+    found: dict[Partition, dict[int, Track]] = {}
+    keys = table.select(["topic", "partition", "broker"])
+    for key in keys.group_by(keys.column_names).aggregate([]).to_pylist():
+        mask = pc.and_(
+            pc.and_(
+                pc.equal(table["topic"], key["topic"]),
+                pc.equal(table["partition"], key["partition"]),
+            ),
+            pc.equal(table["broker"], key["broker"]),
+        )
+        rows = table.filter(mask).sort_by("time_ns")
+        track = Track(time_ns=_ints(rows["time_ns"]), leo=_ints(rows["leo"]), hw=_ints(rows["hw"]))
+        found.setdefault((key["topic"], key["partition"]), {})[key["broker"]] = track
+    return found
+
+
+def _leaderships(table: pa.Table) -> dict[Partition, list[Leadership]]:
+    found: dict[Partition, list[Leadership]] = {}
+    for row in table.sort_by("time_ns").to_pylist():
+        found.setdefault((row["topic"], row["partition"]), []).append(
+            Leadership(
+                time_ns=row["time_ns"],
+                leader=row["leader"],
+                epoch=row["leader_epoch"],
+                isr=tuple(row["isr"]),
+            )
+        )
+    return found
+
+
+def _cuts(table: pa.Table) -> dict[Partition, list[Cut]]:
+    """Cuts that the brokers logged themselves."""
+    rows = table.filter(pc.equal(table["kind"], "truncation"))
+    found: dict[Partition, list[Cut]] = {}
+    for row in rows.to_pylist():
+        if row["time_ns"] is None or row["offset"] is None or row["topic"] is None:
+            continue
+        found.setdefault((row["topic"], row["partition"] or 0), []).append(
+            Cut(
+                time_ns=row["time_ns"],
+                broker=row["broker"],
+                offset=row["offset"],
+                line=row["line"],
+            )
+        )
+    return found
+
+
+def _merged(logged: Sequence[Cut], tracks: Mapping[int, Track]) -> tuple[Cut, ...]:
+    """Logged cuts, and those only seen as a LEO that went down, in order of time."""
+    second = 1_000_000_000
+    cuts = list(logged)
+    for broker, track in tracks.items():
+        for drop in track.drops():
+            first, last = drop.since_ns - second, drop.time_ns + second
+            if not any(each.broker == broker and first <= each.time_ns <= last for each in logged):
+                cuts.append(Cut(time_ns=drop.time_ns, broker=broker, offset=drop.after))
+    return tuple(sorted(cuts, key=lambda cut: cut.time_ns))
+
+
+def _in_sync(table: pa.Table, key: Partition, places: set[Place]) -> list[tuple[int, int, int]]:
+    """When a send of acks=all to each of the places began and was acknowledged, and the offset."""
+    offsets = pa.array(sorted(o for t, p, o in places if (t, p) == key), pa.int64())
+    here = pc.and_(
+        pc.equal(table["topic"].cast(pa.string()), key[0]), pc.equal(table["partition"], key[1])
+    )
+    sent = pc.and_(
+        pc.equal(table["kind"].cast(pa.string()), SEND),
+        pc.equal(table["outcome"].cast(pa.string()), OK),
+    )
+    everywhere = pc.equal(table["acks"].cast(pa.string()), "all")
+    chosen = pc.and_(pc.and_(here, sent), pc.and_(everywhere, pc.is_in(table["offset"], offsets)))
+    rows = table.filter(chosen).select(["invoke_ns", "complete_ns", "offset"])
+    return [(row["invoke_ns"], row["complete_ns"], row["offset"]) for row in rows.to_pylist()]
+
+
+def _silenced(scene: Scene, acknowledged: Sequence[tuple[int, int, int]]) -> Scene:
+    """The scene, in which who fell silent held what acks=all says that every member held.
+
+    A broker may take a record in and die before the observer asks it again.
+    """
+    tracks = dict(scene.tracks)
+    for began_ns, acked_ns, offset in acknowledged:
+        ruled = [scene.leadership(at_ns) for at_ns in (began_ns, acked_ns)]
+        members = set.intersection(*({*each.isr} if each else set[int]() for each in ruled))
+        for broker in members & {*tracks}:
+            since_ns = tracks[broker].told(acked_ns)
+            cut = any(c.broker == broker and since_ns <= c.time_ns <= acked_ns for c in scene.cuts)
+            if not cut:
+                tracks[broker] = tracks[broker].held(offset + 1, acked_ns)
+    return replace(scene, tracks=tracks)
+
+
+def _faults(table: pa.Table, known: Strikes) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
+    """Pair every inject with the heal after it; notes become steps of their own.
+
+    Args:
+        known: when the schedule began to inject what; a fault begins then.
+    """
+    spans: list[Fault] = []
+    steps: list[Fault] = []
+    for row in table.sort_by("time_ns").to_pylist():
+        name, broker, time_ns = row["fault"], row["broker"], row["time_ns"]
+        if row["phase"] == "heal":
+            _heal(spans, name, broker, time_ns, row["says"])
+            continue
+        note = row["phase"] == "note"
+        since_ns = time_ns if note else begun(known, name, broker, time_ns)
+        fault = Fault(name=name, broker=broker, start_ns=since_ns, end_ns=None, says=row["says"])
+        (steps if note else spans).append(fault)
+    return tuple(spans), tuple(steps)
+
+
+def _heal(spans: list[Fault], name: str, broker: int | None, time_ns: int, says: str) -> None:
+    for i, span in enumerate(spans):
+        if span.end_ns is None and (span.name, span.broker) == (name, broker):
+            spans[i] = Fault(
+                name=name,
+                broker=broker,
+                start_ns=span.start_ns,
+                end_ns=time_ns,
+                says=span.says,
+                healed=says,
+            )
+            return
+
+
+def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dict[str, int], int]:
+    """Acknowledgements by partition and of the given ids, and the history's last time; in ns."""
+    times = pc.fill_null(table["complete_ns"], 0)
+    last = pc.max(times).as_py() or 0
+    table = table.filter(
+        pc.and_(
+            pc.equal(table["kind"].cast(pa.string()), SEND),
+            pc.equal(table["outcome"].cast(pa.string()), OK),
+        )
+    )
+    acks: dict[Partition, Ints] = {}
+    keys = table.select(["topic", "partition"]).drop_null()
+    for key in keys.group_by(keys.column_names).aggregate([]).to_pylist():
+        mask = pc.and_(
+            pc.equal(table["topic"].cast(pa.string()), key["topic"]),
+            pc.equal(table["partition"], key["partition"]),
+        )
+        acks[key["topic"], key["partition"]] = np.sort(_ints(table.filter(mask)["complete_ns"]))
+    wanted = table.filter(pc.is_in(table["value"], pa.array(sorted(values), pa.string())))
+    at = zip(wanted["value"].to_pylist(), wanted["complete_ns"].to_pylist(), strict=True)
+    return acks, {value: time for value, time in at if time is not None}, int(last)
+
+
+def _pace(table: pa.Table) -> Pace:
+    sent = pc.equal(table["kind"].cast(pa.string()), SEND)
+    table = table.filter(pc.and_(sent, pc.equal(table["phase"].cast(pa.string()), RUN)))
+    good = pc.equal(table["outcome"].cast(pa.string()), OK)
+    failed = table.filter(pc.invert(good))
+    answered = table.filter(pc.and_(good, pc.is_valid(table["complete_ns"])))
+    answered = answered.sort_by("complete_ns")
+    ended = _ints(answered["complete_ns"])
+    return Pace(
+        ended_ns=ended,
+        took_ns=ended - _ints(answered["invoke_ns"]),
+        failed_ns=_ints(failed["invoke_ns"]),
+    )
+
+
+def _sends(table: pa.Table, places: set[Place]) -> dict[Place, tuple[tuple[int, str], ...]]:
+    """Acknowledged sends at the given places, in order of time."""
+    offsets = pa.array(sorted({offset for _, _, offset in places}), pa.int64())
+    sent = pc.equal(table["kind"].cast(pa.string()), SEND)
+    rows = table.filter(pc.and_(sent, pc.is_in(table["offset"], offsets))).sort_by("invoke_ns")
+    found: dict[Place, tuple[tuple[int, str], ...]] = {}
+    for row in rows.to_pylist():
+        place = (row["topic"], row["partition"], row["offset"])
+        if place in places:
+            found[place] = (*found.get(place, ()), (row["invoke_ns"], row["value"]))
+    return found

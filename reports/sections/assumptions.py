@@ -1,0 +1,249 @@
+"""What a verdict rests on besides the records: did the faults strike, who watched, whose clocks.
+
+Every line is measured in the run itself. What nobody observed is said to be not observed: it is
+neither held nor broken. (Judged before anything else, as in etcd's robustness tests.)
+"""
+
+import io
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from highwater.harness.base.errors import StoreError
+from highwater.harness.base.files import open_regular
+from highwater.harness.base.wording import count
+from highwater.harness.runs.history import STEPS_TABLE
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.verdict import Verdict
+from highwater.reports.observations import UNKNOWN, Evidence, Fault, Track
+from highwater.reports.sections.fault_effects import Effect
+from highwater.reports.text import seconds
+
+Word = Literal["held", "not held", "not observed"]
+
+APART_NS: Final = 1_000_000_000
+"""So far apart brokers' logs and observations may tell of one event: beats are formed with that."""
+_NEAR_NS: Final = 3_000_000_000
+_NS: Final = 1_000_000_000
+_FLUSH: Final = re.compile(r"^\s*(log\.flush\.interval\.(?:messages|ms)) = (\S+)")
+_NEVER: Final = frozenset(("null", "9223372036854775807"))
+_CONFIG_LINES: Final = 4000
+"""A broker logs its settings when it starts, within so many lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """Something that must be so for the verdict to mean what it says.
+
+    Attributes:
+        found: what was measured of it, one sentence or more.
+    """
+
+    name: str
+    word: Word
+    found: str
+
+
+def assumptions(
+    run: Run, plan: Plan, status: Status | None, verdict: Verdict, evidence: Evidence,
+    struck: list[Effect],
+) -> list[Assumption]:  # fmt: skip
+    """Every assumption, in the order in which a sceptic asks.
+
+    Of a run of which something is missing none is known but that one.
+    """
+    if not verdict.complete:
+        return [_whole(verdict), _flushes(run, plan)]
+    return [
+        _faults(plan, evidence, struck),
+        _window(struck),
+        *_left_out(run),
+        _observer(evidence),
+        _clocks(evidence),
+        _flushes(run, plan),
+        _quiesced(status),
+        _final_read(verdict),
+    ]
+
+
+def _whole(verdict: Verdict) -> Assumption:
+    name = "All that was recorded is there"
+    found = [f"The run was cut short while it was {verdict.cut}."] if verdict.cut else []
+    found += [each.says for each in verdict.unread[:3]]
+    more = len(verdict.unread) - 3
+    found += [f"So it is with {count(more, 'file')} more."] if more > 0 else []
+    return Assumption(name=name, word="not held", found=" ".join(found))
+
+
+def _faults(plan: Plan, evidence: Evidence, struck: list[Effect]) -> Assumption:
+    name = "Every fault did something"
+    if not struck:
+        none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing
+        word: Word = "not held" if none else "held"
+        return Assumption(name=name, word=word, found="No fault was injected.")
+    idle = [each.fault for each in struck if not each.seen]
+    found = (
+        f"An effect was observed of {len(struck) - len(idle):,} of {count(len(struck), 'fault')}."
+    )
+    if idle:
+        named = ", ".join(f"{one.name} at {seconds(one.start_ns, 2)}" for one in idle[:5])
+        found += f" Of none of these: {named}{' …' if len(idle) > 5 else ''}."  # noqa: PLR2004
+    return Assumption(name=name, word="not observed" if idle else "held", found=found)
+
+
+def _window(struck: list[Effect]) -> Assumption:
+    name = "The HW-lag window was open when a fault struck"
+    known = [each for each in struck if each.watched]
+    if not known:
+        return Assumption(name=name, word="not observed", found="No fault was observed to strike.")
+    open_ = [each for each in known if each.window]
+    found = (
+        f"Just before {len(open_):,} of {count(len(known), 'fault')} some replica held records"
+        " above its own high watermark."
+    )
+    return Assumption(name=name, word="held" if open_ else "not held", found=found)
+
+
+def _left_out(run: Run) -> Iterator[Assumption]:
+    """Only runs with a schedule of faults have steps to leave out."""
+    try:
+        rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
+    except (StoreError, KeyError):
+        return
+    taken = sum(row["event"] == "strike" for row in rows)
+    left = [row for row in rows if row["event"] == "left-out"]
+    if not taken + len(left):
+        return
+    found = f"{count(taken, 'step')} taken, {len(left):,} left out."
+    why = dict.fromkeys(f"{row['fault']}: {row['says']}" for row in left)
+    found += "".join(f" {each.rstrip('.')}." for each in list(why)[:3])
+    yield Assumption(
+        name="The schedule was followed", word="not held" if left else "held", found=found
+    )
+
+
+def _observer(evidence: Evidence) -> Assumption:
+    name = "Every broker was in sight but for faults"
+    told, blind = [], 0
+    for (topic, partition), scene in evidence.scenes.items():
+        for broker, track in sorted(scene.tracks.items()):
+            spells = list(_blind(track, _spans(evidence, broker), evidence.end_ns))
+            if spells:
+                blind += 1
+                spent = [end - start for start, end in spells]
+                told.append(
+                    f"broker {broker} of {topic}-{partition} for {seconds(sum(spent), 2)}"
+                    f" in {count(len(spells), 'spell')}, {seconds(max(spent), 2)} at most"
+                )
+    if not any(scene.tracks for scene in evidence.scenes.values()):
+        return Assumption(name=name, word="not observed", found="No replica was observed.")
+    if not blind:
+        return Assumption(
+            name=name, word="held", found="Every broker answered whenever no fault was open on it."
+        )
+    more = f"; and {blind - 4} more" if blind > 4 else ""  # noqa: PLR2004
+    found = f"Not observed, while no fault was open on it: {'; '.join(told[:4])}{more}."
+    return Assumption(name=name, word="not held", found=found)
+
+
+def _spans(evidence: Evidence, broker: int) -> list[Fault]:
+    return [one for one in evidence.faults if one.broker in (None, broker)]
+
+
+def _blind(track: Track, faults: list[Fault], end_ns: int) -> Iterator[tuple[int, int]]:
+    """Stretches without an answer that no fault overlaps; who is started again takes a moment."""
+    ends = [*track.time_ns[1:], max(end_ns, int(track.time_ns[-1]))] if len(track.time_ns) else []
+    for start, end, leo in zip(track.time_ns, ends, track.leo, strict=True):
+        if leo != UNKNOWN:
+            continue
+        if not any(_during(one, int(start), int(end), end_ns) for one in faults):
+            yield int(start), int(end)
+
+
+def _during(fault: Fault, start: int, end: int, end_ns: int) -> bool:
+    """Whether a fault overlaps a stretch, or ended just before it."""
+    until = (end_ns if fault.end_ns is None else fault.end_ns) + 2 * _NS
+    return fault.start_ns - _NS <= end and start <= until
+
+
+def _clocks(evidence: Evidence) -> Assumption:
+    name = "Brokers' logs and the observer tell the same time"
+    apart = [
+        drop - cut.time_ns
+        for scene in evidence.scenes.values()
+        for cut in scene.cuts
+        if cut.line and (drop := _drop(scene.tracks.get(cut.broker), cut.time_ns, cut.offset))
+    ]
+    if not apart:
+        return Assumption(
+            name=name, word="not observed", found="No cut of a log was both logged and observed."
+        )
+    told = f"{count(len(apart), 'cut')} of a log {'was' if len(apart) == 1 else 'were'} both"
+    first, last = seconds(min(apart)), seconds(max(apart))
+    later = first if first == last else f"{first} to {last}"
+    found = f"{told} logged and, {later} later, observed."
+    good = max(map(abs, apart)) <= APART_NS
+    return Assumption(name=name, word="held" if good else "not held", found=found)
+
+
+def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
+    """When a LEO was seen to go down to an offset, nearest to a time and not far from it."""
+    if track is None:
+        return None
+    times = [drop.time_ns for drop in track.drops() if drop.after == offset]
+    near = [time_ns for time_ns in times if abs(time_ns - at_ns) < _NEAR_NS]
+    return min(near, key=lambda time_ns: abs(time_ns - at_ns), default=None)
+
+
+def _flushes(run: Run, plan: Plan) -> Assumption:
+    name = "Brokers flush as Kafka does by default"
+    topic = {k: v for k, v in plan.topic.config.items() if k.startswith("flush.")}
+    found = _logged_flushes(run)
+    if not found and not topic:
+        return Assumption(name=name, word="not observed", found="No broker logged its settings.")
+    said = ", ".join(f"{key} = {value}" for key, value in sorted({**found, **topic}.items()))
+    lazy = all(value in _NEVER for value in (*found.values(), *topic.values()))
+    means = (
+        "No record is flushed by itself: what is acknowledged survives the end of a process, and"
+        " need not survive a power failure."
+        if lazy
+        else "Brokers flush by these settings, so that a power failure takes less."
+    )
+    return Assumption(name=name, word="held" if lazy else "not held", found=f"{said}. {means}")
+
+
+def _logged_flushes(run: Run) -> Mapping[str, str]:
+    """As the brokers logged their settings when they started."""
+    found: dict[str, str] = {}
+    for path in sorted(run.logs.glob("broker-*.log")):
+        try:
+            with io.TextIOWrapper(open_regular(path), "utf-8", "backslashreplace") as lines:
+                for line in itertools.islice(lines, _CONFIG_LINES):
+                    if match := _FLUSH.match(line):
+                        found.setdefault(match[1], match[2])
+        except OSError:
+            continue
+    return found
+
+
+def _quiesced(status: Status | None) -> Assumption:
+    name = "All was mended before the final read"
+    if status is None:
+        return Assumption(name=name, word="not observed", found="status.json is missing or broken.")
+    if status.quiesced:
+        return Assumption(name=name, word="held", found="Every replica was back in the ISR.")
+    return Assumption(name=name, word="not held", found="Not every replica came back into the ISR.")
+
+
+def _final_read(verdict: Verdict) -> Assumption:
+    name = "The final read passed every acknowledged record"
+    unseen = verdict.ledger.unseen
+    if not unseen:
+        found = f"It came past all {verdict.ledger.acknowledged:,}."
+        return Assumption(name=name, word="held", found=found)
+    return Assumption(
+        name=name, word="not held", found=f"It did not come to {count(unseen, 'record')}."
+    )

@@ -1,0 +1,79 @@
+"""What the brokers' own logs say around the moments that decided a record's fate."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.harness.runs.verdict import Anomaly
+from highwater.reports.observations import Ints
+
+LINES_MAX: Final = 30
+"""Lines of one story that are shown; the others are counted."""
+BEFORE_NS: Final = 500_000_000
+AFTER_NS: Final = 1_500_000_000
+"""A broker's log is written, and its clock read, somewhat after what it tells of."""
+_CONTROLLER: Final = -1
+"""Stands for a KRaft controller in the column ``broker``."""
+_OF_BROKERS: Final = pa.array(["start", "stop"])
+"""Kinds of lines that matter to every partition. Errors do only if they name this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a broker's log, with its time on the run's clock."""
+
+    time_ns: int
+    who: str
+    kind: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The lines of a story in order of time, and how many more there are."""
+
+    shown: tuple[Line, ...]
+    left_out: int
+
+
+def around(table: pa.Table, anomaly: Anomaly) -> Lines:
+    """The lines about a record's partition, or about whole brokers, from its first witness on.
+
+    Args:
+        table: ``events/log_lines``.
+    """
+    times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
+    if not times:
+        return Lines(shown=(), left_out=0)
+    named = pc.and_kleene(
+        pc.equal(table["topic"], anomaly.topic), pc.equal(table["partition"], anomaly.partition)
+    )
+    general = pc.and_kleene(pc.is_null(table["topic"]), pc.is_in(table["kind"], _OF_BROKERS))
+    within = pc.and_kleene(
+        pc.greater_equal(table["time_ns"], min(times) - BEFORE_NS),
+        pc.less_equal(table["time_ns"], max(times) + AFTER_NS),
+    )
+    rows = table.filter(pc.and_kleene(within, pc.or_kleene(named, general)))
+    rows = rows.sort_by([("time_ns", "ascending"), ("broker", "ascending")])
+    kept = rows.take(_nearest(rows["time_ns"].to_numpy(), np.array(times)))
+    return Lines(
+        shown=tuple(
+            Line(
+                time_ns=row["time_ns"],
+                who="controller" if row["broker"] == _CONTROLLER else f"broker {row['broker']}",
+                kind=row["kind"],
+                says=row["line"],
+            )
+            for row in kept.to_pylist()
+        ),
+        left_out=rows.num_rows - kept.num_rows,
+    )
+
+
+def _nearest(lines: Ints, times: Ints) -> Ints:
+    """The indices of those lines, of too many, that are nearest to a witness; in their order."""
+    distances = np.abs(lines[:, None] - times).min(axis=1)
+    return np.sort(distances.argsort(kind="stable")[:LINES_MAX])

@@ -1,0 +1,109 @@
+"""What each fault was seen to do, and whether the HW-lag window was open when it struck.
+
+A fault that is recorded as injected may have done nothing: only what somebody else saw counts here,
+the observer of the replicas, the controller's word, and the producers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from highwater.harness.base.wording import count
+from highwater.reports.observations import PAST, UNKNOWN, Evidence, Fault, Scene, Track
+from highwater.reports.text import seconds
+
+EARLY_NS: Final = 200_000_000
+"""A fault is recorded once it has taken effect; what it did may have been observed before that."""
+LATE_NS: Final = 1_000_000_000
+"""The controller and the disks may show it as long after its healing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One fault and what was observed of it.
+
+    Attributes:
+        seen: what it did, a clause each; empty: nothing was observed.
+        window: brokers that held records above their own HW just before, with LEO and HW.
+        watched: whether the observer knew LEO and HW of any replica then.
+    """
+
+    fault: Fault
+    seen: tuple[str, ...]
+    window: tuple[str, ...]
+    watched: bool
+
+
+def effects(evidence: Evidence) -> list[Effect]:
+    """Every fault of a run, in order of time."""
+    found = []
+    for fault in sorted(evidence.faults, key=lambda one: one.start_ns):
+        window, watched = _window(evidence, fault.start_ns)
+        seen = tuple(dict.fromkeys(_seen(fault, evidence)))
+        found.append(Effect(fault=fault, seen=seen, window=window, watched=watched))
+    return found
+
+
+def _seen(fault: Fault, evidence: Evidence) -> Iterator[str]:
+    end_ns = evidence.end_ns if fault.end_ns is None else fault.end_ns
+    since, until = fault.start_ns - EARLY_NS, end_ns + LATE_NS
+    for scene in evidence.scenes.values():
+        tracks = scene.tracks.items()
+        for broker, track in tracks:
+            if fault.broker in (None, broker):
+                yield from _of_track(broker, track, since, until)
+        yield from _of_controller(fault, scene, since, until)
+    failed = evidence.pace.failed_ns
+    refused = int(((failed >= since) & (failed <= end_ns)).sum())
+    if refused:
+        yield f"{count(refused, 'send')} begun meanwhile not acknowledged"
+
+
+def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str]:
+    """Silence, and a log that became shorter."""
+    inside = (track.time_ns >= since) & (track.time_ns <= until)
+    silent = np.flatnonzero(inside & (track.leo == UNKNOWN))
+    if len(silent):
+        yield f"broker {broker} did not answer from {seconds(int(track.time_ns[silent[0]]), 2)} on"
+    for drop in track.drops():
+        if since <= drop.time_ns <= until:
+            yield f"broker {broker}'s log went from {drop.before:,} to {drop.after:,}"
+            return
+
+
+def _of_controller(fault: Fault, scene: Scene, since: int, until: int) -> Iterator[str]:
+    """Elections and changes of the ISR that have to do with the broker, or any if it is nobody.
+
+    That a broker is made leader is an effect of no fault that only harms it.
+    """
+    broker = fault.broker
+    for before, after in zip(scene.leaderships, scene.leaderships[1:], strict=False):
+        if not since <= after.time_ns <= until:
+            continue
+        at = seconds(after.time_ns, 2)
+        concerned = {None, before.leader} | (set() if fault.name in PAST else {after.leader})
+        if before.leader != after.leader and broker in concerned:
+            who = f"broker {after.leader}" if after.leader >= 0 else "nobody"
+            yield f"{who} was elected at {at}"
+        gone = set(before.isr) - set(after.isr)
+        if gone and (broker is None or broker in gone):
+            yield f"{_brokers(sorted(gone))} left the ISR at {at}"
+
+
+def _window(evidence: Evidence, at_ns: int) -> tuple[tuple[str, ...], bool]:
+    found, watched = [], False
+    several = len(evidence.scenes) > 1
+    for (topic, partition), scene in evidence.scenes.items():
+        for broker, track in sorted(scene.tracks.items()):
+            leo, hw, _ = track.at(at_ns)
+            watched = watched or UNKNOWN not in (leo, hw)
+            if UNKNOWN not in (leo, hw) and leo > hw:
+                where = f" of {topic}-{partition}" if several else ""
+                found.append(f"broker {broker}{where}: LEO {leo:,}, HW {hw:,}")
+    return tuple(found), watched
+
+
+def _brokers(ids: list[int]) -> str:
+    return f"broker{'s' * (len(ids) > 1)} {', '.join(map(str, ids))}"

@@ -1,0 +1,59 @@
+"""What would have kept the records: a setting or a release, each from a link of the model's chain.
+
+Only what the model says is turned into advice. Where a chain has no link that a setting or another
+release would break, there is none.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
+from highwater.checkers.model.report_types import Finding, Reconciliation
+from highwater.harness.runs.plan import Plan
+from highwater.reports.model_text import rule_says
+
+_TWO: Final = 2  # below that nobody is eligible who has left the ISR (KIP-966)
+_HARM: Final = frozenset({"lost-write", "divergence", "vanished"})
+
+_SETTINGS: Final = {
+    "acks=0": "acks=all: a record is then acknowledged when every in-sync replica has it.",
+    "acks=1": "acks=all: a record is then acknowledged when every in-sync replica has it.",
+    "unclean": (
+        "unclean.leader.election.enable=false: the partition would have waited for a replica that"
+        " has the record."
+    ),
+}
+
+
+def prevention(plan: Plan, said: Reconciliation | None) -> tuple[str, ...]:
+    """Sentences, the nearest remedy first; nothing where nothing was harmed or is understood."""
+    if said is None or plan.played_on not in RELEASES:
+        return ()
+    harmed = [one for one in said.findings if one.kind in _HARM and one.verdict == "explained"]
+    return tuple(dict.fromkeys(each for one in harmed for each in _of(plan, one)))
+
+
+def _of(plan: Plan, finding: Finding) -> Iterator[str]:
+    rules = dict.fromkeys(link.rule for link in finding.because)
+    yield from (_SETTINGS[rule] for rule in rules if rule in _SETTINGS)
+    now = rules_of(plan.played_on, protocol=plan.protocol, written=plan.format)
+    for rule in rules:
+        if rule not in SWITCHES or getattr(now, rule):
+            continue
+        says = rule_says(rule)
+        if getattr(rules_of(plan.played_on), rule):
+            yield (
+                f"Kafka {plan.played_on}'s own inter.broker.protocol.version and"
+                f" log.message.format.version. {says}"
+            )
+        elif first := _first_with(rule, plan.played_on):
+            alone = rule == "elr" and plan.topic.min_insync_replicas < _TWO
+            with_ = ", with min.insync.replicas=2" if alone else ""
+            yield f"Kafka {first} or later{with_}. {says}"
+
+
+def _first_with(rule: str, kafka: str) -> str | None:
+    """The next release of the catalogue that has a rule."""
+    names = list(RELEASES)
+    later = names[names.index(kafka) + 1 :]
+    return next((name for name in later if getattr(rules_of(name), rule)), None)

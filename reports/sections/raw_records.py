@@ -1,0 +1,170 @@
+"""The bytes behind a finding: what each replica's segment has at its offset, field by field.
+
+The side-by-side table says which record stands where; here it is proved, with the file and the byte
+at which the batch begins, so that a reader can look for himself (``kafka-dump-log``, ``xxd``).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from aiokafka.record.memory_records import MemoryRecords
+
+from highwater.checkers.kafka_files.reader import read_partition
+from highwater.harness.base.errors import HighwaterError
+from highwater.harness.base.wording import count
+from highwater.harness.runs.store import Run
+from highwater.reports.observations import Partition
+from highwater.reports.replica_contents import replica_folders
+
+BYTES_MAX: Final = 96
+"""Bytes of a key, a value or a header that are shown."""
+HEADERS_MAX: Final = 8
+_BATCH_MAX: Final = 1 << 20
+"""Bytes of a batch that is read again for its headers."""
+_V2: Final = 2
+_LENGTH_AT: Final = 12
+"""Offset and length come first in a batch of any format; the length counts what follows them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a record as a person reads it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw:
+    """What one replica has at an offset; no fields: it has nothing there.
+
+    Attributes:
+        file: of the segment, from the run directory.
+        position: of the record's batch in it, bytes.
+    """
+
+    broker: int
+    file: str = ""
+    position: int | None = None
+    fields: tuple[Field, ...] = ()
+
+
+Raws: TypeAlias = Mapping[int, Sequence[Raw]]
+"""Offset to what each replica has there, by broker id."""
+
+
+def read_raw(
+    run: Run,
+    partition: Partition,
+    offsets: Collection[int],
+    missing: list[str],
+    without: Collection[str] = (),
+) -> dict[int, list[Raw]]:
+    """Read what every frozen replica has at some offsets.
+
+    Args:
+        missing: told of what cannot be read.
+        without: paths of files that are no evidence.
+    """
+    found: dict[int, list[Raw]] = {offset: [] for offset in offsets}
+    for folder in replica_folders(run, partition, without) if offsets else ():
+        broker = int(folder.parent.name)
+        there: dict[int, Raw] = {}
+        try:
+            for row in _rows(folder, offsets):
+                there[row["offset"]] = _raw(run, folder, broker, row)
+        except (HighwaterError, OSError, pa.ArrowException, ValueError) as error:
+            missing.append(f"The records of broker {broker} cannot be read: {error}")
+            continue
+        for offset in offsets:
+            found[offset].append(there.get(offset, Raw(broker=broker)))
+    return {offset: sorted(raws, key=lambda raw: raw.broker) for offset, raws in found.items()}
+
+
+def _rows(folder: Path, offsets: Collection[int]) -> Iterator[dict[str, Any]]:
+    wanted = pa.array(sorted(offsets), pa.int64())
+    for batch in read_partition(folder):
+        yield from batch.filter(pc.is_in(batch["offset"], wanted)).to_pylist()
+
+
+def _raw(run: Run, folder: Path, broker: int, row: dict[str, Any]) -> Raw:
+    path = folder / f"{row['segment']:020}.log"
+    position = row["position"]
+    told = {
+        "leader epoch": row["leader_epoch"],
+        "timestamp": _timestamp(row),
+        "key": _bytes(row["key"]),
+        "value": _bytes(row["value"]),
+        "headers": _headers(path, position, row),
+        "producer": _producer(row),
+        "batch": _batch(row),
+        "checksum": _checksum(row),
+    }
+    fields = (
+        Field(name=name, value=str(value))
+        for name, value in told.items()
+        if value not in (None, "")
+    )
+    return Raw(
+        broker=broker,
+        file=path.relative_to(run.path).as_posix(),
+        position=position,
+        fields=tuple(fields),
+    )
+
+
+def _timestamp(row: Mapping[str, Any]) -> str:
+    if row["timestamp_ms"] is None:
+        return "none"
+    whose = "broker" if row["log_append_time"] else "producer"
+    return f"{row['timestamp_ms']} ms, by the {whose}'s clock"
+
+
+def _producer(row: Mapping[str, Any]) -> str:
+    if row["producer_id"] is None:
+        return "not idempotent"
+    said = f"id {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['sequence']}"
+    return f"{said}, transactional" if row["transactional"] else said
+
+
+def _batch(row: Mapping[str, Any]) -> str:
+    control = f", {row['control_type']} marker" if row["control"] else ""
+    return (
+        f"offsets {row['base_offset']} to {row['last_offset']}, format v{row['magic']},"
+        f" compression {row['compression']}{control}"
+    )
+
+
+def _checksum(row: Mapping[str, Any]) -> str:
+    stored = "" if row["crc"] is None else f"{row['crc']:#010x}, "
+    return stored + {True: "matches", False: "DOES NOT MATCH", None: "none to check"}[row["crc_ok"]]
+
+
+def _bytes(data: object) -> str:
+    """Bytes as Python writes them, which spells out all that is not plain ASCII; cut visibly."""
+    if not isinstance(data, bytes):
+        return "null"
+    shown = repr(data[:BYTES_MAX])[2:-1]
+    more = f"… ({count(len(data), 'byte')})" if len(data) > BYTES_MAX else ""
+    return f"{shown}{more}" if data else "empty"
+
+
+def _headers(path: Path, position: int, row: Mapping[str, Any]) -> str:
+    """The record's headers, which only format v2 has; the columns leave them out."""
+    if row["magic"] != _V2:
+        return ""
+    with path.open("rb") as file:
+        file.seek(position)
+        head = file.read(_LENGTH_AT)
+        size = int.from_bytes(head[8:], "big")
+        if not 0 < size <= _BATCH_MAX:
+            return f"not read: the batch has {count(size, 'byte')}"
+        records = MemoryRecords(head + file.read(size)).next_batch()
+    found = next((one.headers for one in records if one.offset == row["offset"]), ())
+    shown = [f"{_bytes(name.encode())}: {_bytes(value)}" for name, value in found[:HEADERS_MAX]]
+    more = [f"and {len(found) - HEADERS_MAX} more"] if len(found) > HEADERS_MAX else []
+    return "; ".join([*shown, *more]) or "none"

@@ -1,0 +1,141 @@
+"""What a schedule foretold after each of its steps, and what the brokers showed.
+
+A replay takes a step and then asks the brokers themselves until they show what the model foretold
+(``nemesis.model_replay.step_player``); only then is the step noted. So a step that was noted was
+seen as foretold, at that time; and of one that was not, the run's problem says what was seen
+instead.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from highwater.checkers.model.protocol.step_sentences import NAMES
+from highwater.checkers.model.schedules.schedule import Expect, Schedule
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Status
+from highwater.reports.observations import Evidence
+
+Word = Literal["as foretold", "otherwise", "not taken"]
+
+_STEP: Final = re.compile(r"step (\d+) of \d+: ")
+_SEEN: Final = re.compile(r"last seen: (\{.*\})")
+_OF: Final = re.compile(r"\bof (\d)$")
+_NUMBER: Final = re.compile(r"-?\d+")
+_BROKERS: Final = frozenset(("leader", "ISR", "alive"))
+"""What is told in numbers of replicas; LEO and HW are told in offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """One step of a schedule.
+
+    Attributes:
+        foretold: what had to be seen after it, a clause each; empty where nothing was awaited.
+        seen: what was seen instead; empty where it was as foretold, or the step was not taken.
+        time_ns: when all of it was seen; None where it never was.
+    """
+
+    number: int
+    says: str
+    foretold: tuple[str, ...]
+    word: Word
+    seen: str = ""
+    time_ns: int | None = None
+
+
+def foreseen(plan: Plan, status: Status | None, evidence: Evidence) -> tuple[Foreseen, ...]:
+    """The steps of a run's schedule; none where it followed none that can be read."""
+    if plan.schedule is None:
+        return ()
+    try:
+        schedule = Schedule.from_plain(plan.schedule)
+    except UsageError:
+        return ()
+    noted = dict(_noted((step.says, step.start_ns) for step in evidence.steps))
+    missed = dict(_noted((each, each) for each in (status.problems if status else ())))
+    return tuple(_steps(schedule, noted, missed))
+
+
+def cast(plan: Plan, evidence: Evidence) -> str:
+    """``A is broker 1, B broker 2``: the first ISR is in the assignment's order; else nothing."""
+    rows = [row for scene in evidence.scenes.values() for row in scene.leaderships[:1]]
+    order = (plan.schedule or {}).get("order", ())
+    if not rows or len(rows[0].isr) != len(order) or rows[0].isr[0] != rows[0].leader:
+        return ""
+    pairs = sorted(zip(order, rows[0].isr, strict=True))
+    return ", ".join(f"{NAMES[number]} is broker {broker}" for number, broker in pairs)
+
+
+def _noted(told: Iterable[tuple[str, object]]) -> Iterator[tuple[int, object]]:
+    for says, what in told:
+        if match := _STEP.match(says):
+            yield int(match[1]), what
+
+
+def _steps(
+    schedule: Schedule, noted: Mapping[int, object], missed: Mapping[int, object]
+) -> Iterator[Foreseen]:
+    for number, step in enumerate(schedule.steps, start=1):
+        time = noted.get(number)
+        told = str(missed.get(number, ""))
+        word: Word = "as foretold" if time is not None else "otherwise" if told else "not taken"
+        yield Foreseen(
+            number=number,
+            says=step.says or f"{step.action} {step.record or ''}".strip(),
+            foretold=tuple(_foretold(step.expect)),
+            word=word,
+            seen=_instead(told) if word == "otherwise" else "",
+            time_ns=time if isinstance(time, int) else None,
+        )
+
+
+def _foretold(expect: Expect) -> Iterator[str]:
+    if expect.leader is not None:
+        yield f"{_name(expect.leader)} leads"
+    if expect.isr is not None:
+        yield f"ISR {_names(expect.isr)}"
+    for mark, values in (("LEO", expect.leo), ("HW", expect.hw), ("HW on disk", expect.hw_on_disk)):
+        if values:
+            told = ", ".join(f"{_name(b)} {value}" for b, value in sorted(values.items()))
+            yield f"{mark} {told}"
+    for what, records in (("acknowledged", expect.acked), ("refused", expect.refused)):
+        if records is not None:
+            yield f"{what} {' '.join(sorted(records)) or 'nothing'}"
+    if expect.alive is not None:
+        yield f"alive {_names(expect.alive)}"
+
+
+def _instead(problem: str) -> str:
+    """The differences that a missed step last saw, in names; else the problem as it is."""
+    found = _SEEN.search(problem)
+    try:
+        seen = ast.literal_eval(found[1]) if found else None
+    except (ValueError, SyntaxError):
+        seen = None
+    if not isinstance(seen, dict):
+        return _STEP.sub("", problem)
+    return "; ".join(
+        f"{_whose(str(what))} {_values(str(what), str(v))}" for what, v in seen.items()
+    )
+
+
+def _whose(what: str) -> str:
+    return _OF.sub(lambda match: f"of {_name(int(match[1]))}", what)
+
+
+def _values(what: str, told: str) -> str:
+    if what not in _BROKERS:
+        return told
+    return _NUMBER.sub(lambda match: _name(int(match[0])), told)
+
+
+def _name(number: int) -> str:
+    return NAMES[number] if 0 <= number < len(NAMES) else "nobody"
+
+
+def _names(numbers: Iterable[int]) -> str:
+    return " ".join(_name(one) for one in sorted(numbers)) or "nobody"

@@ -1,0 +1,64 @@
+"""The settings that decide what a run may lose, each with a word on what it means."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.harness.runs.fault_counts import Deeds, Happening
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import Environment
+
+_ACKS: Final = {
+    "0": "nothing is waited for",
+    "1": "the leader's own write is enough",
+    "all": "every member of the ISR has it",
+}
+_COORDINATION: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One setting: what it is called, its value, and what that means."""
+
+    name: str
+    value: str
+    means: str = ""
+
+
+def facts(plan: Plan, found: Environment | None, deeds: Deeds | None = None) -> list[Fact]:
+    """The key facts of a run, in the order in which a person asks for them.
+
+    Args:
+        found: on what it ran; None where that cannot be read.
+        deeds: what was done to the cluster; likewise.
+    """
+    happened = Happening.of(plan, deeds)
+    topic, work = plan.topic, plan.workload
+    alone = topic.min_insync_replicas <= 1 and work.acks == "all"
+    return [
+        Fact(
+            name="Kafka",
+            value=plan.software,
+            means=_COORDINATION.get(found.coordination, "") if found else "",
+        ),
+        Fact(name="What happened", value=happened.value, means=happened.means),
+        Fact(name="acks", value=work.acks, means=_ACKS[work.acks]),
+        Fact(
+            name="min.insync.replicas",
+            value=str(topic.min_insync_replicas),
+            means="the leader alone can satisfy acks=all" if alone else "",
+        ),
+        Fact(
+            name="Unclean election",
+            value="on" if topic.unclean_leader_election else "off",
+            means="" if topic.unclean_leader_election else "only ISR members may lead",
+        ),
+        Fact(
+            name="Replicas",
+            value=str(topic.replication_factor),
+            means=f"on {plan.brokers} brokers, {topic.partitions} partition"
+            + ("s" if topic.partitions != 1 else ""),
+        ),
+        Fact(name="Seed", value=str(plan.seed)),
+        Fact(name="Driver", value=plan.driver, means=found.platform if found else ""),
+        Fact(name="Truncation", value="", means=found.truncation if found else ""),
+    ]

@@ -1,0 +1,285 @@
+"""A story's course as the model has it beside what was observed, act by act.
+
+An act is a line of the story's script that can be told by what was observed, such as a fault or an
+election, with the lines after it that cannot. The model's state at the end of an act is held
+against the replicas as they were observed just before the next one begins.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from markupsafe import Markup
+
+from highwater.checkers.model.protocol.step_sentences import NAMES
+from highwater.checkers.model.report_types import Beat, Reconciliation
+from highwater.harness.runs.history import FENCE
+from highwater.harness.runs.verdict import Anomaly
+from highwater.reports.drawings import frame_strip
+from highwater.reports.drawings.replica_frames import (
+    AHEAD,
+    BEHIND,
+    FAULT_NS,
+    Cell,
+    Frame,
+    Lane,
+    states,
+)
+from highwater.reports.model_text import listed
+from highwater.reports.observations import Evidence, Scene
+from highwater.reports.replica_contents import Holdings
+
+Word = Literal["as predicted", "otherwise", "not observed"]
+Span = tuple[int, int]
+"""From when to when the events of an act were observed, in ns."""
+
+_NAME: Final = re.compile(r"\b[ABC]\b")
+_PHRASES: Final = {
+    "settle": "{} sent, and on every replica",
+    "send": "{} is sent",
+    "retry": "{} is sent again",
+    "fetch": "{} fetch",
+    "let": "time for {}",
+    "cut": "all from offset {} on is taken away",
+    "follow": "{} learns whom to follow",
+    "checkpoint": "{} writes its HW to the disk",
+    "expire": "the session ends of {}",
+    "heal": "all is mended{}",
+    "kill": "{} killed",
+    "pause": "{} paused",
+    "stop": "{} stopped",
+    "resume": "{} resumed",
+    "start": "{} started",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """One act.
+
+    Attributes:
+        model: what the model foretold, as a drawing.
+        brokers: what was observed, likewise; None where it was not.
+        differs: in what they differ, a clause each.
+    """
+
+    number: int
+    title: str
+    word: Word
+    model: Markup
+    brokers: Markup | None
+    differs: tuple[str, ...] = ()
+
+
+def subject(said: Reconciliation | None, topic: str) -> Anomaly | None:
+    """The record that a story is about: lost by the model's word, or sent last before the harm.
+
+    Returns:
+        None where the model played no script.
+    """
+    if said is None or not said.course or said.predicted is None:
+        return None
+    logs = [log for beat in said.course for log in beat.logs.values()]
+    longest = max(said.course[_first_blow(said.course)].logs.values(), key=len)
+    record = said.predicted.lost[0] if said.predicted.lost else next(reversed(longest), None)
+    offset = next((log.index(record) for log in logs if record in log), None)
+    if record is None or offset is None:
+        return None
+    return Anomaly(
+        kind="divergence" if offset in said.predicted.forked else "lost-write",
+        topic=topic, partition=0, offset=offset, value=record, sentence="", breaks=False,
+    )  # fmt: skip
+
+
+def _first_blow(course: Sequence[Beat]) -> int:
+    """The last line before somebody is hurt; the last of all where nobody is."""
+    return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
+
+
+def acts(course: Sequence[Beat], about: Anomaly, evidence: Evidence, held: Holdings) -> list[Act]:
+    """Every act; none where the model did not know who played whom."""
+    scene = evidence.scenes.get((about.topic, about.partition))
+    if scene is None or not all(name.isdecimal() for beat in course for name in beat.logs):
+        return []
+    grouped = list(_grouped(course, about, evidence, scene))
+    moments = list(_moments(grouped, evidence))
+    frames = states(about, evidence, held, [one for one in moments if one is not None])
+    seen = iter(frames)
+    found, before = [], course[0]
+    for number, ((beats, _), moment) in enumerate(zip(grouped, moments, strict=True), start=1):
+        told = _frame(number, beats[-1], before, about)
+        brokers = None if moment is None else next(seen, None)
+        differs = (
+            tuple(_differs(told, brokers, about, last=number == len(grouped))) if brokers else ()
+        )
+        found.append(
+            Act(
+                number=number,
+                title="; ".join(_says(beat) for beat in beats),
+                word="not observed"
+                if brokers is None
+                else "otherwise"
+                if differs
+                else "as predicted",
+                model=frame_strip.frame(told, about, f"p{number}"),
+                brokers=frame_strip.frame(brokers, about, f"o{number}") if brokers else None,
+                differs=differs,
+            )
+        )
+        before = beats[-1]
+    return found
+
+
+def _grouped(
+    course: Sequence[Beat], about: Anomaly, evidence: Evidence, scene: Scene
+) -> Iterator[tuple[list[Beat], Span | None]]:
+    """The acts' beats, and when what begins each was observed."""
+    beats: list[Beat] = []
+    span: Span | None = None
+    since = 0
+    for beat in course:
+        verb, *words = beat.line.split()
+        if beats and verb in _MARKED:
+            yield beats, span
+            beats = []
+        if not beats:
+            span = _span(verb, words, beat, (about, evidence, scene), since)
+            since = since if span is None else span[1]
+        beats.append(beat)
+    if beats:
+        yield beats, span
+
+
+def _span(
+    verb: str, words: list[str], beat: Beat, seen: tuple[Anomaly, Evidence, Scene], since: int
+) -> Span | None:
+    """When what a line does was observed, not before ``since``; None where not all of it was."""
+    about, evidence, scene = seen
+    ids = [int(broker) for name, broker in zip(NAMES, beat.logs, strict=True) if name in words]
+    if verb in _SENDING:
+        records = words if verb == "settle" else words[:1]
+        times = [evidence.acked_at[one] for one in records if one in evidence.acked_at]
+        there = evidence.sends.get((about.topic, 0, about.offset or 0), ())
+        begun = {value: time_ns for time_ns, value in there}
+        if len(times) < len(records):
+            return None
+        return min(begun.get(records[0], times[0]), *times), max(times)
+    if verb == "expire":
+        wanted = (int(beat.leader) if beat.leader else -1, beat.epoch)
+        found = [e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == wanted]
+        return (found[0], found[0]) if found and found[0] >= since else None
+    if verb == "heal":
+        ends = [f.end_ns for f in evidence.faults if f.end_ns is not None and f.end_ns >= since]
+        return (min(ends), max(ends)) if ends else None
+    moments = {
+        fault.broker: at
+        for fault in reversed(evidence.faults)
+        if fault.broker in ids
+        and (at := fault.end_ns if verb in _ENDING else fault.start_ns) is not None
+        and at >= since
+    }
+    return (min(moments.values()), max(moments.values())) if len(moments) == len(ids) > 0 else None
+
+
+_SENDING: Final = frozenset(("settle", "send", "retry"))
+_ENDING: Final = frozenset(("resume", "start"))
+_MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"}
+"""What can be told by what was observed."""
+
+
+def _moments(
+    grouped: Sequence[tuple[list[Beat], Span | None]], evidence: Evidence
+) -> Iterator[tuple[str, int, int] | None]:
+    """Title, begin and end of each act; None of one that was not observed, or not in its turn."""
+    for i, (beats, span) in enumerate(grouped):
+        after = grouped[i + 1][1] if i + 1 < len(grouped) else (evidence.end_ns + 1, 0)
+        if span is None or after is None or after[0] <= span[1]:
+            yield None
+            continue
+        yield beats[0].line, span[0], max(span[1], after[0] - (FAULT_NS if after[1] else 1))
+
+
+def _frame(number: int, beat: Beat, before: Beat, about: Anomaly) -> Frame:
+    lanes = tuple(_lane(name, beat, before, about) for name in sorted(beat.logs, key=int))
+    return Frame(
+        number=number, beat="step", title=f"as the model has it after: {beat.line}",
+        start_ns=None, end_ns=None, witnesses=(), lanes=lanes,
+    )  # fmt: skip
+
+
+def _lane(name: str, beat: Beat, before: Beat, about: Anomaly) -> Lane:
+    down = name in beat.down
+    leo, was = len(beat.logs[name]), len(before.logs[name])
+    leads = f"leader, epoch {beat.epoch}" if beat.leader == name else "follower"
+    first = max(0, (about.offset or 0) - BEHIND)
+    return Lane(
+        broker=int(name),
+        role=("down, leader" if beat.leader == name else "down") if down else leads,
+        in_isr=name in beat.isr,
+        down=down,
+        acted=beat.logs[name] != before.logs[name]
+        or (beat.leader == name) != (before.leader == name),
+        leo=leo,
+        hw=None if down else beat.hw[name],
+        cut=(was, leo) if leo < was else None,
+        cells=tuple(
+            _cell(offset, beat.logs[name], before.logs[name], about)
+            for offset in range(first, (about.offset or 0) + AHEAD + 1)
+        ),
+    )
+
+
+def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -> Cell:
+    if offset < len(log):
+        value = log[offset]
+        here = "subject" if value == about.value else "other"
+        return Cell(offset=offset, state=here if offset == about.offset else "record", value=value)
+    if offset < len(was):
+        return Cell(offset=offset, state="gone", value=was[offset])
+    return Cell(offset=offset, state="none")
+
+
+def _differs(told: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterator[str]:
+    """What stands at the record's place, where the replica is up in both; in the end who leads.
+
+    Args:
+        last: whether it is the last act; before, a log that is only behind may not have been seen
+            yet as it was, nor the controller's word.
+    """
+    brokers: Mapping[int, Lane] = {lane.broker: lane for lane in seen.lanes}
+    for lane in told.lanes:
+        other = brokers.get(lane.broker)
+        if other is None:
+            continue
+        if last and ("leader" in lane.role) != ("leader" in other.role):
+            word = "leads" if "leader" in other.role else "does not lead"
+            yield f"broker {lane.broker} {word}"
+        if lane.down or other.down:
+            continue
+        wanted, found = _at(lane, about), _at(other, about)
+        late = not found and other.cut is None and not last  # seen a moment later, or never
+        if wanted != found and found is not None and not late:
+            held, instead = found or "nothing", wanted or "nothing"
+            yield f"broker {lane.broker} holds {held} instead of {instead}"
+
+
+def _at(lane: Lane, about: Anomaly) -> str | None:
+    """What stands there: empty where nothing does, None where nobody knows its id."""
+    cell = next(cell for cell in lane.cells if cell.offset == about.offset)
+    if cell.state in {"none", "gone"}:
+        return ""
+    return "" if cell.value and cell.value.startswith(FENCE) else cell.value
+
+
+def _says(beat: Beat) -> str:
+    """A line of the script as a person reads it, with brokers for names."""
+    verb, *words = beat.line.split()
+    ids = dict(zip(NAMES, beat.logs, strict=True))
+    who = list(dict.fromkeys(f"broker {ids[word]}" for word in words if word in ids))
+    what = [word for word in words if _NAME.fullmatch(word) is None and word not in {"to", "for"}]
+    if verb == "expire":
+        heir = f", and broker {beat.leader} is to lead" if beat.leader else ""
+        return _PHRASES[verb].format(who[0]) + heir
+    phrase = _PHRASES.get(verb, f"{verb} {{}}")
+    return phrase.format(listed(what or who))

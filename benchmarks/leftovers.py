@@ -39,10 +39,10 @@ MARK = "HIGHWATER_LEFTOVERS"
 HARNESS = """
 import contextlib, random, sys, time
 from pathlib import Path
-from clusters.drivers import DRIVERS
-from clusters.releases.catalogue import release
-from nemesis.faults.registry import aimed
-from nemesis.injector import Nemesis
+from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.releases.catalogue import release
+from highwater.nemesis.faults.registry import aimed
+from highwater.nemesis.injector import Nemesis
 driver, kafka, directory, seed, until = sys.argv[1:]
 ends = time.monotonic() + float(until)
 

@@ -28,8 +28,8 @@ HARNESS = """
 import signal, sys, time
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-from clusters.local.driver import open_cluster
-from clusters.releases.catalogue import release
+from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
 cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
 print("open", flush=True)
 time.sleep(120)

@@ -28,8 +28,8 @@ KAFKA = "0.10.2.2"
 HARNESS = """
 import sys, time
 from pathlib import Path
-from clusters.containers.driver import open_cluster
-from clusters.releases.catalogue import release
+from highwater.clusters.containers.driver import open_cluster
+from highwater.clusters.releases.catalogue import release
 cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
 print("open", flush=True)
 time.sleep(120)

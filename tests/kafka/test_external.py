@@ -33,11 +33,11 @@ POINTS = int(os.environ.get("HIGHWATER_KILL_POINTS", "0"))
 RUN = """
 import signal, sys, threading
 from pathlib import Path
-from harness.base.errors import HighwaterError
-from harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.base.errors import HighwaterError
+from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.cli.external import onto
 from highwater.runtime.runner import execute
-from harness.runs.store import Store
+from highwater.harness.runs.store import Store
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 work = Workload(producers=1, rate=100)
 plan = Plan(kafka="", nemesis=("pause",), duration_s=60, topic=Topic(partitions=2), workload=work)

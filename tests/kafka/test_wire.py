@@ -258,9 +258,9 @@ def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> No
         """
         import signal, sys, time
         from pathlib import Path
-        from clusters.local.driver import open_cluster
-        from clusters.releases.catalogue import release
-        from clusters.relay.rules import Rule, between
+        from highwater.clusters.local.driver import open_cluster
+        from highwater.clusters.releases.catalogue import release
+        from highwater.clusters.relay.rules import Rule, between
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         cluster = open_cluster(
             release("0.10.2.2"), Path(sys.argv[1]), brokers=2, broker_config={}, wired=True

@@ -26,8 +26,8 @@ TOTAL = sum(number * 7919 % 1000 for number in range(ROWS))
 
 OWN = """
 from pyspark.sql import SparkSession
-from checkers.spark.session import spark
-from harness.base.spark_options import SparkOptions
+from highwater.checkers.spark.session import spark
+from highwater.harness.base.spark_options import SparkOptions
 mine = SparkSession.builder.master("local[1]").config("spark.driver.memory", "512m").getOrCreate()
 settings = mine.conf.getAll
 found = spark(SparkOptions(session=mine))

@@ -18,8 +18,8 @@ PROGRAM = """
 import signal, sys
 import psutil
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-from checkers.spark.session import spark
-from harness.base.spark_options import SparkOptions
+from highwater.checkers.spark.session import spark
+from highwater.harness.base.spark_options import SparkOptions
 session = spark(SparkOptions(driver_memory="512m"))
 session.sparkContext.parallelize([3], 1).foreach(session.sparkContext.accumulator(0).add)
 java = [child.pid for child in psutil.Process().children(recursive=True) if child.name() == "java"]

@@ -59,9 +59,9 @@ def test_a_package_that_cannot_be_loaded_is_named(
 
 
 CHECKER = """
-from checkers.core.checker import checker
-from checkers.core.anomaly_kinds import Kind, Severity
-from checkers.core.promises import always
+from highwater.checkers.core.checker import checker
+from highwater.checkers.core.anomaly_kinds import Kind, Severity
+from highwater.checkers.core.promises import always
 
 @checker(Kind({name!r}, guarantee="So it is.", one="came late", many="came late",
               severity=Severity.MINOR, promise="service", breaks=always, says=str))

@@ -74,7 +74,7 @@ def test_a_stream_without_a_schema_is_refused(tmp_path: Path) -> None:
 WRITE_UNTIL_KILLED = """
 import sys
 from pathlib import Path
-from harness.runs.history import FAULTS, StreamWriter
+from highwater.harness.runs.history import FAULTS, StreamWriter
 writer = StreamWriter(Path(sys.argv[1]), FAULTS)
 number = 0
 while True:
@@ -103,7 +103,7 @@ def test_what_was_appended_survives_kill_9(tmp_path: Path) -> None:
 WRITE_UNTIL_FULL = """
 import resource, sys
 from pathlib import Path
-from harness.runs.history import FAULTS, StreamWriter
+from highwater.harness.runs.history import FAULTS, StreamWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 writer = StreamWriter(Path(sys.argv[1]), FAULTS)
 number = 0

@@ -413,8 +413,8 @@ def test_a_plan_for_another_release_is_refused(project: pytest.Pytester) -> None
     project.makepyfile(
         """
         import pytest
-        from harness.base.errors import UsageError
-        from harness.runs.plan import Plan
+        from highwater.harness.base.errors import UsageError
+        from highwater.harness.runs.plan import Plan
 
         def test_it(kafka_run):
             with pytest.raises(UsageError, match="this test runs for Kafka 4.3.1 on local"):

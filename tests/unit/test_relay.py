@@ -294,9 +294,9 @@ def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
     script = textwrap.dedent(
         """
         import signal, time
-        from clusters.relay.event_loop import Route
-        from clusters.relay.client import Relay
-        from clusters.relay.rules import Rule
+        from highwater.clusters.relay.event_loop import Route
+        from highwater.clusters.relay.client import Relay
+        from highwater.clusters.relay.rules import Rule
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         relay = Relay([Route(listen=("127.0.0.1", 0), upstream=("127.0.0.1", 1), server=1)])
         with relay.under(Rule(kind="cut", links=frozenset([(1, 2)]))):

@@ -30,7 +30,7 @@ time.sleep(60)
 HOLDER = """
 import os, signal, sys, time
 from pathlib import Path
-from clusters.local.jvm_process import Process
+from highwater.clusters.local.jvm_process import Process
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which below nohup is ignored
 child = Process("child", sys.argv[2:], log=Path(sys.argv[1]), directory=Path("/"),
                 environment=os.environ)

@@ -329,12 +329,12 @@ DISK_FULL = """
 import json, resource, sys
 from pathlib import Path
 from confluent_kafka import Message
-from harness.base.errors import HarnessError
-from harness.runs.recorder import Clock, Recorder
-from harness.runs.store import Run
-from harness.clients.operation_buffers import SendTape
-from harness.runs.plan import Plan, Topic
-from harness.runs.plan import Workload as Options
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
+from highwater.harness.clients.operation_buffers import SendTape
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.plan import Workload as Options
 limit = 1 << 20
 recorder = Recorder(Run(Path(sys.argv[1])), Clock())
 tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")
@@ -362,11 +362,11 @@ MEMORY = """
 import json, psutil, sys
 from pathlib import Path
 from confluent_kafka import Message
-from harness.runs.recorder import Clock, Recorder
-from harness.runs.store import Run
-from harness.clients.operation_buffers import SendTape
-from harness.runs.plan import Plan, Topic
-from harness.runs.plan import Workload as Options
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
+from highwater.harness.clients.operation_buffers import SendTape
+from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.plan import Workload as Options
 peaks = []
 with Recorder(Run(Path(sys.argv[1])), Clock()) as recorder:
     tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="1", prefix="p0")

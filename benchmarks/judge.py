@@ -32,7 +32,7 @@ from highwater.checkers.spark.session import spark
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.history import OPERATIONS, TABLES
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.store import Run, RunStatus
 
 SIZES: Final = (100_000, 1_000_000, 10_000_000)
 WARM: Final = (20_000, 20_000)  # a JVM's first judgements are several times as slow
@@ -141,7 +141,7 @@ def history(
     run = Run(path)
     run.path.mkdir()
     run.write("plan.json", Plan(kafka="4.3.1").to_json())
-    run.write_struct("status.json", Status(phase="frozen", quiesced=True))
+    run.write_struct("status.json", RunStatus(phase="frozen", quiesced=True))
     for name, schema in TABLES.items():
         (run.path / name).parent.mkdir(exist_ok=True)
         with pq.ParquetWriter(run.path / f"{name}.parquet", schema) as writer:

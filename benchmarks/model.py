@@ -11,9 +11,14 @@ import psutil
 
 from benchmarks.judge import peak_memory
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.search.breadth_first import Limits, Outcome, compile_all, explore
+from highwater.checkers.model.search.breadth_first import (
+    Limits,
+    SearchOutcome,
+    compile_all,
+    explore,
+)
 from highwater.checkers.model.search.fingerprints import collisions
-from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import successors
 
@@ -32,18 +37,18 @@ _PLENTY: Final = Limits(memory=4 << 30, seconds=120)
 
 def main() -> None:
     """Measure the fixed scope, growth, and plain Python."""
-    machine = Setting(kafka=_OLD, scope=FIXED).machine()
+    machine = ModelSettings(kafka=_OLD, scope=FIXED).machine()
     print(f"compiled or loaded in {compile_all(machine):.1f} s")
     print(f"{'brokers/records/failures/moves':>40} {'states':>11} {'s':>7} {'CPU s':>7}")
     for kafka in (_OLD, _NEW):
         for jobs in (1, 2):
-            measure(Setting(kafka=kafka, scope=FIXED), jobs=jobs)
+            measure(ModelSettings(kafka=kafka, scope=FIXED), jobs=jobs)
     for scope in SCOPES:
-        measure(Setting(kafka=_OLD, scope=scope))
+        measure(ModelSettings(kafka=_OLD, scope=scope))
     against_python()
 
 
-def measure(setting: Setting, *, jobs: int = 1) -> Outcome:
+def measure(setting: ModelSettings, *, jobs: int = 1) -> SearchOutcome:
     """Meet every state of a scope, and print what that took."""
     with peak_memory() as peak:
         found, cpu = _search(setting.machine(), jobs)
@@ -59,7 +64,7 @@ def measure(setting: Setting, *, jobs: int = 1) -> Outcome:
 
 def against_python() -> None:
     """The same states by the same rules, run as plain Python over a set of bytes."""
-    machine = Setting(kafka=_OLD, scope=PYTHON).machine()
+    machine = ModelSettings(kafka=_OLD, scope=PYTHON).machine()
     began = time.process_time()
     states = interpreted(machine)
     by_python = time.process_time() - began
@@ -89,14 +94,14 @@ def interpreted(machine: Machine) -> int:
     return len(seen)
 
 
-def _search(machine: Machine, jobs: int) -> tuple[Outcome, float]:
+def _search(machine: Machine, jobs: int) -> tuple[SearchOutcome, float]:
     process = psutil.Process()
     began = sum(process.cpu_times()[:2])
     found = explore(machine, [], limits=_PLENTY, jobs=jobs)
     return found, sum(process.cpu_times()[:2]) - began
 
 
-def _name(setting: Setting, jobs: int) -> str:
+def _name(setting: ModelSettings, jobs: int) -> str:
     scope = setting.scope
     counted = (scope.brokers, scope.records, scope.failures, scope.moves)
     return f"{setting.kafka} {'/'.join(map(str, counted))} on {jobs} core{'' if jobs == 1 else 's'}"

@@ -19,9 +19,9 @@ from confluent_kafka import KafkaError, Message
 from highwater.clusters.local.driver import open_cluster
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.clients import client_config as clients
-from highwater.harness.clients.operation_buffers import Answered, SendTape, Tape
+from highwater.harness.clients.operation_buffers import Answered, OperationBuffer, SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
-from highwater.harness.clients.send_rate import Pace
+from highwater.harness.clients.send_rate import RateLimiter
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run
@@ -67,9 +67,9 @@ class NullTape:
         """Do nothing."""
 
 
-def one_round(plan: Plan, settings: clients.Settings, tape: Tape) -> Round:
+def one_round(plan: Plan, settings: clients.Settings, tape: OperationBuffer) -> Round:
     """Send for ``ROUND_S`` and wait for every answer."""
-    loop = ProducerLoop(settings, plan, tape, "p0", Pace(0.0, Clock()))
+    loop = ProducerLoop(settings, plan, tape, "p0", RateLimiter(0.0, Clock()))
     stop = threading.Event()
     timer = threading.Timer(ROUND_S, stop.set)
     started, cpu = time.perf_counter(), time.process_time()
@@ -97,7 +97,7 @@ def compare(bootstrap: str, directory: Path, acks: Acks) -> None:
         before = memory().rss
         for _ in range(ROUNDS):
             bare.append(one_round(plan, settings, NullTape()))
-            tape = SendTape(
+            tape = SendBuffer(
                 recorder, process="producer-0", topic=plan.topic, acks=acks, prefix="p0"
             )
             recorded.append(one_round(plan, settings, tape))

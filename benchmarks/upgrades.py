@@ -21,7 +21,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.nemesis.stories.registry import find_story
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.prediction_check import as_predicted
 
 TRIES: Final = 5
@@ -56,7 +56,7 @@ def plans(only: str | None = None) -> Iterator[tuple[str, Plan]]:
 
 def make(store: Path, only: str | None) -> None:
     """Make the runs that are missing."""
-    with Fleet(store / ".fleet") as fleet:
+    with ClusterPool(store / ".fleet") as fleet:
         for name, plan in plans(only):
             if (store / name).exists():
                 continue

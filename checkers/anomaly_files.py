@@ -33,7 +33,7 @@ Finds: TypeAlias = DataFrame | Rows | pa.Table
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class AnomalyCounts:
     """One run's anomalies: how many of each kind, and the first of each.
 
     Attributes:
@@ -77,7 +77,7 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
     return rows[0].union(*rows[1:]).kept()
 
 
-def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Found]:
+def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
     """Bring each run's anomalies into its own file, in order, and take note of the first ones.
 
     Each is told of which other it is a consequence (``checkers.anomalies.root_causes``). A
@@ -89,7 +89,7 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Found]:
     """
     causes = stretches(anomalies)
     told = anomalies.map(partial(caused, causes=causes, alone="duplicate"), SCHEMA)
-    found: dict[str, Found] = {}
+    found: dict[str, AnomalyCounts] = {}
     for keys in _together(anomalies, targets):
         some = told if told.here else told.only("run", *keys).kept()
         if some.here:
@@ -137,7 +137,7 @@ def _varies(column: pa.ChunkedArray) -> bool:
     return bool(column.null_count) or not pc.all(pc.equal(column, column[0])).as_py()
 
 
-def _bring(table: pa.Table, target: Target) -> Found:
+def _bring(table: pa.Table, target: Target) -> AnomalyCounts:
     if target.without:
         dropped = pc.is_in(table["kind"], pa.array(sorted(target.without)))
         table = table.filter(pc.invert(dropped))
@@ -149,7 +149,7 @@ def _bring(table: pa.Table, target: Target) -> Found:
     _replace(partial_path, target.path)
     follows = table["cause"].is_valid()
     leading = table.filter(pc.invert(follows))
-    found = Found(counts=_counts(leading), following=_counts(table.filter(follows)))
+    found = AnomalyCounts(counts=_counts(leading), following=_counts(table.filter(follows)))
     for kind in found.counts:
         rows = leading.filter(pc.equal(leading["kind"], kind))
         found.listed += rows.slice(0, LISTED_MAX).to_pylist()
@@ -160,7 +160,7 @@ def _counts(table: pa.Table) -> dict[str, int]:
     return {each["values"]: each["counts"] for each in pc.value_counts(table["kind"]).to_pylist()}
 
 
-def _written(frame: DataFrame, target: Target) -> Found:
+def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
     """The same for anomalies that are too many to be brought here, by Spark."""
     kept = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
     named = kept.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
@@ -177,7 +177,9 @@ def _written(frame: DataFrame, target: Target) -> Found:
     first = kept.where(F.col("cause").isNull()).withColumn("rank", F.row_number().over(order))
     listed = first.where(F.col("rank") <= LISTED_MAX).orderBy(*ORDER).drop("rank")
     rows = [row.asDict(recursive=True) for row in listed.collect()]
-    return Found(counts=dict(sorted(counts.items())), following=dict(following), listed=rows)
+    return AnomalyCounts(
+        counts=dict(sorted(counts.items())), following=dict(following), listed=rows
+    )
 
 
 def _partial(path: Path) -> Path:

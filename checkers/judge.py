@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from highwater.checkers import anomaly_files
 from highwater.checkers.catalogue import all_checkers, all_kinds
 from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.lineage.evidence import Evidence, Row, gather
-from highwater.checkers.run_files import Case
+from highwater.checkers.lineage.evidence import RecordEvidence, Row, gather
+from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Engine, Rows
 from highwater.checkers.spark.failures import first_line, require_alive
@@ -21,7 +21,7 @@ from highwater.checkers.verdicts import Findings, deeds_of, detailed, unreadable
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.history import OPERATIONS_TABLE
 from highwater.harness.runs.store import Run
-from highwater.harness.runs.verdict import Ledger, Unread, Verdict
+from highwater.harness.runs.verdict import Ledger, UnusedFile, Verdict
 
 
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
@@ -45,10 +45,10 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
         folder = scratch("judge")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         verdicts: dict[int, Verdict] = {}
-        cases: dict[int, Case] = {}
+        cases: dict[int, RunFiles] = {}
         for index, run in enumerate(runs):
             try:
-                cases[index] = Case.of(run, f"r{index}")
+                cases[index] = RunFiles.of(run, f"r{index}")
             except StoreError as error:
                 verdicts[index] = unreadable(run, error)
         judged = _judge(list(cases.values()), spark, folder, stories=stories)
@@ -78,7 +78,7 @@ class _Pass:
 
 
 def _judge(
-    cases: list[Case], spark: SparkSession, folder: Path, *, stories: bool
+    cases: list[RunFiles], spark: SparkSession, folder: Path, *, stories: bool
 ) -> list[Findings]:
     """All runs together; each half alone when anything crashed, so that no run spoils another."""
     if not cases:
@@ -152,12 +152,12 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     all_found = anomaly_files.collect(done.found, targets)
     for case in tables.cases:
         if why := done.lost.get(case.key):
-            case.unread.append(Unread(path=f"{OPERATIONS_TABLE}.parquet", why=why))
+            case.unread.append(UnusedFile(path=f"{OPERATIONS_TABLE}.parquet", why=why))
     half_read = _half_read(tables)
     suspects: dict[str, list[Row]] = {
         key: detailed(each.listed) for key, each in all_found.items() if each.listed
     }
-    evidence: dict[str, Evidence] = {}
+    evidence: dict[str, RecordEvidence] = {}
     untold = ""
     try:
         evidence = gather(tables, suspects) if suspects and stories else {}
@@ -178,7 +178,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     ]
 
 
-def _unfounded(case: Case, done: _Pass) -> frozenset[str]:
+def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
     """The kinds of anomaly that a run cannot show."""
     if case.key in done.lost:
         return frozenset(all_kinds())

@@ -22,7 +22,7 @@ from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX
 from highwater.checkers.spark.binary_files import binary, contents, paths_of
 from highwater.checkers.spark.failures import first_line
 from highwater.harness.base.errors import HarnessError, HighwaterError, NotThereError
-from highwater.harness.runs.manifest import Recorded
+from highwater.harness.runs.manifest import RecordedFile
 from highwater.harness.runs.store import Run
 
 MIRRORED_MAX: Final = 1 << 30
@@ -53,7 +53,7 @@ class RemoteRun(Run):
         digests: path from the run's folder to what Spark read of a segment that is sparse here.
     """
 
-    def __init__(self, path: Path, uri: str, digests: Mapping[str, Recorded]) -> None:
+    def __init__(self, path: Path, uri: str, digests: Mapping[str, RecordedFile]) -> None:
         super().__init__(path)
         self.uri = uri
         self.digests = digests
@@ -167,12 +167,12 @@ def _brought(
         yield row.path.removeprefix(f"{root}/"), row.start, row.piece
 
 
-def _digests(spark: SparkSession, root: str) -> dict[str, Recorded]:
+def _digests(spark: SparkSession, root: str) -> dict[str, RecordedFile]:
     """What the segments are that hold anything."""
     files = binary(spark, f"{root}/replicas").where(F.col("path").rlike(f"{_SEGMENT.pattern}$"))
     found = files.select("path", F.length("content"), F.sha2("content", 256)).collect()
     return {
-        path.removeprefix(f"{root}/"): Recorded(bytes=size, sha256=digest)
+        path.removeprefix(f"{root}/"): RecordedFile(bytes=size, sha256=digest)
         for path, size, digest in found
     }
 

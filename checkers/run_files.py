@@ -20,15 +20,15 @@ from highwater.harness.base.errors import StoreError
 from highwater.harness.runs import manifest
 from highwater.harness.runs.history import ADDED, OPERATIONS_TABLE, TABLES, read_stream
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Run, Status
-from highwater.harness.runs.verdict import Unread
+from highwater.harness.runs.store import Run, RunStatus
+from highwater.harness.runs.verdict import UnusedFile
 
 _NAMED_MAX: Final = 5
 """Files that are no evidence and are named in the reasons; the others are counted."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Case:
+class RunFiles:
     """One run to judge: what it was asked to do, how far it came, and what is wrong with its files.
 
     Attributes:
@@ -45,8 +45,8 @@ class Case:
     key: str
     run: Run
     plan: Plan
-    status: Status
-    unread: list[Unread] = field(default_factory=list)
+    status: RunStatus
+    unread: list[UnusedFile] = field(default_factory=list)
     unsealed: dict[str, int] = field(default_factory=dict)
     recorded: dict[str, int] = field(default_factory=dict)
     tables: dict[str, Path] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Case:
         return self.run.uri_of(path) if isinstance(self.run, RemoteRun) else ""
 
 
-def stage(case: Case, folder: Path) -> None:
+def stage(case: RunFiles, folder: Path) -> None:
     """Find out what of a run can be read; ``case.reasons`` tells what cannot be.
 
     Args:
@@ -147,7 +147,7 @@ def stage(case: Case, folder: Path) -> None:
     _stage_replicas(case)
 
 
-def _stage_table(case: Case, name: str, part: Path) -> None:
+def _stage_table(case: RunFiles, name: str, part: Path) -> None:
     parquet, stream = case.run.parquet(name), case.run.stream(name)
     which = stream if case.run.unsealed(name) else parquet
     path = which.relative_to(case.run.path).as_posix()
@@ -157,16 +157,16 @@ def _stage_table(case: Case, name: str, part: Path) -> None:
             case.sealed.add(name)
             case.tables[name] = part
         elif why := _unusable(pq.read_metadata(parquet), TABLES[name], case.recorded.get(name)):
-            case.unread.append(Unread(path=path, why=why))
+            case.unread.append(UnusedFile(path=path, why=why))
         else:
             case.tables[name] = parquet.resolve()
         if name == OPERATIONS_TABLE and name in case.tables:
             case.operations = pq.read_metadata(case.tables[name]).num_rows
     except FileNotFoundError:
-        case.unread.append(Unread(path=path, why="is missing"))
+        case.unread.append(UnusedFile(path=path, why="is missing"))
     except (OSError, pa.ArrowException) as error:
         part.unlink(missing_ok=True)
-        case.unread.append(Unread(path=path, why=f"cannot be read: {_words(error)}"))
+        case.unread.append(UnusedFile(path=path, why=f"cannot be read: {_words(error)}"))
 
 
 def _words(error: Exception) -> str:
@@ -221,13 +221,13 @@ def _copy_stream(stream: Path, part: Path, name: str) -> int:
     return rows
 
 
-def _stage_replicas(case: Case) -> None:
+def _stage_replicas(case: RunFiles) -> None:
     source = case.run.replicas
     if not source.is_dir():
         if not case.copyless:
             why = "is missing: no disk was compared"
             case.unread = [each for each in case.unread if not _inside(each.path, "replicas")]
-            case.unread.insert(0, Unread(path="replicas/", why=why))
+            case.unread.insert(0, UnusedFile(path="replicas/", why=why))
         return
     topic = case.plan.topic
     names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
@@ -243,7 +243,7 @@ def _stage_replicas(case: Case) -> None:
         why = (
             f"holds {found} of the {wanted} replicas of {topic.name}: the others were not compared"
         )
-        case.unread.insert(0, Unread(path="replicas/", why=why))
+        case.unread.insert(0, UnusedFile(path="replicas/", why=why))
 
 
 def _inside(path: str, folder: str) -> bool:

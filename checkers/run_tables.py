@@ -18,9 +18,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from highwater.checkers.anomalies import record_outcomes
 from highwater.checkers.anomalies.find import OF_RUNS, findings, tell
-from highwater.checkers.history.view import View, from_here, in_order
+from highwater.checkers.history.view import ClientHistory, from_here, in_order
 from highwater.checkers.inspection import replica_extents
-from highwater.checkers.run_files import Case, plain, stage
+from highwater.checkers.run_files import RunFiles, plain, stage
 from highwater.checkers.spark import kafka_log
 from highwater.checkers.spark.binary_files import literal
 from highwater.checkers.spark.engine import Engine, Rows
@@ -45,7 +45,7 @@ class Tables:
         cases: the runs; their ``reasons`` grow by what is missing or broken.
     """
 
-    def __init__(self, engine: Engine, folder: Path, cases: Sequence[Case]) -> None:
+    def __init__(self, engine: Engine, folder: Path, cases: Sequence[RunFiles]) -> None:
         self.engine = engine
         self.spark = engine.spark
         self.cases = tuple(cases)
@@ -59,7 +59,7 @@ class Tables:
         Raises:
             StoreError: a run's plan or status is missing or broken.
         """
-        cases = [Case.of(run, run.name) for run in runs]
+        cases = [RunFiles.of(run, run.name) for run in runs]
         return cls(Engine(spark), scratch("tables"), cases)
 
     @cached_property
@@ -116,7 +116,7 @@ class Tables:
         return self.engine.keep(replica_extents.records(log))
 
     @cached_property
-    def ends(self) -> list[replica_extents.End]:
+    def ends(self) -> list[replica_extents.LogExtent]:
         """Where each replica's log begins and ends on disk."""
         return replica_extents.ends(self.spans)
 
@@ -126,15 +126,15 @@ class Tables:
         return replica_extents.spans(self.log)
 
     @cached_property
-    def books(self) -> list[record_outcomes.Book]:
+    def books(self) -> list[record_outcomes.PartitionLedger]:
         """The books of every partition, and how far the final read came in it."""
         return record_outcomes.books(self.view, self.cases)
 
     @cached_property
-    def view(self) -> View:
+    def view(self) -> ClientHistory:
         """What clients saw, for ``checkers.clients``."""
         size = sum(case.operations for case in self.cases)
-        return View(self.engine, self._scan(OPERATIONS_TABLE), size, final_read=True)
+        return ClientHistory(self.engine, self._scan(OPERATIONS_TABLE), size, final_read=True)
 
     @cached_property
     def told(self) -> Rows:

@@ -7,18 +7,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.checkers.anomaly_files import Found
+from highwater.checkers.anomaly_files import AnomalyCounts
 from highwater.checkers.catalogue import all_kinds, kind
 from highwater.checkers.core.anomaly_kinds import CORRUPT, DIVERGENCE
 from highwater.checkers.core.policy import Promise, decide, elections, promised
 from highwater.checkers.lineage import client_steps
-from highwater.checkers.lineage.evidence import Evidence, Row
+from highwater.checkers.lineage.evidence import RecordEvidence, Row
 from highwater.checkers.lineage.sentences import sentence
 from highwater.checkers.lineage.story import witnesses
 from highwater.checkers.lineage.subject import Subject
-from highwater.checkers.run_files import Case
+from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.fault_counts import Deeds, Happening, asked
+from highwater.harness.runs.fault_counts import FaultCounts, Happening, asked
 from highwater.harness.runs.history import OPERATIONS_TABLE
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import (
@@ -26,7 +26,7 @@ from highwater.harness.runs.verdict import (
     Account,
     Anomaly,
     Ledger,
-    Unread,
+    UnusedFile,
     Verdict,
     Witness,
 )
@@ -53,19 +53,19 @@ class Findings:
         half_read: replicas that could not be read to their ends.
     """
 
-    case: Case
-    found: Found
+    case: RunFiles
+    found: AnomalyCounts
     ledger: Ledger | None
-    deeds: Deeds | None
+    deeds: FaultCounts | None
     crashed: dict[str, str] = field(default_factory=dict)
-    evidence: Evidence | None = None
+    evidence: RecordEvidence | None = None
     untold: str = ""
     half_read: Sequence[str] = ()
 
     @property
-    def unread(self) -> tuple[Unread, ...]:
+    def unread(self) -> tuple[UnusedFile, ...]:
         """What of the run is no evidence."""
-        late = (Unread(path=path, why="cannot be read to its end") for path in self.half_read)
+        late = (UnusedFile(path=path, why="cannot be read to its end") for path in self.half_read)
         return (*self.case.unread, *late)
 
     @property
@@ -117,7 +117,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
         acks="unknown",
         verdict="unknown",
         reasons=(f"{error.message.rstrip('.')}.",),
-        unread=(Unread(path="plan.json and status.json", why="were not read"),),
+        unread=(UnusedFile(path="plan.json and status.json", why="were not read"),),
         account="none",
         promise="Nothing is known of what was promised.",
         headline="This run could not be judged",
@@ -143,7 +143,7 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
     return [row for _, _, row in ranked[:DETAILED_MAX]]
 
 
-def deeds_of(case: Case) -> Deeds | None:
+def deeds_of(case: RunFiles) -> FaultCounts | None:
     """What was done to a run's cluster; None where its table of faults cannot be read."""
     if "events/faults" not in case.tables:
         return None
@@ -151,7 +151,7 @@ def deeds_of(case: Case) -> Deeds | None:
         rows = pq.read_table(case.tables["events/faults"]).to_pylist()
     except (OSError, pa.ArrowException):
         return None
-    return Deeds.of(rows)
+    return FaultCounts.of(rows)
 
 
 def _unstruck(findings: Findings) -> bool:
@@ -237,7 +237,7 @@ def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
     return tuple(listed)
 
 
-def _anomaly(row: Row, promise: Promise, evidence: Evidence | None) -> Anomaly:
+def _anomaly(row: Row, promise: Promise, evidence: RecordEvidence | None) -> Anomaly:
     subject = None if evidence is None else _subject(row, evidence)
     says = kind(row["kind"]).says
     if says is not None:
@@ -256,7 +256,7 @@ def _anomaly(row: Row, promise: Promise, evidence: Evidence | None) -> Anomaly:
     )
 
 
-def _subject(row: Row, evidence: Evidence) -> Subject:
+def _subject(row: Row, evidence: RecordEvidence) -> Subject:
     return Subject(
         evidence=evidence,
         kind=row["kind"],

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from highwater.checkers.spark.scratch import scratch
 from highwater.harness.runs.history import TABLES
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.store import Run, RunStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ def _made_up(path: Path) -> Run:
     run = Run(path)
     run.path.mkdir()
     run.write("plan.json", Plan(kafka="4.3.1").to_json())
-    run.write_struct("status.json", Status(phase="frozen", quiesced=True))
+    run.write_struct("status.json", RunStatus(phase="frozen", quiesced=True))
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
     rows["history/ops"] = [
         _operation("producer-0", "send", "run", 0, "m0"),

@@ -15,8 +15,8 @@ from docs.model_tables import RESULTS
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
-from highwater.checkers.model.search.kafka_model import PROMISES, Setting, invariants
-from highwater.checkers.model.search.result import Result, search
+from highwater.checkers.model.search.kafka_model import PROMISES, ModelSettings, invariants
+from highwater.checkers.model.search.result import SearchAnswer, search
 
 _LIMIT_S: Final = 900.0
 
@@ -130,7 +130,7 @@ def _bounds(scope: Scope) -> dict[str, Any]:
 
 
 def _searched(names: list[str], scope: Scope) -> Rows:
-    setting = Setting(kafka=names[0], scope=scope)
+    setting = ModelSettings(kafka=names[0], scope=scope)
     results = _search(setting, PROMISES)
     first = results[0]
     row = _bounds(scope)
@@ -144,7 +144,7 @@ def _searched(names: list[str], scope: Scope) -> Rows:
     return [{"kafka": name, **row} for name in names]
 
 
-def _broken(one: Result) -> Mapping[str, Any] | None:
+def _broken(one: SearchAnswer) -> Mapping[str, Any] | None:
     if one.counterexample is None:
         return None
     return {"depth": len(one.counterexample.steps)}
@@ -153,13 +153,13 @@ def _broken(one: Result) -> Mapping[str, Any] | None:
 @functools.cache
 def _searches(
     kafka: str, scope: Scope, switched: frozenset[tuple[str, bool]], names: tuple[str, ...]
-) -> tuple[Result, ...]:
-    setting = Setting(kafka=kafka, scope=scope, switched=dict(switched))
+) -> tuple[SearchAnswer, ...]:
+    setting = ModelSettings(kafka=kafka, scope=scope, switched=dict(switched))
     limits = Limits(memory=half_of_free_memory(), seconds=_LIMIT_S)
     return search(setting, invariants(names), limits=limits)
 
 
-def _search(setting: Setting, names: tuple[str, ...]) -> tuple[Result, ...]:
+def _search(setting: ModelSettings, names: tuple[str, ...]) -> tuple[SearchAnswer, ...]:
     """Search; what was asked before is remembered."""
     return _searches(setting.kafka, setting.scope, frozenset(setting.switched.items()), names)
 
@@ -171,12 +171,12 @@ def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any
     states = 0
     for scope in (*_MUTATED, *([_ALSO[switch]] if switch in _ALSO else [])):
         asked = ("promises", "leader-live") if scope == _TWO_IN_SYNC else PROMISES
-        results = _search(Setting(kafka=kafka, scope=scope, switched=dict(base)), asked)
+        results = _search(ModelSettings(kafka=kafka, scope=scope, switched=dict(base)), asked)
         holds = tuple(one.invariant for one in results if one.counterexample is None)
         if not holds:
             continue
         switched = {**base, switch: not usual}
-        results = _search(Setting(kafka=kafka, scope=scope, switched=switched), holds)
+        results = _search(ModelSettings(kafka=kafka, scope=scope, switched=switched), holds)
         states += results[0].states
         breaks = [one for one in results if one.counterexample is not None]
         if breaks:
@@ -185,7 +185,7 @@ def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any
     return _mutation(name, switch, None, None, states, None)
 
 
-def _steps(one: Result) -> int:
+def _steps(one: SearchAnswer) -> int:
     return len(one.counterexample.steps) if one.counterexample else 0
 
 

@@ -6,10 +6,10 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from highwater.api import Loaded as Loaded
+    from highwater.api import StoredRun as StoredRun
     from highwater.api import load as load
 
-__all__ = ["Loaded", "load"]
+__all__ = ["StoredRun", "load"]
 
 
 def __getattr__(name: str) -> object:

@@ -41,7 +41,7 @@ Progress = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedRun:
     """A run, what judge and model say of it, and where its report lies.
 
     Attributes:
@@ -73,7 +73,7 @@ def perform(
     jobs: int = 1,
     spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
-) -> list[Judged]:
+) -> list[JudgedRun]:
     """Run every plan on real brokers, judge all runs in one Spark session, and write their reports.
 
     Spark starts while the brokers boot.
@@ -94,12 +94,12 @@ def perform(
         return judge_all(runs, starter.session())
 
 
-def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[Judged]:
+def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[JudgedRun]:
     """Judge stored runs, hold them against the model, write their reports; needs no broker."""
     verdicts = judge(runs, session)
     answers = [reconcile(run, verdict) for run, verdict in zip(runs, verdicts, strict=True)]
     return [
-        Judged(run=run, verdict=verdict, report=_report(run), model=answer)
+        JudgedRun(run=run, verdict=verdict, report=_report(run), model=answer)
         for run, verdict, answer in zip(runs, verdicts, answers, strict=True)
     ]
 
@@ -114,7 +114,7 @@ def _report(run: Run) -> Path:
         return run.report
 
 
-def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judged]:
+def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[JudgedRun]:
     """Judge stored runs again in a Spark session of their own.
 
     Args:
@@ -140,7 +140,7 @@ def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judg
         return [_sent_back(one, session) for one in judge_all(found, session)]
 
 
-def _sent_back(judged: Judged, session: "SparkSession") -> Judged:
+def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
     """Write to a run that is not here what was found about it."""
     run = judged.run
     if not isinstance(run, RemoteRun):
@@ -177,7 +177,7 @@ def _labels(plans: Sequence[Plan]) -> list[str]:
     return [f"{name} #{n + 1}" if names.count(name) > 1 else name for n, name in enumerate(names)]
 
 
-class Loaded:
+class StoredRun:
     """A stored run for notebooks and tests: its plan, its verdict, and its tables.
 
     ``table(name)`` gives pandas for tables that fit in memory, ``frame(name, spark)`` a Spark
@@ -215,11 +215,11 @@ class Loaded:
 _TABLE_PATHS = {path.partition("/")[2]: path for path in (*TABLES, *UNJUDGED)}
 
 
-def load(run: str | os.PathLike[str]) -> Loaded:
+def load(run: str | os.PathLike[str]) -> StoredRun:
     """Open a run directory.
 
     Raises:
         StoreError: it is none, or of another schema version.
     """
     path = Path(run)
-    return Loaded(Store(path.parent).open(path))
+    return StoredRun(Store(path.parent).open(path))

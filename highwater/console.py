@@ -25,7 +25,7 @@ from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.reports import model_text
 
 if TYPE_CHECKING:
-    from highwater.api import Judged, Progress
+    from highwater.api import JudgedRun, Progress
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -151,7 +151,7 @@ def _say(line: str) -> None:
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
-def show_judged(judged: Sequence["Judged"]) -> None:
+def show_judged(judged: Sequence["JudgedRun"]) -> None:
     """What was found about a few runs, a paragraph each."""
     for one in judged:
         verdict = one.verdict
@@ -174,7 +174,7 @@ def show_judged(judged: Sequence["Judged"]) -> None:
             out.print(Text(f"  report: {one.page}"))
 
 
-def finish(judged: Sequence["Judged"], *, as_json: bool) -> NoReturn:
+def finish(judged: Sequence["JudgedRun"], *, as_json: bool) -> NoReturn:
     """Print what was found about runs, and exit with the code that it deserves."""
     if as_json:
         print_json([one.summary() for one in judged])
@@ -190,7 +190,7 @@ def print_json(objects: list[Any]) -> None:
     sys.stdout.write(json.dumps(shown, indent=2) + "\n")
 
 
-def modelled(judged: "Judged") -> Text:
+def modelled(judged: "JudgedRun") -> Text:
     """The model's word about a run in its colour; a dash where the model was not asked."""
     if judged.model is None:
         return Text("-")
@@ -200,7 +200,7 @@ def modelled(judged: "Judged") -> Text:
     )
 
 
-def _show_model(judged: "Judged") -> None:
+def _show_model(judged: "JudgedRun") -> None:
     found = judged.model
     if found is None:
         return

@@ -18,7 +18,7 @@ from highwater.clusters.releases.catalogue import CATALOGUE
 from highwater.harness.base.errors import HighwaterError, UsageError
 from highwater.testing import parametrize
 from highwater.testing.kafka_run import KafkaRun
-from highwater.testing.parametrize import Case, Choice
+from highwater.testing.parametrize import Case, SessionChoice
 from highwater.testing.results import CannotJudge, PromiseBroken, Result, Unexplained
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _PROPERTIES: Final = (
     *("model", "report"),
 )
 _ROWS: Final = pytest.StashKey[list[dict[str, str]]]()
-_CHOICE: Final = pytest.StashKey[Choice]()
+_CHOICE: Final = pytest.StashKey[SessionChoice]()
 _MARKER: Final = (
     'kafka("0.10.2.2", …, acks=["1", "all"], min_isr=[1], unclean=[False]): starts real brokers;'
     " a test that uses kafka_run or kafka_cluster runs for every release and setting named."
@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     only = config.getoption("highwater_kafka")
     store = config.getoption("highwater_store")
     try:
-        config.stash[_CHOICE] = Choice(
+        config.stash[_CHOICE] = SessionChoice(
             kafka=parametrize.releases(config.getini("highwater_kafka")),
             only=None if only is None else parametrize.releases(only),
             driver=parametrize.driver(

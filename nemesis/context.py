@@ -10,17 +10,17 @@ from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.injector import Nemesis, Scribe
+from highwater.nemesis.injector import FaultLog, Nemesis
 
 _CHECK_EVERY_S: Final = 0.2
 _APPENDED_S: Final = 5.0
 
 
-class MissedError(HarnessError):
+class ScheduleNotFollowedError(HarnessError):
     """A schedule could not be played as written, so its run proves nothing either way."""
 
 
-class Answer(Protocol):
+class Acknowledgement(Protocol):
     """What a client was told about one record."""
 
     @property
@@ -35,15 +35,15 @@ class Answer(Protocol):
 class Client(Protocol):
     """Sends one named record and records it in the history."""
 
-    def send(self, value: str, partition: int, *, limit_s: float | None = None) -> Answer:
+    def send(self, value: str, partition: int, *, limit_s: float | None = None) -> Acknowledgement:
         """Send a record with the plan's acks; returns at the answer, or as info after a limit."""
 
 
-class Direct(Protocol):
+class DirectedClient(Protocol):
     """Sends named records to named brokers, once, and records them in the history."""
 
     @property
-    def answers(self) -> Mapping[str, Answer | None]:
+    def answers(self) -> Mapping[str, Acknowledgement | None]:
         """What was told about each record so far; None while nothing was."""
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
@@ -57,7 +57,7 @@ class StepLog(Protocol):
         """Record one row of ``events/steps``."""
 
 
-class Unlogged:
+class NullStepLog:
     """The log of a schedule that is none of faults."""
 
     def step(self, event: str, **row: object) -> None:
@@ -65,7 +65,7 @@ class Unlogged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class ScheduleContext:
     """Everything a schedule may touch.
 
     Attributes:
@@ -83,14 +83,14 @@ class Scene:
     cluster: Cluster
     probe: Probe
     nemesis: Nemesis
-    scribe: Scribe
+    scribe: FaultLog
     client: Client
-    direct: Direct
+    direct: DirectedClient
     topic: str
     replicas: tuple[int, ...]
     stop: threading.Event
     checks: tuple[Callable[[], None], ...] = ()
-    log: StepLog = field(default_factory=Unlogged)
+    log: StepLog = field(default_factory=NullStepLog)
     clock: Callable[[], float]
 
     def note(self, says: str, broker: int | None = None) -> None:
@@ -121,7 +121,7 @@ class Scene:
         )
         answer = self.client.send(value, 0, limit_s=limit_s)
         if answer.outcome != OK:
-            raise MissedError(
+            raise ScheduleNotFollowedError(
                 f"{value} was to be acknowledged, but its outcome is {answer.outcome}"
             )
         return self._appended(value, leader, before) if answer.offset is None else answer.offset
@@ -142,7 +142,7 @@ class Scene:
                 passing=(UnreachableError,),
             )
         except WaitTimeoutError as error:
-            raise MissedError(error.message) from error
+            raise ScheduleNotFollowedError(error.message) from error
         return offset
 
     def check(self) -> None:

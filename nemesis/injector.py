@@ -13,14 +13,14 @@ from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.runs.plan import Topic
-from highwater.nemesis.faults.registry import Aim, Fault, find_fault
+from highwater.nemesis.faults.registry import Fault, FaultTarget, find_fault
 
 
-class StruckError(HarnessError):
+class FaultConflictError(HarnessError):
     """A fault cannot be opened because of one that is open."""
 
 
-class Scribe(Protocol):
+class FaultLog(Protocol):
     """Writes what the nemesis does into the run; the recorder is one."""
 
     def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
@@ -57,7 +57,7 @@ class Nemesis:
     def __init__(
         self,
         cluster: Cluster,
-        scribe: Scribe,
+        scribe: FaultLog,
         topic: Topic | None = None,
         levels: Iterable[Level] = (),
     ) -> None:
@@ -106,10 +106,10 @@ class Nemesis:
             before = self._in_the_way(chosen, broker)
             kills = before is not None and (before.fault.name, name) == ("pause", "kill")
             if before is not None and (not kills or target in self._mending):
-                raise StruckError(f"{target} is struck already, by {before.fault.name}")
+                raise FaultConflictError(f"{target} is struck already, by {before.fault.name}")
             whom = broker if chosen.scope == "broker" else None
             self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
-        aim = Aim(
+        aim = FaultTarget(
             broker=broker,
             topic=self._topic,
             partition=partition,

@@ -13,7 +13,7 @@ from highwater.checkers.model.report_types import Reconciliation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import INVALID, UNKNOWN, Verdict
 from highwater.reports import model_text
 from highwater.reports.text import plain
@@ -28,7 +28,7 @@ _MARKS: Final = {"valid": "✓ valid", "invalid": "✕ **invalid**", "unknown": 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RunSummary:
     """What is told of one judged run.
 
     Attributes:
@@ -37,7 +37,7 @@ class Told:
 
     run: Run
     plan: Plan
-    status: Status
+    status: RunStatus
     verdict: Verdict
     model: Reconciliation | None
 
@@ -62,7 +62,7 @@ class Told:
         return self.plan.happens.replace(",", ", ")
 
 
-def find_format(name: str) -> Callable[[Sequence[Told]], str]:
+def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
     """What turns judged runs into a text of this format.
 
     Raises:
@@ -74,7 +74,7 @@ def find_format(name: str) -> Callable[[Sequence[Told]], str]:
     return _FORMATS[name]
 
 
-def as_json(told: Sequence[Told]) -> str:
+def as_json(told: Sequence[RunSummary]) -> str:
     """What ``highwater check --json`` prints: an object, or a list for several runs."""
     found = [
         one.verdict.summary(str(one.run.report)) | {"model": msgspec.to_builtins(one.model)}
@@ -83,7 +83,7 @@ def as_json(told: Sequence[Told]) -> str:
     return json.dumps(found[0] if len(found) == 1 else found, indent=2) + "\n"
 
 
-def markdown(told: Sequence[Told]) -> str:
+def markdown(told: Sequence[RunSummary]) -> str:
     """A table of all runs, and what was found in each."""
     heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
@@ -108,7 +108,7 @@ def _lost(verdict: Verdict) -> str:
     return f"{book.lost:,} / {book.acknowledged:,}" if verdict.account == "whole" else "-"
 
 
-def junit(told: Sequence[Told]) -> str:
+def junit(told: Sequence[RunSummary]) -> str:
     """A test suite with a case a run: what broke a promise failed, what is unknown is an error."""
     broken = sum(one.verdict.verdict == INVALID for one in told)
     unknown = sum(one.verdict.verdict == UNKNOWN for one in told)
@@ -135,14 +135,14 @@ def junit(told: Sequence[Told]) -> str:
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-_FORMATS: Final[Mapping[str, Callable[[Sequence[Told]], str]]] = {
+_FORMATS: Final[Mapping[str, Callable[[Sequence[RunSummary]], str]]] = {
     "md": markdown,
     "json": as_json,
     "junit": junit,
 }
 
 
-def _section(one: Told) -> str:
+def _section(one: RunSummary) -> str:
     verdict = one.verdict
     lines = [
         f"## {_cell(one.run.name)}\n",
@@ -158,20 +158,20 @@ def _section(one: Told) -> str:
     return "\n".join(lines)
 
 
-def _anomalies(one: Told) -> list[str]:
+def _anomalies(one: RunSummary) -> list[str]:
     found = one.verdict.anomalies[:LISTED_MAX]
     more = sum(one.verdict.counts.values()) - len(found)
     lines = [f"{each.kind}: {each.sentence}" for each in found]
     return [*lines, f"… and {more:,} more"] if more else lines
 
 
-def _said(one: Told) -> str:
+def _said(one: RunSummary) -> str:
     if one.model is None:
         return "model: not asked"
     return f"model: {model_text.WORDS[one.model.status]}. {model_text.sentence(one.model)}"
 
 
-def _repeat(one: Told) -> str:
+def _repeat(one: RunSummary) -> str:
     return one.plan.command()
 
 

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
-from highwater.checkers.model.report_types import Because, Finding, Outcome, Reconciliation
+from highwater.checkers.model.report_types import (
+    ExplanationLink,
+    ModelFinding,
+    PartitionOutcome,
+    Reconciliation,
+)
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.runs.store import Run
@@ -74,7 +79,7 @@ def _all(number: int) -> str:
     return "The one finding follows" if number == 1 else f"All {number:,} findings follow"
 
 
-def _outcome(found: Outcome) -> str:
+def _outcome(found: PartitionOutcome) -> str:
     """``m3 is lost and offset 3 forks``, or ``nothing is lost and nothing forks``."""
     offsets = [str(offset) for offset in found.forked]
     lost = f"{listed(found.lost)} {'is' if len(found.lost) == 1 else 'are'} lost"
@@ -92,7 +97,7 @@ def listed(words: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class LogCell:
     """One offset of one log: what is there (None: nothing), and ``odd`` where the model differs."""
 
     value: str | None
@@ -105,7 +110,7 @@ class Logs:
 
     title: str
     offsets: tuple[int, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[str, tuple[LogCell, ...]], ...]
     lost: tuple[str, ...]
     forked: tuple[int, ...]
 
@@ -122,13 +127,13 @@ def side_by_side(found: Reconciliation) -> tuple[Logs, ...]:
 
 
 def _logs(
-    title: str, outcome: Outcome, offsets: tuple[int, ...], odd: set[tuple[str, int]]
+    title: str, outcome: PartitionOutcome, offsets: tuple[int, ...], odd: set[tuple[str, int]]
 ) -> Logs:
     rows = tuple(
         (
             broker,
             tuple(
-                Cell(value=log[o] if o < len(log) else None, odd=(broker, o) in odd)
+                LogCell(value=log[o] if o < len(log) else None, odd=(broker, o) in odd)
                 for o in offsets
             ),
         )
@@ -146,7 +151,7 @@ class Section:
     colour: Colour
     sentence: str
     logs: tuple[Logs, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[ModelFinding, ...]
     more: int
 
 
@@ -164,12 +169,12 @@ def section(found: Reconciliation) -> Section:
     )
 
 
-def told(findings: Sequence[Finding]) -> list[str]:
+def told(findings: Sequence[ModelFinding]) -> list[str]:
     """Findings with their chains as lines of text, for a terminal."""
     return [line for one in findings for line in (heading(one), *map(_line, one.because))]
 
 
-def heading(finding: Finding) -> str:
+def heading(finding: ModelFinding) -> str:
     """``unexplained lost-write m3 at events-0, offset 3``."""
     where = finding.topic if finding.partition is None else f"{finding.topic}-{finding.partition}"
     where += "" if finding.offset is None else f", offset {finding.offset}"
@@ -178,7 +183,7 @@ def heading(finding: Finding) -> str:
     return " ".join(filter(None, words)) + f" at {where}{more}"
 
 
-def _line(link: Because) -> str:
+def _line(link: ExplanationLink) -> str:
     return f"  [{link.rule}] {link.says}"
 
 

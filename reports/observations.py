@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from highwater.harness.runs.fault_counts import Deeds
+from highwater.harness.runs.fault_counts import FaultCounts
 from highwater.harness.runs.history import LOG_LINES
 
 Partition: TypeAlias = tuple[str, int]
@@ -37,7 +37,7 @@ PAST: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+class EndOffsetDrop:
     """A LEO that went down from one answer, at ``since_ns``, to the next, at ``time_ns``."""
 
     since_ns: int
@@ -85,12 +85,12 @@ class Track:
         times = np.append(self.time_ns, until_ns)
         return [(int(times[a]), int(times[b])) for a, b in edges.reshape(-1, 2)]
 
-    def drops(self) -> Iterator[Drop]:
+    def drops(self) -> Iterator[EndOffsetDrop]:
         """Every time at which the LEO was seen to have gone down, silences in between left out."""
         told = self.leo != UNKNOWN
         times, leo = self.time_ns[told], self.leo[told]
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
-            yield Drop(
+            yield EndOffsetDrop(
                 since_ns=int(times[i - 1]),
                 time_ns=int(times[i]),
                 before=int(leo[i - 1]),
@@ -104,7 +104,7 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
+class LeadershipPeriod:
     """From ``time_ns`` on the controller says: this leader (-1: none), this epoch, this ISR."""
 
     time_ns: int
@@ -114,7 +114,7 @@ class Leadership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class TruncationEvent:
     """A replica cut its log: offsets from ``offset`` on are gone."""
 
     time_ns: int
@@ -124,7 +124,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class FaultInterval:
     """One fault from inject to heal; ``end_ns`` is None when it was never healed."""
 
     name: str
@@ -141,15 +141,15 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class PartitionObservations:
     """Everything observed about one partition."""
 
     partition: Partition
     tracks: dict[int, Track]
-    leaderships: tuple[Leadership, ...]
-    cuts: tuple[Cut, ...]
+    leaderships: tuple[LeadershipPeriod, ...]
+    cuts: tuple[TruncationEvent, ...]
 
-    def leadership(self, time_ns: int) -> Leadership | None:
+    def leadership(self, time_ns: int) -> LeadershipPeriod | None:
         """What the controller said at that time."""
         before = [each for each in self.leaderships if each.time_ns <= time_ns]
         return before[-1] if before else None
@@ -164,7 +164,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class SendTimes:
     """Sends of the run itself, those of the final phase apart; all in ns.
 
     Attributes:
@@ -178,13 +178,13 @@ class Pace:
     failed_ns: Ints
 
 
-def _no_pace() -> Pace:
+def _no_pace() -> SendTimes:
     nothing = np.empty(0, np.int64)
-    return Pace(ended_ns=nothing, took_ns=nothing, failed_ns=nothing)
+    return SendTimes(ended_ns=nothing, took_ns=nothing, failed_ns=nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class RunObservations:
     """All that is known of a run besides its verdict.
 
     Attributes:
@@ -197,15 +197,15 @@ class Evidence:
         missing: what could not be read, a sentence each.
     """
 
-    scenes: dict[Partition, Scene] = field(default_factory=dict)
-    faults: tuple[Fault, ...] = ()
-    steps: tuple[Fault, ...] = ()
-    deeds: Deeds | None = None
+    scenes: dict[Partition, PartitionObservations] = field(default_factory=dict)
+    faults: tuple[FaultInterval, ...] = ()
+    steps: tuple[FaultInterval, ...] = ()
+    deeds: FaultCounts | None = None
     acks: dict[Partition, Ints] = field(default_factory=dict)
     done: str = "acknowledged"
     acked_at: Mapping[str, int] = field(default_factory=dict)
     sends: Mapping[Place, tuple[tuple[int, str], ...]] = field(default_factory=dict)
-    pace: Pace = field(default_factory=_no_pace)
+    pace: SendTimes = field(default_factory=_no_pace)
     log_lines: pa.Table = field(default_factory=LOG_LINES.empty_table)
     end_ns: int = 0
     missing: tuple[str, ...] = ()

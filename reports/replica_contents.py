@@ -15,7 +15,7 @@ from highwater.reports.observations import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class RecordOnDisk:
     """One record on disk: its id (None: it has no value) and the epoch of its append."""
 
     value: str | None
@@ -23,7 +23,7 @@ class Held:
     note: str = ""
 
 
-Holdings: TypeAlias = Mapping[int, Mapping[int, Held]]
+Holdings: TypeAlias = Mapping[int, Mapping[int, RecordOnDisk]]
 """Broker id to offset to what it holds there."""
 
 AROUND: Final = 3
@@ -35,7 +35,7 @@ ROWS_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class OffsetRow:
     """One offset across the replicas.
 
     ``states`` are ``same``, ``odd`` (differs from most) or ``none``, one a broker;
@@ -45,7 +45,7 @@ class Row:
     offset: int
     subject: bool
     differs: bool
-    held: tuple[Held | None, ...]
+    held: tuple[RecordOnDisk | None, ...]
     states: tuple[str, ...]
 
 
@@ -62,7 +62,7 @@ class SideBySide:
     """What is shown of one partition's replicas: rows and gaps in order of offset."""
 
     brokers: tuple[int, ...]
-    rows: tuple[Row | Gap, ...]
+    rows: tuple[OffsetRow | Gap, ...]
     offsets: int
     differing: int
 
@@ -85,7 +85,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
             break
         keep |= set(range(offset - AROUND, offset + AROUND + 1))
     odd = set(differing)
-    rows: list[Row | Gap] = []
+    rows: list[OffsetRow | Gap] = []
     skipped = skipped_odd = 0
     for offset in sorted(set(offsets) | wanted):
         if offset not in keep:
@@ -114,12 +114,12 @@ def _ends(offsets: list[int]) -> list[int]:
     return [o for run in runs for o in (run if len(run) <= RUN_MAX else (run[0], run[-1]))]
 
 
-def _differs(held: Iterable[Held | None]) -> bool:
+def _differs(held: Iterable[RecordOnDisk | None]) -> bool:
     """Two replicas hold different records; one that holds nothing there says nothing."""
     return len({(h.value, h.note) for h in held if h is not None}) > 1
 
 
-def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: bool) -> Row:
+def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: bool) -> OffsetRow:
     held = tuple(holdings[b].get(offset) for b in brokers)
     present = [(h.value, h.note) for h in held if h is not None]
     differs = len(set(present)) > 1
@@ -128,7 +128,7 @@ def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: 
         "none" if h is None else "odd" if differs and (h.value, h.note) != usual else "same"
         for h in held
     )
-    return Row(offset=offset, subject=subject, differs=differs, held=held, states=states)
+    return OffsetRow(offset=offset, subject=subject, differs=differs, held=held, states=states)
 
 
 def replica_folders(run: Run, partition: Partition, without: Collection[str]) -> list[Path]:
@@ -160,9 +160,9 @@ def read_holdings(
 ) -> Holdings:
     """Read one partition's frozen replicas; what cannot be read is added to ``missing``."""
     topic, number = partition
-    found: dict[int, dict[int, Held]] = {}
+    found: dict[int, dict[int, RecordOnDisk]] = {}
     for folder in replica_folders(run, partition, without):
-        held: dict[int, Held] = {}
+        held: dict[int, RecordOnDisk] = {}
         try:
             for batch in read_partition(folder):
                 held.update(_held(batch))
@@ -175,10 +175,10 @@ def read_holdings(
     return found
 
 
-def _held(batch: pa.RecordBatch) -> Iterable[tuple[int, Held]]:
+def _held(batch: pa.RecordBatch) -> Iterable[tuple[int, RecordOnDisk]]:
     columns = ("offset", "record_id", "leader_epoch", "crc_ok", "control_type")
     rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
     for offset, value, epoch, crc_ok, control in rows:
         if offset is not None:
             note = f"{control} marker" if control else "bad checksum" if crc_ok is False else ""
-            yield offset, Held(value=value, epoch=epoch, note=note)
+            yield offset, RecordOnDisk(value=value, epoch=epoch, note=note)

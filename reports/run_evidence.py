@@ -1,7 +1,7 @@
 """What a judged run left behind, read for drawing: observations, faults, cuts and acknowledgements.
 
 A cut-short run lacks tables, or has them as unfinished streams; what could not be read is said in
-``Evidence.missing`` and the rest is shown.
+``RunObservations.missing`` and the rest is shown.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,23 +13,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.fault_counts import Deeds
+from highwater.harness.runs.fault_counts import FaultCounts
 from highwater.harness.runs.fault_times import Strikes, begun, strikes
 from highwater.harness.runs.history import OK, RUN, SEND, STEPS_TABLE, TABLES, read_stream
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 from highwater.reports.observations import (
     UNKNOWN,
-    Cut,
-    Evidence,
-    Fault,
+    FaultInterval,
     Ints,
-    Leadership,
-    Pace,
+    LeadershipPeriod,
     Partition,
+    PartitionObservations,
     Place,
-    Scene,
+    RunObservations,
+    SendTimes,
     Track,
+    TruncationEvent,
 )
 
 
@@ -39,7 +39,7 @@ def gather(
     values: Iterable[str] = (),
     places: Iterable[Place] = (),
     without: Collection[str] = (),
-) -> Evidence:
+) -> RunObservations:
     """Read everything of a run that is drawn.
 
     Args:
@@ -61,7 +61,7 @@ def gather(
     asked = set(places)
     scenes = {
         key: _silenced(
-            Scene(
+            PartitionObservations(
                 partition=key,
                 tracks=tracks.get(key, {}),
                 leaderships=tuple(leaderships.get(key, ())),
@@ -77,7 +77,7 @@ def gather(
     ends = [last, *(each.end_ns or each.start_ns for each in (*faults, *steps))]
     ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]
     ends += [each.time_ns for s in scenes.values() for each in s.leaderships]
-    return Evidence(
+    return RunObservations(
         scenes=scenes,
         faults=faults,
         steps=steps,
@@ -110,11 +110,11 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
     return schema.empty_table()
 
 
-def _deeds(run: Run, without: Collection[str]) -> Deeds | None:
+def _deeds(run: Run, without: Collection[str]) -> FaultCounts | None:
     if any(path.startswith("events/faults.") for path in without):
         return None
     try:
-        return Deeds.of(run.table("events/faults").to_pylist())
+        return FaultCounts.of(run.table("events/faults").to_pylist())
     except (StoreError, KeyError):
         return None
 
@@ -141,11 +141,11 @@ def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
     return found
 
 
-def _leaderships(table: pa.Table) -> dict[Partition, list[Leadership]]:
-    found: dict[Partition, list[Leadership]] = {}
+def _leaderships(table: pa.Table) -> dict[Partition, list[LeadershipPeriod]]:
+    found: dict[Partition, list[LeadershipPeriod]] = {}
     for row in table.sort_by("time_ns").to_pylist():
         found.setdefault((row["topic"], row["partition"]), []).append(
-            Leadership(
+            LeadershipPeriod(
                 time_ns=row["time_ns"],
                 leader=row["leader"],
                 epoch=row["leader_epoch"],
@@ -155,15 +155,15 @@ def _leaderships(table: pa.Table) -> dict[Partition, list[Leadership]]:
     return found
 
 
-def _cuts(table: pa.Table) -> dict[Partition, list[Cut]]:
+def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
     """Cuts that the brokers logged themselves."""
     rows = table.filter(pc.equal(table["kind"], "truncation"))
-    found: dict[Partition, list[Cut]] = {}
+    found: dict[Partition, list[TruncationEvent]] = {}
     for row in rows.to_pylist():
         if row["time_ns"] is None or row["offset"] is None or row["topic"] is None:
             continue
         found.setdefault((row["topic"], row["partition"] or 0), []).append(
-            Cut(
+            TruncationEvent(
                 time_ns=row["time_ns"],
                 broker=row["broker"],
                 offset=row["offset"],
@@ -173,7 +173,9 @@ def _cuts(table: pa.Table) -> dict[Partition, list[Cut]]:
     return found
 
 
-def _merged(logged: Sequence[Cut], tracks: Mapping[int, Track]) -> tuple[Cut, ...]:
+def _merged(
+    logged: Sequence[TruncationEvent], tracks: Mapping[int, Track]
+) -> tuple[TruncationEvent, ...]:
     """Logged cuts, and those only seen as a LEO that went down, in order of time."""
     second = 1_000_000_000
     cuts = list(logged)
@@ -181,7 +183,7 @@ def _merged(logged: Sequence[Cut], tracks: Mapping[int, Track]) -> tuple[Cut, ..
         for drop in track.drops():
             first, last = drop.since_ns - second, drop.time_ns + second
             if not any(each.broker == broker and first <= each.time_ns <= last for each in logged):
-                cuts.append(Cut(time_ns=drop.time_ns, broker=broker, offset=drop.after))
+                cuts.append(TruncationEvent(time_ns=drop.time_ns, broker=broker, offset=drop.after))
     return tuple(sorted(cuts, key=lambda cut: cut.time_ns))
 
 
@@ -201,7 +203,9 @@ def _in_sync(table: pa.Table, key: Partition, places: set[Place]) -> list[tuple[
     return [(row["invoke_ns"], row["complete_ns"], row["offset"]) for row in rows.to_pylist()]
 
 
-def _silenced(scene: Scene, acknowledged: Sequence[tuple[int, int, int]]) -> Scene:
+def _silenced(
+    scene: PartitionObservations, acknowledged: Sequence[tuple[int, int, int]]
+) -> PartitionObservations:
     """The scene, in which who fell silent held what acks=all says that every member held.
 
     A broker may take a record in and die before the observer asks it again.
@@ -218,14 +222,16 @@ def _silenced(scene: Scene, acknowledged: Sequence[tuple[int, int, int]]) -> Sce
     return replace(scene, tracks=tracks)
 
 
-def _faults(table: pa.Table, known: Strikes) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
+def _faults(
+    table: pa.Table, known: Strikes
+) -> tuple[tuple[FaultInterval, ...], tuple[FaultInterval, ...]]:
     """Pair every inject with the heal after it; notes become steps of their own.
 
     Args:
         known: when the schedule began to inject what; a fault begins then.
     """
-    spans: list[Fault] = []
-    steps: list[Fault] = []
+    spans: list[FaultInterval] = []
+    steps: list[FaultInterval] = []
     for row in table.sort_by("time_ns").to_pylist():
         name, broker, time_ns = row["fault"], row["broker"], row["time_ns"]
         if row["phase"] == "heal":
@@ -233,15 +239,19 @@ def _faults(table: pa.Table, known: Strikes) -> tuple[tuple[Fault, ...], tuple[F
             continue
         note = row["phase"] == "note"
         since_ns = time_ns if note else begun(known, name, broker, time_ns)
-        fault = Fault(name=name, broker=broker, start_ns=since_ns, end_ns=None, says=row["says"])
+        fault = FaultInterval(
+            name=name, broker=broker, start_ns=since_ns, end_ns=None, says=row["says"]
+        )
         (steps if note else spans).append(fault)
     return tuple(spans), tuple(steps)
 
 
-def _heal(spans: list[Fault], name: str, broker: int | None, time_ns: int, says: str) -> None:
+def _heal(
+    spans: list[FaultInterval], name: str, broker: int | None, time_ns: int, says: str
+) -> None:
     for i, span in enumerate(spans):
         if span.end_ns is None and (span.name, span.broker) == (name, broker):
-            spans[i] = Fault(
+            spans[i] = FaultInterval(
                 name=name,
                 broker=broker,
                 start_ns=span.start_ns,
@@ -275,7 +285,7 @@ def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dic
     return acks, {value: time for value, time in at if time is not None}, int(last)
 
 
-def _pace(table: pa.Table) -> Pace:
+def _pace(table: pa.Table) -> SendTimes:
     sent = pc.equal(table["kind"].cast(pa.string()), SEND)
     table = table.filter(pc.and_(sent, pc.equal(table["phase"].cast(pa.string()), RUN)))
     good = pc.equal(table["outcome"].cast(pa.string()), OK)
@@ -283,7 +293,7 @@ def _pace(table: pa.Table) -> Pace:
     answered = table.filter(pc.and_(good, pc.is_valid(table["complete_ns"])))
     answered = answered.sort_by("complete_ns")
     ended = _ints(answered["complete_ns"])
-    return Pace(
+    return SendTimes(
         ended_ns=ended,
         took_ns=ended - _ints(answered["invoke_ns"]),
         failed_ns=_ints(failed["invoke_ns"]),

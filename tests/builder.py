@@ -12,7 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from highwater.harness.runs.history import TABLES, StreamWriter, record_value
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.harness.runs.store import Environment, Phase, Run, Status
+from highwater.harness.runs.store import Environment, Phase, Run, RunStatus
 
 MS = 1_000_000
 _EPOCH_AT, _CRC_AT = 12, 17
@@ -61,7 +61,7 @@ class RunBuilder:
         self.topic = topic or Topic()
         self.workload = workload or Workload()
         self.plan = Plan(kafka=kafka, topic=self.topic, workload=self.workload)
-        self.status = Status(phase=phase, quiesced=quiesced)
+        self.status = RunStatus(phase=phase, quiesced=quiesced)
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
         self.disks: dict[tuple[int, int], list[bytes]] = {}
         self.now_ns = 0

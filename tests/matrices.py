@@ -7,7 +7,7 @@ import msgspec
 
 from highwater.campaigns.matrix_plan import lay_out
 from highwater.clusters.releases.catalogue import CATALOGUE, release
-from highwater.harness.runs.matrix_cells import Axes, Cell, Matrix, MatrixFolder, Row
+from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixCell, MatrixFolder, MatrixRow
 
 AXES: Final = Axes(
     kafkas=tuple(CATALOGUE),
@@ -19,7 +19,7 @@ AXES: Final = Axes(
 )
 
 
-def row(cell: Cell, **told: object) -> Row:
+def row(cell: MatrixCell, **told: object) -> MatrixRow:
     """A cell's row, as the rules of its release foresee it unless told otherwise."""
     cuts = release(cell.kafka).cuts_to_hw
     forks = cuts and cell.story == "divergence"
@@ -37,7 +37,7 @@ def row(cell: Cell, **told: object) -> Row:
         "problem": None,
         "model": "as-predicted" if cell.story else "explained",
     }
-    return msgspec.convert({**msgspec.structs.asdict(cell), **fields, **told}, Row)
+    return msgspec.convert({**msgspec.structs.asdict(cell), **fields, **told}, MatrixRow)
 
 
 def judged(folder: Path, axes: Axes = AXES) -> MatrixFolder:
@@ -56,7 +56,7 @@ def judged(folder: Path, axes: Axes = AXES) -> MatrixFolder:
     return found
 
 
-def planned(matrix: Matrix, **fields: object) -> list[Cell]:
+def planned(matrix: Matrix, **fields: object) -> list[MatrixCell]:
     """The cells that have these values."""
     wanted = fields.items()
     return [cell for cell in matrix.cells if all(getattr(cell, k) == v for k, v in wanted)]

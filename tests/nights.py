@@ -8,16 +8,18 @@ from pathlib import Path
 
 from highwater.campaigns.nightly_plan import find_drivers, find_releases, newest, plan_night
 from highwater.campaigns.nightly_results import mark_all, read_rows
-from highwater.harness.runs.nightly_cells import Cell, Mark, Night, canaries
-from highwater.harness.runs.nightly_outcome import Outcome
+from highwater.harness.runs.nightly_cells import CellResult, Night, NightlyCell, canaries
+from highwater.harness.runs.nightly_outcome import NightOutcome
 from highwater.harness.runs.nightly_trend import extend
 
 RELEASES = ("0.10.2.2", "2.8.2", "3.9.2-zk", "4.3.1")
-Change = Callable[[Cell], Mapping[str, object] | None]
+Change = Callable[[NightlyCell], Mapping[str, object] | None]
 """What a cell's row is to have instead; None leaves the row out."""
 
 
-def night_of(day: date, *, marks: Sequence[Mark] = (), minutes: float = 30, jobs: int = 2) -> Night:
+def night_of(
+    day: date, *, marks: Sequence[CellResult] = (), minutes: float = 30, jobs: int = 2
+) -> Night:
     """A small night on a few releases."""
     return plan_night(
         day,
@@ -29,7 +31,7 @@ def night_of(day: date, *, marks: Sequence[Mark] = (), minutes: float = 30, jobs
     )
 
 
-def row(cell: Cell) -> dict[str, object]:
+def row(cell: NightlyCell) -> dict[str, object]:
     """What ``cells.json`` has of a cell that came out as it should."""
     old = cell.kafka.startswith("0.10.") and cell.story in {"loss", "divergence"}
     lost = int(old or (cell.story == "leader-kill" and cell.acks != "all") or cell.unclean)
@@ -57,7 +59,7 @@ def row(cell: Cell) -> dict[str, object]:
     }
 
 
-def matrix(folder: Path, cells: Sequence[Cell], change: Change = lambda _: {}) -> Path:
+def matrix(folder: Path, cells: Sequence[NightlyCell], change: Change = lambda _: {}) -> Path:
     """A matrix directory with a row for every cell, changed at will."""
     folder.mkdir(parents=True, exist_ok=True)
     changes = [(cell, change(cell)) for cell in cells]
@@ -67,17 +69,17 @@ def matrix(folder: Path, cells: Sequence[Cell], change: Change = lambda _: {}) -
     return folder
 
 
-def is_canary(cell: Cell) -> bool:
+def is_canary(cell: NightlyCell) -> bool:
     """Whether a cell is one of a canary's."""
     return any(one.claims(cell) for one in canaries(newest()))
 
 
-def outcome(night: Night, folder: Path, history: Sequence[Mark] = ()) -> Outcome:
+def outcome(night: Night, folder: Path, history: Sequence[CellResult] = ()) -> NightOutcome:
     """A night judged from the matrices below a folder."""
     rows, problems = read_rows([folder])
     wanted = canaries(newest())
     marks = mark_all(rows, night=night.night, plan=night, canaries=wanted)
-    return Outcome(
+    return NightOutcome(
         night=night.night,
         marks=marks,
         history=extend(history, marks, night.night),
@@ -86,15 +88,15 @@ def outcome(night: Night, folder: Path, history: Sequence[Mark] = ()) -> Outcome
     )
 
 
-def two_weeks(folder: Path) -> Outcome:
+def two_weeks(folder: Path) -> NightOutcome:
     """Fourteen nights with a regression, a flicker, lost results and a canary that fell silent."""
     dice = random.Random(14)  # noqa: S311 - invented, no secret
-    history: Sequence[Mark] = ()
+    history: Sequence[CellResult] = ()
     first = date(2026, 11, 8)
     for number in range(14):
         planned = night_of(first + timedelta(days=number), marks=history)
 
-        def change(cell: Cell, number: int = number) -> Mapping[str, object] | None:
+        def change(cell: NightlyCell, number: int = number) -> Mapping[str, object] | None:
             if number == 5 and cell.kafka == "2.8.2":
                 return None
             if is_canary(cell):

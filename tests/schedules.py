@@ -1,6 +1,6 @@
 """Schedules written by hand, as a model would compile them; replicas A, B and C are 0, 1 and 2."""
 
-from highwater.checkers.model.schedules.schedule import Action, Expect, Schedule, Step
+from highwater.checkers.model.schedules.schedule import Action, Expect, Schedule, ScheduleStep
 
 A, B, C = 0, 1, 2
 ALL = frozenset({A, B, C})
@@ -11,13 +11,13 @@ def _everywhere(leo: int) -> dict[int, int]:
 
 
 SETTLE = (
-    Step(
+    ScheduleStep(
         action="send",
         record="m1",
         says="m1 is sent",
         expect=Expect(acked=frozenset({"m1"}), leo=_everywhere(1), hw={A: 1}),
     ),
-    Step(
+    ScheduleStep(
         action="send",
         record="m2",
         says="m2 is sent, committed, and held by B and C above their HW",
@@ -40,8 +40,8 @@ def two_moves(*, cuts: bool = True) -> Schedule:
     """
     held, leo = frozenset({A, B}), 1 if cuts else 2
 
-    def step(action: Action, broker: int, says: str, expect: Expect) -> Step:
-        return Step(action=action, broker=broker, says=says, held=held, expect=expect)
+    def step(action: Action, broker: int, says: str, expect: Expect) -> ScheduleStep:
+        return ScheduleStep(action=action, broker=broker, says=says, held=held, expect=expect)
 
     return Schedule(
         kafka="0.10.2.2" if cuts else "0.11.0.3",
@@ -52,14 +52,14 @@ def two_moves(*, cuts: bool = True) -> Schedule:
             step("truncate", C, "C hears of B, and cannot fetch", Expect(leo={C: leo})),
             step("move", C, "C is elected", Expect(leader=C, isr=ALL)),
             step("learn", C, "C leads", Expect(leo={C: leo}, alive=ALL)),
-            Step(
+            ScheduleStep(
                 action="send",
                 record="m3",
                 says="C appends m3, before A, which is ahead of it otherwise and would end itself",
                 held=held,
                 expect=Expect(leo={C: leo + 1}),
             ),
-            Step(
+            ScheduleStep(
                 action="fetch",
                 says="A and B follow C, and m3 is committed",
                 expect=Expect(
@@ -77,33 +77,33 @@ LOSS = Schedule(
     name="loss",
     steps=(
         *SETTLE,
-        Step(
+        ScheduleStep(
             action="kill",
             broker=A,
             says="A is killed inside the window",
             held=frozenset({B, C}),
             expect=Expect(alive=ALL),
         ),
-        Step(action="kill", broker=B, says="B is killed", held=frozenset({C})),
-        Step(
+        ScheduleStep(action="kill", broker=B, says="B is killed", held=frozenset({C})),
+        ScheduleStep(
             action="expire",
             broker=A,
             says="A's session ends, and B, dead, is elected",
             expect=Expect(leader=B, isr=frozenset({B, C})),
         ),
-        Step(
+        ScheduleStep(
             action="truncate",
             broker=C,
             says="C follows B, and cuts its log to its own HW",
             expect=Expect(leo={C: 1}),
         ),
-        Step(
+        ScheduleStep(
             action="expire",
             broker=B,
             says="B's session ends, and C is elected",
             expect=Expect(leader=C, isr=frozenset({C}), leo={C: 1}),
         ),
-        Step(
+        ScheduleStep(
             action="start",
             broker=A,
             says="A comes back",
@@ -118,34 +118,34 @@ ZOMBIE = Schedule(
     name="zombie leader",
     acks="1",
     steps=(
-        Step(
+        ScheduleStep(
             action="send",
             record="m1",
             says="m1 is sent",
             expect=Expect(acked=frozenset({"m1"}), leo=_everywhere(1)),
         ),
-        Step(action="pause", broker=A, says="A is paused"),
-        Step(
+        ScheduleStep(action="pause", broker=A, says="A is paused"),
+        ScheduleStep(
             action="expire",
             broker=A,
             says="A's session ends, and B is elected",
             expect=Expect(leader=B, isr=frozenset({B, C})),
         ),
-        Step(action="learn", broker=B, says="B leads"),
-        Step(
+        ScheduleStep(action="learn", broker=B, says="B leads"),
+        ScheduleStep(
             action="send",
             record="m2",
             broker=A,
             says="m2 is sent to A, which does not know yet",
             expect=Expect(acked=frozenset({"m1"})),
         ),
-        Step(
+        ScheduleStep(
             action="resume",
             broker=A,
             says="A wakes, and acknowledges m2",
             expect=Expect(acked=frozenset({"m1", "m2"})),
         ),
-        Step(
+        ScheduleStep(
             action="truncate",
             broker=A,
             says="A follows B, and cuts m2 off",

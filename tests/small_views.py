@@ -12,7 +12,7 @@ from highwater.checkers.history import view as views
 from highwater.checkers.history.findings import COPY, END, FOUND, STEP, SUBJECT, told
 from highwater.checkers.history.row_flags import IN_FINAL, OF_FENCE, SAYINGS
 from highwater.checkers.history.rows import REFERENCE, WORDS
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Engine, Rows
 from highwater.harness.runs import history
 
@@ -34,16 +34,16 @@ def numbered(rows: Iterable[Row]) -> list[Row]:
     return [_numbered(row) for row in rows]
 
 
-def view_of(rows: Iterable[Row]) -> View:
+def view_of(rows: Iterable[Row]) -> ClientHistory:
     """Return the view of operations that ``numbered`` numbered; of one run if they say no other."""
     engine = Engine(cast("Any", None))
     table = pa.Table.from_pylist(list(rows), views._ALL)
-    view = View(engine, cast("Any", None), len(table), final_read=True)
+    view = ClientHistory(engine, cast("Any", None), len(table), final_read=True)
     view.__dict__["_all"] = engine.table(table)
     return view
 
 
-def anomalies(view: View, found: Sequence[Rows | None]) -> list[Row]:
+def anomalies(view: ClientHistory, found: Sequence[Rows | None]) -> list[Row]:
     """Return findings as anomalies, in columns of ``checkers.core.anomaly.SCHEMA``."""
     rows: list[Row] = []
     for findings in filter(None, found):

@@ -15,9 +15,9 @@ from highwater.checkers.core.anomaly import anomalies
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, DIVERGENCE, Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import AGREED, always
-from highwater.checkers.inspection.replica_extents import End
+from highwater.checkers.inspection.replica_extents import LogExtent
 from highwater.checkers.kafka_files.checkpoints import CheckpointError, read_offsets
-from highwater.checkers.run_files import Case
+from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 _PLACE = ("run", "topic", "partition", "offset")
@@ -125,7 +125,7 @@ def _copy() -> Column:
     )
 
 
-Partitions = dict[tuple[str, str, int], list[End]]
+Partitions = dict[tuple[str, str, int], list[LogExtent]]
 """The replicas of every partition, by run, topic and partition."""
 
 
@@ -174,12 +174,12 @@ def _partition_table(tables: Tables, partitions: Partitions) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_PARTITIONS)
 
 
-def _whole(case: Case, end: End) -> bool:
+def _whole(case: RunFiles, end: LogExtent) -> bool:
     """Whether a replica must have no holes: damage (see ``corrupt``) and compaction make some."""
     return not end.damaged and not case.compacted
 
 
-def _watermark(case: Case, end: End) -> int | None:
+def _watermark(case: RunFiles, end: LogExtent) -> int | None:
     """A replica's high watermark as its broker last wrote it down; None when it did not."""
     path = case.run.replicas / str(end.broker) / "replication-offset-checkpoint"
     if path in case.broken:

@@ -16,7 +16,7 @@ from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.history.findings import FINDING, FOUND, told
 from highwater.checkers.history.rows import REFERENCE
 from highwater.checkers.history.steps import wrong_steps
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
@@ -26,12 +26,12 @@ OF_RUNS: Final = KINDS - {"lost-write", "unseen", "duplicate", VANISHED}
 """Those that are asked of our own runs: what became of their records ``record_outcomes`` knows."""
 
 
-def find(view: View, kinds: frozenset[str] = KINDS) -> Rows:
+def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:
     """The anomalies of these kinds, in ``checkers.core.anomaly.SCHEMA``."""
     return tell(view, findings(view, kinds))
 
 
-def findings(view: View, kinds: frozenset[str]) -> list[Rows]:
+def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
     """The findings of these kinds, in ``checkers.history.findings.FINDING``."""
     found: list[Rows | None] = [*contents(view, kinds)]
     if INCONSISTENT in kinds:
@@ -45,7 +45,7 @@ def findings(view: View, kinds: frozenset[str]) -> list[Rows]:
     return [one for one in found if one is not None]
 
 
-def tell(view: View, found: Sequence[Rows]) -> Rows:
+def tell(view: ClientHistory, found: Sequence[Rows]) -> Rows:
     """Findings as anomalies, in ``checkers.core.anomaly.SCHEMA``.
 
     Args:

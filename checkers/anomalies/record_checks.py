@@ -47,7 +47,7 @@ from highwater.checkers.history.row_flags import (
     SENT_INFO,
     SENT_OK,
 )
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 LATE: Final = "late"
@@ -79,7 +79,7 @@ whether it is lost or unseen."""
 _FURTHEST: Final = pa.schema([(name, pa.int64()) for name in ("slot", "client", "at")])
 
 
-def contents(view: View, kinds: frozenset[str]) -> list[Rows]:
+def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
     """Return the findings of these kinds, in ``FINDING``."""
     asked = {kind for kind, doubt in _DOUBTS.items() if kind in kinds and view.suspects[doubt]}
     tables = []
@@ -98,7 +98,7 @@ def several_places(rows: pa.Table) -> pa.Table:
     """Return records at several offsets, in ``FINDING``. A kernel by ``key``.
 
     Args:
-        rows: of ``View.placed``: those tell who know (Jepsen's ``duplicate-cases``).
+        rows: of ``ClientHistory.placed``: those tell who know (Jepsen's ``duplicate-cases``).
     """
     columns = numbers(rows, ("key", "offset", "client", "at"))
     places = first_of(columns, "key", "offset")
@@ -146,7 +146,8 @@ def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.
     Args:
         rows: in ``DOUBTFUL``.
         bounds: ``slot, bound``, how far each slot was read.
-        adrift: ``key, seen``, as ``View.adrift`` has it: a record that may stand in any partition
+        adrift: ``key, seen``, as ``ClientHistory.adrift`` has it: a record that may stand in any
+        partition
             was read if its value was read in any.
     """
     columns = sort(numbers(rows, DOUBTFUL.names), "key")
@@ -231,7 +232,7 @@ def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
     return steps(kind, finding, ends, at_place(rows["offset"], reader[both]))
 
 
-def _duplicates(view: View) -> Rows:
+def _duplicates(view: ClientHistory) -> Rows:
     twice = view.doubtful.where(bits("twice"), "doubts")
     rows = twice.told("offset").where(SENT_OK | READ_BY_ANY)
     if view.late:
@@ -239,7 +240,7 @@ def _duplicates(view: View) -> Rows:
     return rows.by(["key"], several_places, FINDING)
 
 
-def _unread(view: View, kinds: frozenset[str]) -> Rows:
+def _unread(view: ClientHistory, kinds: frozenset[str]) -> Rows:
     doubtful = view.doubtful.where(bits("unread"), "doubts")
     bounds = view.sums.filter(pc.greater(view.sums["unread"], 0)).select(["slot", "bound"])
     kernel = partial(unread_records, bounds=bounds, adrift=view.adrift)
@@ -251,7 +252,7 @@ def _unread(view: View, kinds: frozenset[str]) -> Rows:
     return unread.map(partial(unread_findings, kinds=kinds, furthest=furthest), FINDING)
 
 
-def _furthest(view: View, places: pa.Table) -> pa.Table:
+def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
     """Return the first row that read at each of some places, one a slot, in ``_FURTHEST``."""
     if not len(places):
         return _FURTHEST.empty_table()

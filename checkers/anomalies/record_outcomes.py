@@ -37,8 +37,8 @@ from highwater.checkers.history.kernel_tools import (
 )
 from highwater.checkers.history.record_summaries import DOUBTFUL, OF_FINAL_READS, bits
 from highwater.checkers.history.row_flags import IN_FINAL, SEEN_OK, SENT, SENT_FAIL, SENT_OK
-from highwater.checkers.history.view import View
-from highwater.checkers.run_files import Case
+from highwater.checkers.history.view import ClientHistory
+from highwater.checkers.run_files import RunFiles
 from highwater.checkers.spark.engine import Rows
 
 LOST: Final = "lost-write"
@@ -56,7 +56,7 @@ partition nobody was told is complete if all partitions are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Book:
+class PartitionLedger:
     """The books of one partition, and how far the final read came in it.
 
     Attributes:
@@ -82,13 +82,13 @@ class Book:
     complete: bool = False
 
 
-def books(view: View, cases: Sequence[Case]) -> list[Book]:
+def books(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
     """Return the books of every partition of every run in which anything was sent or read."""
     topics = {case.key: case.plan.topic for case in cases}
     names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
     rows = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
     return [
-        Book(
+        PartitionLedger(
             **{name: row[name] for name in ("run", "topic", "partition", *names)}, last=row["reach"]
         )
         for row in rows
@@ -97,7 +97,9 @@ def books(view: View, cases: Sequence[Case]) -> list[Book]:
     ]
 
 
-def decided(view: View, cases: Sequence[Case], books: Sequence[Book]) -> Rows:
+def decided(
+    view: ClientHistory, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
+) -> Rows:
     """Return every record that is lost, unseen, or there several times, in ``FINDING``."""
     if not any(each.missing or each.again for each in books):
         return view.engine.table(FINDING.empty_table())
@@ -122,7 +124,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     Args:
         rows: in ``checkers.history.record_summaries.DOUBTFUL``.
         limits: in ``_LIMIT``.
-        adrift: ``key, there``, as ``View.adrift`` has it.
+        adrift: ``key, there``, as ``ClientHistory.adrift`` has it.
     """
     columns = sort(numbers(rows, DOUBTFUL.names), "key")
     first, fact, offset = groups(columns["key"]), columns["fact"], columns["offset"]
@@ -157,7 +159,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
 
 
 def ledger(
-    books: Sequence[Book], counts: Mapping[tuple[str, str], int]
+    books: Sequence[PartitionLedger], counts: Mapping[tuple[str, str], int]
 ) -> dict[str, dict[str, int]]:
     """Return the books of every run: the fields of ``harness.runs.verdict.Ledger``.
 
@@ -172,7 +174,7 @@ def ledger(
             book[name] += getattr(each, name)
     for run, book in runs.items():
         book.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
-        # Records without a partition may be found in any, so that ``Book.read`` lacks them.
+        # Records without a partition may be found in any: ``PartitionLedger.read`` lacks them.
         book["read"] = book["acknowledged"] - sum(book[name] for name in _LEDGER.values())
     return {run: dict(book) for run, book in runs.items()}
 
@@ -203,7 +205,9 @@ def _copies(
     return findings(kind, record["key"][shown], part=COPY, note=note, **columns)
 
 
-def _limits(names: pa.Table, cases: Sequence[Case], books: Sequence[Book]) -> pa.Table:
+def _limits(
+    names: pa.Table, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
+) -> pa.Table:
     """Return how far the final read came in each slot, in ``_LIMIT``."""
     limits = {(each.run, each.topic, each.partition): (each.last, each.complete) for each in books}
     complete = Counter(each.run for each in books if each.partition is not None and each.complete)

@@ -18,11 +18,11 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import always, if_idempotent, never
 from highwater.checkers.inspection.log_dirs import LogDir
 from highwater.checkers.inspection.log_tables import Row
-from highwater.checkers.inspection.replica_extents import End
-from highwater.checkers.inspection.replica_files import Replica, replicas
+from highwater.checkers.inspection.replica_extents import LogExtent
+from highwater.checkers.inspection.replica_files import ReplicaFolder, replicas
 from highwater.checkers.inspection.replica_findings import Facts, beyond, contradicted, disordered
-from highwater.checkers.inspection.report_types import Finding
-from highwater.checkers.run_files import Case
+from highwater.checkers.inspection.report_types import LogFinding
+from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 _SEQUENCES: Final = 1 << 31
@@ -199,7 +199,7 @@ def _facts(tables: Tables) -> dict[Key, Facts]:
     return found
 
 
-def _span(end: End) -> Row:
+def _span(end: LogExtent) -> Row:
     return {
         "segment": end.segment,
         "epoch": None,
@@ -209,7 +209,7 @@ def _span(end: End) -> Row:
     }
 
 
-def _compared(case: Case) -> dict[int, set[str]]:
+def _compared(case: RunFiles) -> dict[int, set[str]]:
     """The replicas that are compared: broker to the names of their folders."""
     found: dict[int, set[str]] = {}
     for folder in case.replicas:
@@ -218,7 +218,7 @@ def _compared(case: Case) -> dict[int, set[str]]:
     return found
 
 
-def _replicas(case: Case) -> list[Replica]:
+def _replicas(case: RunFiles) -> list[ReplicaFolder]:
     dirs = [
         LogDir(
             path=case.run.replicas / str(broker),
@@ -235,7 +235,7 @@ def _replicas(case: Case) -> list[Replica]:
 def _found(
     kind: str,
     facts: Mapping[Key, Facts],
-    look: Callable[[Facts], Iterable[Finding]],
+    look: Callable[[Facts], Iterable[LogFinding]],
 ) -> pa.Table:
     """A row for each finding about a replica."""
     rows = [

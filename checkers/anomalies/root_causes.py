@@ -73,7 +73,7 @@ class _Places:
     high: Ints
 
 
-class Causes:
+class TruncatedRanges:
     """All stretches of any number of runs, which tell what follows from what.
 
     Args:
@@ -191,13 +191,13 @@ class Causes:
         self._place[order.to_numpy()] = np.arange(len(order))
 
 
-def stretches(found: Rows) -> Causes:
+def stretches(found: Rows) -> TruncatedRanges:
     """The stretches of anomalies, of which those that make any are brought here."""
     made = found.only("kind", *_BEFOREHAND).select(_COLUMNS)
-    return Causes(made.table().combine_chunks().to_batches())
+    return TruncatedRanges(made.table().combine_chunks().to_batches())
 
 
-def caused(found: pa.Table, *, causes: Causes, alone: str | None = None) -> pa.Table:
+def caused(found: pa.Table, *, causes: TruncatedRanges, alone: str | None = None) -> pa.Table:
     """Anomalies with their ``cause``. A kernel.
 
     Args:

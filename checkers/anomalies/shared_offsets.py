@@ -13,7 +13,7 @@ from highwater.checkers.history.kernel_tools import choose, first_of, look_up_co
 from highwater.checkers.history.offset_runs import KNOWN, READS, STRIDE
 from highwater.checkers.history.row_flags import ENDED
 from highwater.checkers.history.steps import known
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 INCONSISTENT: Final = "inconsistent-offsets"
@@ -23,7 +23,7 @@ PLACES: Final = pa.schema([(name, pa.int64()) for name in ("slot", "places", "fa
 which somebody was told that the log ends (null: nobody was)."""
 
 
-def places(view: View) -> pa.Table:
+def places(view: ClientHistory) -> pa.Table:
     """Return what is known of each slot's offsets, in ``PLACES``."""
     rows = view.strides
     if view.late:
@@ -63,7 +63,7 @@ def known_places(rows: pa.Table) -> pa.Table:
     return table.append_column("end", nullable(end["end"]))
 
 
-def crowded(view: View, places: pa.Table) -> pa.Table:
+def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
     """Return the slots, in a column ``slot``, in which several records may stand at one offset.
 
     Where each record has one place and there are as many records as places, none do.
@@ -77,7 +77,7 @@ def crowded(view: View, places: pa.Table) -> pa.Table:
     return sums.filter(pc.or_(more, pc.greater(sums["twice"], 0))).select(["slot"])
 
 
-def shared_offsets(view: View) -> Rows | None:
+def shared_offsets(view: ClientHistory) -> Rows | None:
     """Return findings of offsets with several records, in ``FINDING``; None: no offset has."""
     slots = crowded(view, places(view))
     if not len(slots):
@@ -90,7 +90,7 @@ def several_records(rows: pa.Table) -> pa.Table:
     """Return offsets that have several records, in ``FINDING``. A kernel by ``slot, offset``.
 
     Args:
-        rows: in ``ROW``, of ``View.placed``.
+        rows: in ``ROW``, of ``ClientHistory.placed``.
     """
     columns = numbers(rows, ("slot", "offset", "key", "client", "at"))
     records = first_of(columns, "slot", "offset", "key")

@@ -17,7 +17,7 @@ from highwater.checkers.history.columns import NONE, Ints, groups, nullable, num
 from highwater.checkers.history.findings import COPY, FINDING, OF_COPY, OF_LAST, findings
 from highwater.checkers.history.kernel_tools import at_place, choose, sort
 from highwater.checkers.history.version_order import so_far
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 KINDS: Final = (
@@ -40,7 +40,7 @@ _OVER: Final = pa.schema(
 )
 
 
-def step_findings(view: View, steps: Rows, asked: frozenset[str]) -> Rows:
+def step_findings(view: ClientHistory, steps: Rows, asked: frozenset[str]) -> Rows:
     """The steps of these kinds, in ``FINDING``."""
     back = steps.map(partial(steps_back, asked=asked), FINDING)
     wanted = steps.map(partial(offsets_left_out, asked=asked), _WANTED).kept()
@@ -113,7 +113,7 @@ def skips(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([told, shown])
 
 
-def passed(view: View, steps: Rows) -> Rows:
+def passed(view: ClientHistory, steps: Rows) -> Rows:
     """Records at offsets that a reader left out, and the row to which it stepped, in ``GONE``.
 
     Of several rows the last; where readers sought to go on from, they stepped from there.

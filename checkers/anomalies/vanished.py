@@ -27,7 +27,7 @@ from highwater.checkers.history.kernel_tools import (
     steps,
 )
 from highwater.checkers.history.row_flags import ENDED, READ_BY_ANY, SEEN, SEEN_OK, SENT_OK
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 VANISHED: Final = "vanished"
@@ -42,7 +42,7 @@ _OF_TIMES: Final = (
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-def vanished(view: View, passed: Rows) -> Rows | None:
+def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
     """Return findings of acknowledged records that were read, and not found by who came by last.
 
     Args:
@@ -93,7 +93,7 @@ def replaced(rows: pa.Table) -> pa.Table:
     """Return records at whose offset another was read last, in ``GONE``. By ``slot, offset``.
 
     Args:
-        rows: of ``ROW``, and rows of ``View.placed_late`` once more, whose ``at`` is null.
+        rows: of ``ROW``, and rows of ``ClientHistory.placed_late`` once more, whose ``at`` is null.
     """
     columns = numbers(rows, ("slot", "offset", "key", "client", "at", "fact"))
     columns = sort(choose(columns, columns["offset"] != NONE), "slot", "offset")
@@ -179,7 +179,7 @@ def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints
     return at_place(np.append(best, NONE), found)
 
 
-def _replaced(view: View, slots: pa.Table) -> Rows:
+def _replaced(view: ClientHistory, slots: pa.Table) -> Rows:
     crowds = view.engine.table(slots)
     names = ["slot", "offset", "key", "client", "at", "fact"]
     rows = view.rows.where(SENT_OK | READ_BY_ANY | SEEN_OK).join(crowds, ["slot"], "semi")
@@ -190,6 +190,6 @@ def _replaced(view: View, slots: pa.Table) -> Rows:
     return rows.by(["slot", "offset"], replaced, GONE)
 
 
-def _cut_off(view: View, slots: pa.Table) -> Rows:
+def _cut_off(view: ClientHistory, slots: pa.Table) -> Rows:
     rows = view.rows.where(SEEN | SENT_OK | ENDED).join(view.engine.table(slots), ["slot"], "semi")
     return rows.select(_OF_TIMES).by(["slot"], cut_off, GONE)

@@ -27,7 +27,7 @@ from highwater.checkers.history.columns import (
 from highwater.checkers.history.kernel_tools import choose, look_up_columns
 from highwater.checkers.history.record_summaries import bits, records
 from highwater.checkers.history.row_flags import PROVEN, READ_BY_ANY, READ_OK, SENT, SENT_OK
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows, complete
 
 SENDER: Final = 0
@@ -62,7 +62,7 @@ _EXTENT: Final = _schema("slot", "start", "end")
 _SPAN: Final = _schema("history", "low", "high")
 
 
-def suspects(view: View, *, ww: bool) -> Rows | None:
+def suspects(view: ClientHistory, *, ww: bool) -> Rows | None:
     """Find the operations that can be in cycles; None: there are no cycles.
 
     Args:
@@ -88,7 +88,7 @@ def suspects(view: View, *, ww: bool) -> Rows | None:
     return timed.map(partial(_members, clock=clock, segments=segments), MEMBER).kept()
 
 
-def _places(view: View) -> Rows:
+def _places(view: ClientHistory) -> Rows:
     """Collect the places of operations that took effect, or read."""
     landed = view.records.where(SENT_OK | READ_BY_ANY, "facts").map(_place_sends, _PLACE)
     maybe = view.doubtful.where(bits("maybe"), "doubts").by(["key"], _place_proven, _PLACE)
@@ -144,7 +144,7 @@ def _merge(places: pa.Table) -> pa.Table:
     return _table(merged)
 
 
-def _bounds(view: View, places: Rows) -> Rows:
+def _bounds(view: ClientHistory, places: Rows) -> Rows:
     """Add the ``time`` of each operation, and the ``bound`` that its place sets to it.
 
     ``bound`` is later than all that were sent to earlier offsets, which are at their ``floor`` or
@@ -210,7 +210,7 @@ def _share_floors(timed: pa.Table) -> pa.Table:
     return _table(found | {"floor": np.where(found["several"], shared, found["floor"])})
 
 
-def _clock(view: View, places: Rows) -> pa.Table:
+def _clock(view: ClientHistory, places: Rows) -> pa.Table:
     """Divide the time of each history into ``_BLOCKS``: ``slot, history, start, width``, in ticks.
 
     Histories are numbered here.

@@ -45,7 +45,7 @@ from highwater.checkers.history.columns import (
 from highwater.checkers.history.kernel_tools import choose, first_of, look_up
 from highwater.checkers.history.row_flags import READ_BY_ANY, SEEN, SEEN_OK, SENT, SENT_OK
 from highwater.checkers.history.rows import REFERENCE
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 _DEED: Final = pa.schema([(name, pa.int64()) for name in ("segment", "deed")])
@@ -67,7 +67,7 @@ _REFERENCE: Final = pa.schema(
 _STEP: Final = SCHEMA.field("steps").type.value_type.names
 
 
-def find(view: View, *, ww: bool = True) -> Rows | None:
+def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
     ``steps`` are two for each step of the cycle: what the one operation did, and what the next did
@@ -229,7 +229,7 @@ def _first_rows(rows: pa.Table) -> pa.Table:
     return pa.table([found[name] for name in _REFERENCE.names], _REFERENCE)
 
 
-def _tell(view: View, rows: Rows, witnesses: pa.Table) -> Rows:
+def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
     """Make anomalies of cycles, with what was recorded of each step."""
     records = ["deed", "key"]
     shown = view.engine.table(witnesses.select(records))

@@ -72,7 +72,7 @@ STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class RowFlags:
     """What a row says by its kind and outcome, and what more if something in it is null."""
 
     bits: int
@@ -80,20 +80,20 @@ class Saying:
     no_partition: int = 0
 
 
-def _saying(kind: str, outcome: str, *, peek: bool) -> Saying:
+def _saying(kind: str, outcome: str, *, peek: bool) -> RowFlags:
     if kind == SEND:
         bits = {OK: SENT_OK, INFO: SENT_INFO, FAIL: SENT_FAIL}[outcome]
-        return Saying(bits, BLIND if outcome == OK else 0, ADRIFT)
+        return RowFlags(bits, BLIND if outcome == OK else 0, ADRIFT)
     if kind == READ and peek:
-        return Saying(PEEK_OK if outcome == OK else PEEK_OTHER, BLIND)
+        return RowFlags(PEEK_OK if outcome == OK else PEEK_OTHER, BLIND)
     if kind == READ:
-        return Saying(READ_OK if outcome == OK else READ_OTHER, BLIND)
+        return RowFlags(READ_OK if outcome == OK else READ_OTHER, BLIND)
     if kind == END:
-        return Saying(ENDED if outcome == OK else 0)
+        return RowFlags(ENDED if outcome == OK else 0)
     if outcome == FAIL:
-        return Saying(0)
+        return RowFlags(0)
     moved = {SEEK: SOUGHT, REBALANCE: REBALANCED}.get(kind, ASSIGNED)
-    return Saying(moved, no_partition=EVERYWHERE)
+    return RowFlags(moved, no_partition=EVERYWHERE)
 
 
 KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
@@ -129,7 +129,7 @@ def _case(column: str, told: Mapping[str, str]) -> str:
     return f"CASE {column} {whens} ELSE 0 END"
 
 
-def _told(saying: Saying) -> str:
+def _told(saying: RowFlags) -> str:
     told = str(saying.bits)
     for name in ("offset", "partition"):
         if more := getattr(saying, f"no_{name}"):

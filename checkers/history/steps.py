@@ -40,7 +40,7 @@ from highwater.checkers.history.row_flags import (
     STRAY,
 )
 from highwater.checkers.history.version_order import Order, stretches
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows, complete
 
 SKIPPED_MAX: Final = 16
@@ -68,7 +68,7 @@ _SEQUENCE: Final = ("client", "slot", "sent")
 _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 
-def wrong_steps(view: View) -> Rows:
+def wrong_steps(view: ClientHistory) -> Rows:
     """Every step that is not right and that nothing excuses, in ``STEP``."""
     strides = view.strides
     if view.suspects["stray"]:

@@ -86,7 +86,7 @@ def from_here(
     return engine.given(table).withColumn("run", F.lit(run))
 
 
-class View:
+class ClientHistory:
     """The clients' view of one history or many. What is asked for is computed once.
 
     Args:
@@ -289,7 +289,7 @@ def _landed(rows: pa.Table) -> pa.Table:
 
 
 def _adrift(rows: pa.Table) -> pa.Table:
-    """A kernel by ``word``: see ``View.adrift``."""
+    """A kernel by ``word``: see ``ClientHistory.adrift``."""
     found = numbers(rows)
     order = np.argsort(found["word"], kind="stable")
     found = {name: column[order] for name, column in found.items()}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from highwater.checkers.inspection.log_tables import Evidence, Row
+from highwater.checkers.inspection.log_tables import LogTables, Row
 from highwater.checkers.inspection.replica_extents import ORDINARY, TORN
 
 LISTED_MAX: Final = 10_000
@@ -65,7 +65,7 @@ class Comparison:
     epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def compare(evidence: Evidence, extents: Mapping[int, Extent]) -> dict[int, Comparison]:
+def compare(evidence: LogTables, extents: Mapping[int, Extent]) -> dict[int, Comparison]:
     """Compare the replicas of every partition; partitions without a finding are not in it.
 
     Args:
@@ -99,7 +99,7 @@ def compare(evidence: Evidence, extents: Mapping[int, Extent]) -> dict[int, Comp
     return found
 
 
-def _sides(evidence: Evidence, extents: Mapping[int, Extent]) -> DataFrame:
+def _sides(evidence: LogTables, extents: Mapping[int, Extent]) -> DataFrame:
     rows = [
         {
             "replica": number,
@@ -121,7 +121,7 @@ def _bucket() -> Column:
     return F.shiftright("offset", _BUCKET_BITS)
 
 
-def _suspicious(evidence: Evidence, sides: DataFrame) -> DataFrame:
+def _suspicious(evidence: LogTables, sides: DataFrame) -> DataFrame:
     """Ranges of offsets in which replicas are not simply the same: ``part`` and ``bucket``."""
     sums = (
         evidence.records.where(F.col("offset").isNotNull())
@@ -150,7 +150,7 @@ def _suspicious(evidence: Evidence, sides: DataFrame) -> DataFrame:
     )
 
 
-def _holes(evidence: Evidence, rows: DataFrame, extents: Mapping[int, Extent]) -> list[Row]:
+def _holes(evidence: LogTables, rows: DataFrame, extents: Mapping[int, Extent]) -> list[Row]:
     """Records within a replica's extent that it lacks and another one has, counted by replica.
 
     Damage leaves some, which is a finding of its own. Compaction does, but only where the log
@@ -193,7 +193,7 @@ def _inside() -> Column:
     )
 
 
-def _damaged(evidence: Evidence) -> DataFrame:
+def _damaged(evidence: LogTables) -> DataFrame:
     """Which offsets each damaged stretch claims, up to its segment's end where it does not say."""
     limits = [
         {"replica": one.number, "segment": each.base_offset, "limit": each.end - 1}
@@ -206,7 +206,7 @@ def _damaged(evidence: Evidence) -> DataFrame:
     return _claims(limited, F.coalesce("last_offset", "limit"))
 
 
-def _claimed(evidence: Evidence) -> DataFrame:
+def _claimed(evidence: LogTables) -> DataFrame:
     """Likewise, of batches that are broken in nothing but their order."""
     whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
     rows = evidence.records.where(F.col("damage").isNotNull() & whole)
@@ -220,7 +220,7 @@ def _claims(rows: DataFrame, ends: Column) -> DataFrame:
     )
 
 
-def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) -> DataFrame:
+def _held(evidence: LogTables, rows: DataFrame, found: Mapping[int, Comparison]) -> DataFrame:
     """For each offset whether replicas hold another record, or one of another epoch, there.
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
@@ -256,7 +256,7 @@ def _held(evidence: Evidence, rows: DataFrame, found: Mapping[int, Comparison]) 
     )
 
 
-def _unvouched(evidence: Evidence) -> DataFrame:
+def _unvouched(evidence: LogTables) -> DataFrame:
     """``replica, segment, position`` of batches in damaged logs whose offset nobody vouches for.
 
     The batch before must end where it begins (of the first, the segment's name says it), and the

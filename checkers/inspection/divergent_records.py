@@ -7,8 +7,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.inspection.compare import Comparison
-from highwater.checkers.inspection.log_tables import Evidence, Row
-from highwater.checkers.inspection.report_types import Copy, Divergent
+from highwater.checkers.inspection.log_tables import LogTables, Row
+from highwater.checkers.inspection.report_types import Copy, DivergentOffset
 from highwater.checkers.kafka_files.reader import read_segment
 
 OFFSETS_MAX: Final = 10
@@ -21,8 +21,8 @@ _TEXT_MAX: Final = 120
 
 
 def shown(
-    evidence: Evidence, compared: Mapping[int, Comparison]
-) -> dict[int, tuple[Divergent, ...]]:
+    evidence: LogTables, compared: Mapping[int, Comparison]
+) -> dict[int, tuple[DivergentOffset, ...]]:
     """By partition, what each replica holds at its first divergent offsets."""
     wanted = {
         part: dict(comparison.offsets[:OFFSETS_MAX])
@@ -44,14 +44,14 @@ def shown(
         copies.setdefault((row["part"], row["offset"]), []).append(_copy(evidence, row.asDict()))
     return {
         part: tuple(
-            Divergent(offset=offset, below_hw=below, copies=tuple(copies[part, offset]))
+            DivergentOffset(offset=offset, below_hw=below, copies=tuple(copies[part, offset]))
             for offset, below in own.items()
         )
         for part, own in wanted.items()
     }
 
 
-def _copy(evidence: Evidence, row: Row) -> Copy:
+def _copy(evidence: LogTables, row: Row) -> Copy:
     replica = evidence.replicas[row["replica"]]
     segment = next(one for one in replica.segments if one.base_offset == row["segment"])
     at = row["position"]

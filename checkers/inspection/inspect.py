@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 from highwater.checkers.inspection.compare import Comparison, Extent, compare
 from highwater.checkers.inspection.divergent_records import shown
 from highwater.checkers.inspection.log_dirs import LogDir, log_dirs
-from highwater.checkers.inspection.log_tables import Evidence
+from highwater.checkers.inspection.log_tables import LogTables
 from highwater.checkers.inspection.partition_verdicts import partition
 from highwater.checkers.inspection.producers import repeated, transactions
-from highwater.checkers.inspection.replica_files import Replica, replicas
+from highwater.checkers.inspection.replica_files import ReplicaFolder, replicas
 from highwater.checkers.inspection.replica_findings import Facts
-from highwater.checkers.inspection.report_types import Inspection, PartitionState, worst
+from highwater.checkers.inspection.report_types import InspectedPartition, Inspection, worst
 from highwater.checkers.spark.engine import Engine
 from highwater.harness.base.errors import UsageError
 
@@ -40,7 +40,7 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
             f"there is no segment of a topic in {', '.join(map(str, given))}", hint=hint
         )
     with Engine(spark) as engine:
-        states = _inspect(Evidence(engine, found))
+        states = _inspect(LogTables(engine, found))
     return Inspection(
         verdict=worst([each.verdict for each in states]),
         partitions=tuple(states),
@@ -48,7 +48,7 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
     )
 
 
-def _inspect(evidence: Evidence) -> list[PartitionState]:
+def _inspect(evidence: LogTables) -> list[InspectedPartition]:
     facts = {
         one.number: Facts(
             replica=one,
@@ -102,7 +102,7 @@ def _gaps_till(sides: Sequence[Facts]) -> int:
     return max((one.replica.cleaned or 0 for one in sides), default=0)
 
 
-def _notes(dirs: Sequence[LogDir], found: Sequence[Replica]) -> list[str]:
+def _notes(dirs: Sequence[LogDir], found: Sequence[ReplicaFolder]) -> list[str]:
     """What to know of the folders: those without a replica, and a partition twice on a broker."""
     used = {one.log_dir.path for one in found}
     notes = [
@@ -110,7 +110,7 @@ def _notes(dirs: Sequence[LogDir], found: Sequence[Replica]) -> list[str]:
         for one in dirs
         if one.path not in used
     ]
-    seen: dict[tuple[str, int, int], Replica] = {}
+    seen: dict[tuple[str, int, int], ReplicaFolder] = {}
     for one in found:
         before = seen.setdefault((one.topic, one.partition, one.broker), one)
         if before is not one:

@@ -1,7 +1,7 @@
 """What the segments of many replicas hold, as one narrow table and a few small ones made of it.
 
 Every value of a record is read once; from then on only numbers of it are. Replicas are told apart
-by a number (``listing.Replica.number``), partitions by another, and what a checker asks first is
+by a number (``ReplicaFolder.number``), partitions by another, and what a checker asks first is
 always an aggregation that proves most of a log innocent.
 """
 
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.inspection.replica_extents import ORDINARY
-from highwater.checkers.inspection.replica_files import Replica
+from highwater.checkers.inspection.replica_files import ReplicaFolder
 from highwater.checkers.spark.engine import Engine
 from highwater.checkers.spark.kafka_log import read_segments
 
@@ -42,7 +42,7 @@ DAMAGE_MAX: Final = 20
 Row = dict[str, Any]
 
 
-class Evidence:
+class LogTables:
     """The records of some replicas.
 
     Args:
@@ -50,7 +50,7 @@ class Evidence:
         replicas: whose segments are read.
     """
 
-    def __init__(self, engine: Engine, replicas: Sequence[Replica]) -> None:
+    def __init__(self, engine: Engine, replicas: Sequence[ReplicaFolder]) -> None:
         self.engine = engine
         self.spark = engine.spark
         self.replicas = tuple(replicas)

@@ -6,10 +6,10 @@ from typing import Final
 from highwater.checkers.inspection.compare import Comparison
 from highwater.checkers.inspection.replica_findings import Facts, state
 from highwater.checkers.inspection.report_types import (
-    Divergent,
-    Finding,
-    PartitionState,
-    ReplicaState,
+    DivergentOffset,
+    InspectedPartition,
+    InspectedReplica,
+    LogFinding,
     Verdict,
 )
 
@@ -18,8 +18,8 @@ _UNTOLD: Final = frozenset({"unreadable", "zeros"})
 
 
 def partition(
-    sides: Sequence[Facts], compared: Comparison, records: Sequence[Divergent]
-) -> PartitionState:
+    sides: Sequence[Facts], compared: Comparison, records: Sequence[DivergentOffset]
+) -> InspectedPartition:
     """All that is to be said of one partition.
 
     Args:
@@ -30,7 +30,7 @@ def partition(
     end = max(one.leo for one in sides)
     states = tuple(state(one, lacking=(one.replica.hw or 0) > end) for one in sides)
     verdict = _verdict(states, compared)
-    return PartitionState(
+    return InspectedPartition(
         topic=sides[0].replica.topic,
         partition=sides[0].replica.partition,
         verdict=verdict,
@@ -44,7 +44,7 @@ def partition(
     )
 
 
-def _verdict(states: Sequence[ReplicaState], compared: Comparison) -> Verdict:
+def _verdict(states: Sequence[InspectedReplica], compared: Comparison) -> Verdict:
     if compared.divergent:
         return "fork"
     wrong = {each.kind for one in states for each in one.findings if each.severity == "error"}
@@ -55,21 +55,21 @@ def _verdict(states: Sequence[ReplicaState], compared: Comparison) -> Verdict:
     return "lag" if len({one.leo for one in states}) > 1 else "agree"
 
 
-def _findings(sides: Sequence[Facts]) -> Iterable[Finding]:
+def _findings(sides: Sequence[Facts]) -> Iterable[LogFinding]:
     if len(sides) == 1:
         says = "Only one replica was given: there was nothing to hold it against."
-        yield Finding(kind="alone", severity="note", says=says)
+        yield LogFinding(kind="alone", severity="note", says=says)
     ids = {one.replica.topic_id for one in sides} - {None}
     if len(ids) > 1:
         says = "Its replicas bear different topic ids: of a topic that was deleted and made anew?"
-        yield Finding(kind="topic-id", severity="warning", says=says)
+        yield LogFinding(kind="topic-id", severity="warning", says=says)
 
 
 def _sentences(
     verdict: Verdict,
-    states: Sequence[ReplicaState],
+    states: Sequence[InspectedReplica],
     compared: Comparison,
-    records: Sequence[Divergent],
+    records: Sequence[DivergentOffset],
 ) -> Iterable[str]:
     if verdict == "fork":
         yield from _fork(states, compared, records)
@@ -90,7 +90,7 @@ def _sentences(
 
 
 def _fork(
-    states: Sequence[ReplicaState], compared: Comparison, records: Sequence[Divergent]
+    states: Sequence[InspectedReplica], compared: Comparison, records: Sequence[DivergentOffset]
 ) -> Iterable[str]:
     number, first = compared.divergent, compared.offsets[0][0]
     offsets = f"offset {first}" if number == 1 else f"{number:,} offsets, the first {first}"
@@ -125,7 +125,7 @@ def _in(epoch: int | None) -> str:
     return "without an epoch" if epoch is None else f"in epoch {epoch}"
 
 
-def _lag(states: Sequence[ReplicaState]) -> str:
+def _lag(states: Sequence[InspectedReplica]) -> str:
     end = max(one.leo for one in states)
     behind = [
         f"broker {one.broker} ends at {one.leo}, {end - one.leo:,} behind"
@@ -135,7 +135,7 @@ def _lag(states: Sequence[ReplicaState]) -> str:
     return f"The longest log ends at {end}; {_joined(behind)}. Up to there they hold the same."
 
 
-def _agree(states: Sequence[ReplicaState]) -> str:
+def _agree(states: Sequence[InspectedReplica]) -> str:
     end = states[0].leo
     if len(states) == 1:
         return f"The only replica is sound; its log ends at {end}."

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
-from highwater.checkers.inspection.log_tables import Evidence, Row
+from highwater.checkers.inspection.log_tables import LogTables, Row
 
 LISTED_MAX: Final = 20
 """Of each replica: transactions that are open, ranges that were aborted."""
@@ -13,7 +13,7 @@ LISTED_MAX: Final = 20
 _SEQUENCES: Final = 1 << 31
 
 
-def repeated(evidence: Evidence) -> dict[int, list[Row]]:
+def repeated(evidence: LogTables) -> dict[int, list[Row]]:
     """Sequence numbers that one producer epoch has twice in a log: ``count`` and the ``first``.
 
     A broker drops a batch that it has appended before (ProducerStateManager), so there are none.
@@ -31,7 +31,7 @@ def repeated(evidence: Evidence) -> dict[int, list[Row]]:
     return evidence.each(rows)
 
 
-def transactions(evidence: Evidence) -> dict[int, list[Row]]:
+def transactions(evidence: LogTables) -> dict[int, list[Row]]:
     """Transactions of each replica: what they came to, and the first of each kind.
 
     A transaction is a producer's transactional records up to its next marker, whatever the epoch of

@@ -59,7 +59,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class LogExtent:
     """Where one replica's log begins and ends on disk.
 
     Attributes:
@@ -103,13 +103,13 @@ def spans(log: DataFrame) -> list[Span]:
     return sorted(told, key=lambda one: (one.first is None, one.first))
 
 
-def ends(spans: Iterable[Span]) -> list[End]:
+def ends(spans: Iterable[Span]) -> list[LogExtent]:
     """The extent of every replica that has a segment with anything in it."""
     replicas: dict[tuple[str, int, str, int], list[Span]] = {}
     for span in spans:
         replicas.setdefault((span.run, span.broker, span.topic, span.partition), []).append(span)
     return [
-        End(
+        LogExtent(
             run=run,
             broker=broker,
             topic=topic,

@@ -1,4 +1,4 @@
-"""What the file names and checkpoint files of log directories say: a ``Replica`` for each log."""
+"""Read file names and checkpoint files of log directories: a ``ReplicaFolder`` for each log."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from highwater.checkers.inspection.log_dirs import LogDir
-from highwater.checkers.inspection.report_types import Finding
+from highwater.checkers.inspection.report_types import LogFinding
 from highwater.checkers.kafka_files.checkpoints import (
     HIGH_WATERMARK,
     LEADER_EPOCH,
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
+class ReplicaFolder:
     """One replica's folder, as far as nothing in its segments need be read.
 
     Attributes:
@@ -60,10 +60,10 @@ class Replica:
     checkpointed: bool
     epochs: tuple[tuple[int, int], ...] | None
     topic_id: str | None
-    findings: tuple[Finding, ...]
+    findings: tuple[LogFinding, ...]
 
 
-def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[Replica]:
+def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolder]:
     """Every replica in some log directories, in order of topic, partition and broker.
 
     Args:
@@ -91,11 +91,11 @@ class _Checkpoints:
     recovery_point: Offsets | None
     log_start: Offsets | None
     cleaned: Offsets | None
-    findings: tuple[Finding, ...]
+    findings: tuple[LogFinding, ...]
 
     @classmethod
     def of(cls, log_dir: LogDir) -> "_Checkpoints":
-        findings: list[Finding] = []
+        findings: list[LogFinding] = []
         names = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START, CLEANED)
         hw, recovery_point, log_start, cleaned = (
             _read(log_dir, log_dir.path / name, read_offsets, findings) for name in names
@@ -110,7 +110,7 @@ class _Checkpoints:
 
 
 def _read(
-    log_dir: LogDir, path: Path, read: Callable[[Path], _T], findings: list[Finding]
+    log_dir: LogDir, path: Path, read: Callable[[Path], _T], findings: list[LogFinding]
 ) -> _T | None:
     """A checkpoint file's content; what is wrong with it goes to ``findings``."""
     if path in log_dir.without or not os.path.lexists(path):
@@ -119,7 +119,7 @@ def _read(
         return read(path)
     except CheckpointError as error:
         says = f"{error.message.removeprefix(f'{path.parent}/')}. It is taken as missing."
-        findings.append(Finding(kind="checkpoint-broken", severity="warning", says=says))
+        findings.append(LogFinding(kind="checkpoint-broken", severity="warning", says=says))
         return None
 
 
@@ -141,12 +141,12 @@ def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
                 yield path
 
 
-def _replica(number: int, path: Path, log_dir: LogDir, offsets: _Checkpoints) -> Replica:
+def _replica(number: int, path: Path, log_dir: LogDir, offsets: _Checkpoints) -> ReplicaFolder:
     topic, partition = _name(path)
     key = topic, partition
     findings = list(offsets.findings)
     segments, size = _segments(number, path, findings)
-    return Replica(
+    return ReplicaFolder(
         number=number,
         broker=log_dir.broker,
         path=path,
@@ -166,7 +166,9 @@ def _replica(number: int, path: Path, log_dir: LogDir, offsets: _Checkpoints) ->
     )
 
 
-def _segments(number: int, path: Path, findings: list[Finding]) -> tuple[tuple[Segment, ...], int]:
+def _segments(
+    number: int, path: Path, findings: list[LogFinding]
+) -> tuple[tuple[Segment, ...], int]:
     """A folder's segments, and their bytes; leftovers of a compaction are no part of the log."""
     topic, partition = _name(path)
     names: list[str] = []
@@ -179,14 +181,14 @@ def _segments(number: int, path: Path, findings: list[Finding]) -> tuple[tuple[S
                     size += _size(entry)
                 elif entry.name.endswith(_LEFT_OVER):
                     says = f"{entry.name} is left of a compaction that was interrupted; not read."
-                    findings.append(Finding(kind="leftover", severity="note", says=says))
+                    findings.append(LogFinding(kind="leftover", severity="note", says=says))
     except OSError as error:
         says = f"Its folder cannot be read: {error.strerror}."
-        findings.append(Finding(kind="unreadable", severity="error", says=says))
+        findings.append(LogFinding(kind="unreadable", severity="error", says=says))
         return (), 0
     if not names:
         says = "Its folder holds no segment."
-        findings.append(Finding(kind="no-segments", severity="warning", says=says))
+        findings.append(LogFinding(kind="no-segments", severity="warning", says=says))
     found = [
         Segment(
             path=str((path / name).absolute()),

@@ -9,8 +9,13 @@ from msgspec.structs import replace
 
 from highwater.checkers.inspection.log_tables import Row
 from highwater.checkers.inspection.replica_extents import TORN
-from highwater.checkers.inspection.replica_files import Replica
-from highwater.checkers.inspection.report_types import EpochRun, Finding, ReplicaState, Severity
+from highwater.checkers.inspection.replica_files import ReplicaFolder
+from highwater.checkers.inspection.report_types import (
+    EpochRun,
+    InspectedReplica,
+    LogFinding,
+    Severity,
+)
 
 HANGING_MS: Final = 15 * 60 * 1000
 """No transaction stays open for longer than transaction.max.timeout.ms, by default (KIP-664)."""
@@ -23,12 +28,12 @@ class Facts:
     """Everything that was found out about one replica.
 
     Attributes:
-        spans: from ``Evidence.spans``; none where it holds no row.
+        spans: from ``LogTables.spans``; none where it holds no row.
         hole: how many records it skips and the first one's offset.
         odd_epochs: at how many offsets its epoch is wrong, and the first one.
     """
 
-    replica: Replica
+    replica: ReplicaFolder
     spans: Sequence[Row] = ()
     damage: Sequence[Row] = ()
     repeated: Sequence[Row] = ()
@@ -93,7 +98,7 @@ class Facts:
         return not [*disordered(self), *contradicted(self)]
 
 
-def state(facts: Facts, *, lacking: bool) -> ReplicaState:
+def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
     """A replica in the words of ``highwater inspect``.
 
     Args:
@@ -104,7 +109,7 @@ def state(facts: Facts, *, lacking: bool) -> ReplicaState:
     ended = {row["ending"]: row for row in facts.transactions}
     opened = ended.get("open")
     aborted = ended.get("abort")
-    return ReplicaState(
+    return InspectedReplica(
         broker=one.broker,
         directory=one.log_dir.name,
         leo=facts.leo,
@@ -129,7 +134,7 @@ def state(facts: Facts, *, lacking: bool) -> ReplicaState:
     )
 
 
-def _findings(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
+def _findings(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
     yield from facts.replica.findings
     yield from _damages(facts)
     yield from _order(facts)
@@ -142,11 +147,11 @@ def _findings(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
             f"At {count:,} offset{'s' * (count != 1)}, the first {first}, it has the same record as"
             " others under another epoch, which its own epochs contradict: no checksum covers it."
         )
-        yield Finding(kind="epoch-broken", severity="error", says=says, offset=first)
+        yield LogFinding(kind="epoch-broken", severity="error", says=says, offset=first)
     yield from _producers(facts)
 
 
-def _damages(facts: Facts) -> Iterator[Finding]:
+def _damages(facts: Facts) -> Iterator[LogFinding]:
     """Bytes that are no sound batch: an error, unless a kill or preallocation explains them."""
     last = facts.last_segment
     for row in facts.damage:
@@ -157,18 +162,18 @@ def _damages(facts: Facts) -> Iterator[Finding]:
             yield _zeros(facts, row, says)
         elif row["damage"] == TORN and row["segment"] == last:
             says += " A writer that is killed leaves that behind; it counts for nothing."
-            yield Finding(kind="torn-tail", severity="note", says=says, offset=offset)
+            yield LogFinding(kind="torn-tail", severity="note", says=says, offset=offset)
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
-            yield Finding(kind=kind, severity="error", says=says, offset=offset)
+            yield LogFinding(kind=kind, severity="error", says=says, offset=offset)
     told = len(facts.damage)
     if told and facts.damage[0]["all"] > told:
         says = f"{facts.damage[0]['all'] - told:,} more stretches cannot be read."
         unread = all(row["damage"] in ("zeros", "unreadable") for row in facts.damage)
-        yield Finding(kind="unreadable" if unread else "corrupt", severity="error", says=says)
+        yield LogFinding(kind="unreadable" if unread else "corrupt", severity="error", says=says)
 
 
-def _zeros(facts: Facts, row: Row, says: str) -> Finding:
+def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
     """Zeros up to a segment's end: a note where preallocation explains them, else an error.
 
     A broker that preallocates cuts a segment off where its records end once it is no longer the
@@ -180,35 +185,35 @@ def _zeros(facts: Facts, row: Row, says: str) -> Finding:
     where = f"{segment:020d}.log holds zeros from byte {row['position']} on"
     if segment == facts.last_segment:
         if facts.sum("records") or one.hw == facts.leo:
-            return Finding(kind="zeros", severity="note", says=says)
+            return LogFinding(kind="zeros", severity="note", says=says)
         says = (
             f"{where}, and its log no record: one that was preallocated and never written looks"
             " like that, and so does one that was wiped."
         )
     elif facts.covered(segment) + 1 >= due:
-        return Finding(kind="zeros", severity="note", says=says)
+        return LogFinding(kind="zeros", severity="note", says=says)
     else:
         says = f"{where}, where records up to offset {due - 1} should be."
-    return Finding(kind="zeros", severity="error", says=says, offset=facts.covered(segment) + 1)
+    return LogFinding(kind="zeros", severity="error", says=says, offset=facts.covered(segment) + 1)
 
 
-def _order(facts: Facts) -> Iterator[Finding]:
+def _order(facts: Facts) -> Iterator[LogFinding]:
     for base, last, following in facts.overlaps[:_NAMED_MAX]:
         says = (
             f"Segment {base:020d}.log reaches up to offset {last}, though the next one begins with"
             f" {following}."
         )
-        yield Finding(kind="overlap", severity="error", says=says, offset=following)
+        yield LogFinding(kind="overlap", severity="error", says=says, offset=following)
     if facts.hole:
         count, first = facts.hole
         says = (
             f"It lacks {count:,} record{'s' * (count != 1)} in the middle of its log, the first at"
             f" offset {first}, which another replica has; compaction does not explain it."
         )
-        yield Finding(kind="hole", severity="error", says=says, offset=first)
+        yield LogFinding(kind="hole", severity="error", says=says, offset=first)
 
 
-def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
+def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
     """Offsets that a broker had written down, and that its log does not reach."""
     broken = any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage)
     for each in beyond(facts):
@@ -220,7 +225,7 @@ def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[Finding]:
             yield replace(each, severity=severity, says=f"{each.says} {who}")
 
 
-def beyond(facts: Facts) -> Iterator[Finding]:
+def beyond(facts: Facts) -> Iterator[LogFinding]:
     """Checkpoints that lie above the log end offset, which Kafka never lets them."""
     one, leo = facts.replica, facts.leo
     if one.hw is not None and one.hw > leo:
@@ -229,20 +234,20 @@ def beyond(facts: Facts) -> Iterator[Finding]:
             f"Its HW was {one.hw}, but its log ends at {leo}: {count:,} committed"
             f" record{'s' * (count != 1)} that it had {_are(count)} gone from it."
         )
-        yield Finding(kind="hw-above-leo", severity="warning", says=says, offset=leo)
+        yield LogFinding(kind="hw-above-leo", severity="warning", says=says, offset=leo)
     named = (("recovery point", one.recovery_point), ("log start offset", one.log_start))
     for name, value in named:
         if value is not None and value > leo:
             says = f"Its {name} is {value}, but its log ends at {leo}."
             kind = f"{name.replace(' offset', '').replace(' ', '-')}-above-leo"
-            yield Finding(kind=kind, severity="warning", says=says, offset=leo)
+            yield LogFinding(kind=kind, severity="warning", says=says, offset=leo)
 
 
 def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def disordered(facts: Facts) -> list[Finding]:
+def disordered(facts: Facts) -> list[LogFinding]:
     """Leader epochs that do not only grow along the log.
 
     A batch of another epoch amid others is damage. Epochs that fall and stay low are what losing
@@ -261,12 +266,12 @@ def disordered(facts: Facts) -> list[Finding]:
             )
             severity: Severity = "error" if amid else "warning"
             found.append(
-                Finding(kind="epoch-order", severity=severity, says=says, offset=run.first)
+                LogFinding(kind="epoch-order", severity=severity, says=says, offset=run.first)
             )
     return found[:_NAMED_MAX]
 
 
-def contradicted(facts: Facts) -> list[Finding]:
+def contradicted(facts: Facts) -> list[LogFinding]:
     """Where leader-epoch-checkpoint says otherwise than the records (LeaderEpochFileCache).
 
     An entry is an epoch and its first offset, and holds up to the next entry's. What lies before
@@ -293,7 +298,7 @@ def contradicted(facts: Facts) -> list[Finding]:
         epoch, start = entries[-1]
         found.append(f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}.")
     return [
-        Finding(
+        LogFinding(
             kind="epoch-list",
             severity="warning",
             says=f"leader-epoch-checkpoint contradicts the log: {one}",
@@ -302,14 +307,16 @@ def contradicted(facts: Facts) -> list[Finding]:
     ]
 
 
-def _producers(facts: Facts) -> Iterator[Finding]:
+def _producers(facts: Facts) -> Iterator[LogFinding]:
     for row in facts.repeated:
         says = (
             f"{row['count']:,} sequence number{'s' * (row['count'] != 1)} of an idempotent producer"
             f" stand in it twice: {row['sequence']} of producer {row['producer_id']} at offsets"
             f" {row['first']} and {row['again']}."
         )
-        yield Finding(kind="repeated-sequence", severity="warning", says=says, offset=row["first"])
+        yield LogFinding(
+            kind="repeated-sequence", severity="warning", says=says, offset=row["first"]
+        )
     ended = {row["ending"]: row for row in facts.transactions}
     if opened := ended.get("open"):
         yield from _open(facts, opened)
@@ -320,10 +327,10 @@ def _producers(facts: Facts) -> Iterator[Finding]:
             f" before {'it' if bare['count'] == 1 else 'them'}, the first at offset {marker}: of a"
             " transaction that wrote nothing here, or whose records compaction or retention took."
         )
-        yield Finding(kind="bare-marker", severity="note", says=says, offset=marker)
+        yield LogFinding(kind="bare-marker", severity="note", says=says, offset=marker)
 
 
-def _open(facts: Facts, opened: Row) -> Iterator[Finding]:
+def _open(facts: Facts, opened: Row) -> Iterator[LogFinding]:
     first = opened["some"][0]
     says = (
         f"{opened['count']:,} transaction{'s' * (opened['count'] != 1)} without a marker, the first"
@@ -333,7 +340,9 @@ def _open(facts: Facts, opened: Row) -> Iterator[Finding]:
     time = max((span["time"] for span in facts.spans if span["time"] is not None), default=0)
     age_ms = time - (first["time"] or time)
     if age_ms <= HANGING_MS:
-        yield Finding(kind="open-transaction", severity="note", says=says, offset=first["first"])
+        yield LogFinding(kind="open-transaction", severity="note", says=says, offset=first["first"])
         return
     says += f" The log goes on for {age_ms // 60_000} minutes behind it: it hangs (KIP-664)."
-    yield Finding(kind="hanging-transaction", severity="warning", says=says, offset=first["first"])
+    yield LogFinding(
+        kind="hanging-transaction", severity="warning", says=says, offset=first["first"]
+    )

@@ -15,7 +15,7 @@ Severity = Literal["error", "warning", "note"]
 """error: the log is not what Kafka wrote; warning: Kafka should not leave it so; note: ordinary."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LogFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing to know of a log.
 
     Attributes:
@@ -38,7 +38,7 @@ class EpochRun(msgspec.Struct, frozen=True, kw_only=True):
     last: int
 
 
-class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
+class InspectedReplica(msgspec.Struct, frozen=True, kw_only=True):
     """One replica on disk.
 
     Attributes:
@@ -79,7 +79,7 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     committed: int = 0
     aborted: int = 0
     aborted_ranges: tuple[tuple[int, int, int], ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LogFinding, ...] = ()
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     value: str | None
 
 
-class Divergent(msgspec.Struct, frozen=True, kw_only=True):
+class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
     """One offset at which replicas differ, and what each holds there.
 
     Attributes:
@@ -103,7 +103,7 @@ class Divergent(msgspec.Struct, frozen=True, kw_only=True):
     copies: tuple[Copy, ...]
 
 
-class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
+class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
     """All replicas of one partition, held against one another.
 
     Attributes:
@@ -118,12 +118,12 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     verdict: Verdict
     says: str
-    replicas: tuple[ReplicaState, ...]
+    replicas: tuple[InspectedReplica, ...]
     divergent_offsets: tuple[int, ...] = ()
     divergent: int = 0
     below_hw: int = 0
-    shown: tuple[Divergent, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    shown: tuple[DivergentOffset, ...] = ()
+    findings: tuple[LogFinding, ...] = ()
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     verdict: Verdict
-    partitions: tuple[PartitionState, ...]
+    partitions: tuple[InspectedPartition, ...]
     notes: tuple[str, ...] = ()
 
 

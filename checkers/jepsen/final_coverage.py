@@ -14,14 +14,14 @@ import pyarrow as pa
 from highwater.checkers.history.columns import NONE, any_of, numbers
 from highwater.checkers.history.offset_runs import READS, SENDS
 from highwater.checkers.history.row_flags import EVERYWHERE, SOUGHT
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 
 SHOWN: Final = 8
 
 _END: Final = pa.schema([("slot", pa.int64()), ("offset", pa.int64())])
 
 
-def short(view: View) -> list[tuple[str, int, int]]:
+def short(view: ClientHistory) -> list[tuple[str, int, int]]:
     """Find where no reader came as far in the end: topic, partition, greatest known offset.
 
     The foremost ``SHOWN`` of them. Asked are readers who sought the beginning (an offset that is

@@ -24,7 +24,14 @@ from highwater.checkers.jepsen.edn_tokens import (
     blank,
     opens,
 )
-from highwater.checkers.jepsen.to_table import Batch, Bytes, Clock, Numbers, Pairs, table
+from highwater.checkers.jepsen.to_table import (
+    Bytes,
+    Numbers,
+    OperationBatch,
+    Pairs,
+    StrictClock,
+    table,
+)
 from highwater.checkers.spark.numba_cache import kept
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import OPERATIONS
@@ -137,13 +144,13 @@ class History:
     def _bytes(self) -> Bytes:
         return np.frombuffer(self._text, np.uint8)
 
-    def _operations(self, read: Read) -> Iterator[Batch]:
+    def _operations(self, read: Read) -> Iterator[OperationBatch]:
         """Clients' completions, and the invocations that have none."""
-        clock, pairs = Clock(), Pairs()
+        clock, pairs = StrictClock(), Pairs()
         for ops, rows in self._scanned(read):
             clock.set(ops)
             begun, lone = pairs.add(ops)
-            yield _completed(Batch(ops, rows, begun))
+            yield _completed(OperationBatch(ops, rows, begun))
             yield self._unanswered(lone)
         yield self._unanswered(pairs.waiting)
 
@@ -175,7 +182,7 @@ class History:
             raise self._malformed(at, NO_EDN)
         return ""
 
-    def _polled(self, batch: Batch) -> bool:
+    def _polled(self, batch: OperationBatch) -> bool:
         """Whether some operation that ended well polled, be it in a transaction."""
         ended = batch.ops[batch.ops[:, o.TYPE] == o.OK]
         if (ended[:, o.F] == o.READ).any():
@@ -183,7 +190,7 @@ class History:
         transactions = ended[ended[:, o.F] == o.TXN][:, (o.START, o.STOP)]
         return any(b":poll" in self._text[start:stop] for start, stop in transactions.tolist())
 
-    def _unanswered(self, invocations: Numbers) -> Batch:
+    def _unanswered(self, invocations: Numbers) -> OperationBatch:
         """Operations that were never completed, with what they were to send."""
         found = [np.empty((0, s.COLUMNS), np.int64)]
         one, rows = np.empty((1, o.OP_COLUMNS), np.int64), np.empty((16, s.COLUMNS), np.int64)
@@ -191,7 +198,7 @@ class History:
             _, _, used, rows, _ = s.scan(self._text, start, one, rows, True)
             found.append(rows[:used].copy())
             found[-1][:, s.OP] = place
-        return Batch(invocations, np.concatenate(found), np.full(len(invocations), NONE))
+        return OperationBatch(invocations, np.concatenate(found), np.full(len(invocations), NONE))
 
     @cached_property
     def _scanner(self) -> tuple[Any, Any]:
@@ -210,10 +217,10 @@ class History:
         return UsageError(f"{where}: {shown!r} {COMPLAINTS[complaint]}.", hint=_HINT)
 
 
-def _completed(batch: Batch) -> Batch:
+def _completed(batch: OperationBatch) -> OperationBatch:
     """Without invocations and what no client did."""
     kept = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
     place = np.cumsum(kept) - 1
     rows = batch.rows.copy()
     rows[:, s.OP] = place[rows[:, s.OP]]
-    return Batch(batch.ops[kept], rows, batch.begun[kept])
+    return OperationBatch(batch.ops[kept], rows, batch.begun[kept])

@@ -22,7 +22,7 @@ from highwater.checkers.anomaly_files import gather
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.policy import Word
 from highwater.checkers.cycles import cycles
-from highwater.checkers.history.view import View, from_here, in_order
+from highwater.checkers.history.view import ClientHistory, from_here, in_order
 from highwater.checkers.jepsen.final_coverage import short
 from highwater.checkers.jepsen.history_file import History, Read
 from highwater.checkers.jepsen.jepsen_fields import CYCLES, entry, key
@@ -132,7 +132,7 @@ def judge(
     """
     path, name = folder / OPERATIONS_FILE, history.path.stem
     with Engine(spark) as engine:
-        view = View(engine, _operations(engine, path, name, read.rows), read.rows)
+        view = ClientHistory(engine, _operations(engine, path, name, read.rows), read.rows)
         found: list[Rows] = [find(view)]
         if ww or view.entangled:
             found += filter(None, [cycles.find(view, ww=ww)])

@@ -36,7 +36,7 @@ _KEY_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class OperationBatch:
     """Some operations, and what they sent, polled or were assigned.
 
     Attributes:
@@ -50,7 +50,7 @@ class Batch:
     begun: Numbers
 
 
-class Clock:
+class StrictClock:
     """Makes times grow strictly from one operation of the history to the next.
 
     Jepsen's order of real time is the order of its history, in which two times may be equal, and a
@@ -102,7 +102,7 @@ class Pairs:
         return begun[before:], both[order[invokes & ~answered & ~last]]
 
 
-def table(text: Bytes, batch: Batch) -> pa.Table:
+def table(text: Bytes, batch: OperationBatch) -> pa.Table:
     """The micro-operations of a batch in columns of ``harness.runs.history.OPERATIONS``.
 
     Args:

@@ -88,7 +88,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
+class DecodedColumns:
     """The records of a chunk, as columns.
 
     Attributes:

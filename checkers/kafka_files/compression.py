@@ -34,7 +34,7 @@ class CodecError(Exception):
     """The bytes do not decompress; the caller makes a finding of it."""
 
 
-class SwollenError(CodecError):
+class TooLargeError(CodecError):
     """They may be sound, but there are more than ``SWOLLEN_BYTES_MAX`` in them."""
 
 
@@ -81,8 +81,8 @@ def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memo
         room = SWOLLEN_BYTES_MAX
 
 
-def _swollen() -> SwollenError:
-    return SwollenError(f"it decompresses to more than {SWOLLEN_BYTES_MAX >> 20} MiB")
+def _swollen() -> TooLargeError:
+    return TooLargeError(f"it decompresses to more than {SWOLLEN_BYTES_MAX >> 20} MiB")
 
 
 def _snappy(data: memoryview) -> memoryview:

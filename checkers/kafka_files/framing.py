@@ -12,7 +12,12 @@ import numpy as np
 from aiokafka.record._crecords import crc32c_cython as crc32c
 
 from highwater.checkers.kafka_files import message_set_v0_v1, record_batch_v2
-from highwater.checkers.kafka_files.column_decoding import ArenaFullError, Chunk, Damage, Decoded
+from highwater.checkers.kafka_files.column_decoding import (
+    ArenaFullError,
+    Chunk,
+    Damage,
+    DecodedColumns,
+)
 from highwater.harness.base.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
@@ -29,7 +34,7 @@ _CODEC_AT: Final = (17, 17, 22)  # the byte of each format's batch that names it
 _CODEC: Final = 0x07
 
 
-def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[Decoded]:
+def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
     """A chunk's records; in several parts where it decompresses to more than memory should hold.
 
     Args:

@@ -20,7 +20,7 @@ from highwater.checkers.kafka_files.column_decoding import (
     Checksum,
     Chunk,
     Damage,
-    Decoded,
+    DecodedColumns,
     Flaw,
     Flaws,
     Ints,
@@ -30,7 +30,7 @@ from highwater.checkers.kafka_files.column_decoding import (
     mismatches,
     slices,
 )
-from highwater.checkers.kafka_files.compression import CodecError, SwollenError, decompress
+from highwater.checkers.kafka_files.compression import CodecError, TooLargeError, decompress
 
 HEADER: Final = np.dtype(
     [
@@ -71,7 +71,7 @@ class _MessageError(Exception):
     """A message inside a wrapper is not sound."""
 
 
-def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
+def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
     """The records of v0 and v1 messages, wrappers unpacked.
 
     Args:
@@ -118,7 +118,7 @@ def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) ->
                 part = decompress(codec, _wrapped(part, magic), magic=magic)
                 inner, shift = _inner(part, magic, offset)
             except (CodecError, _MessageError) as error:
-                swollen = isinstance(error, SwollenError)
+                swollen = isinstance(error, TooLargeError)
                 flaws[index] = Flaw(str(error), "unreadable" if swollen else "corrupt")
                 continue
         if parts and size + len(part) > ARENA_BYTES_MAX:
@@ -177,7 +177,7 @@ def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int
 
 def _columns(
     messages: _Messages, header: np.ndarray, chunk: Chunk, flaws: Flaws, floor: int
-) -> Decoded | None:
+) -> DecodedColumns | None:
     """Every field of every message; None if some make no sense: ``flaws`` names them then."""
     data: Bytes = np.frombuffer(messages.arena, dtype=np.uint8)
     starts, owner = messages.starts, messages.owner
@@ -205,7 +205,7 @@ def _columns(
     wrapped = append_time[owner] & ((header["attributes"][owner] & _CODEC) != 0)
     time = np.where(wrapped, header["timestamp"][owner], message["timestamp"]).astype(np.int64)
     buffer = pa.py_buffer(messages.arena)
-    return Decoded(
+    return DecodedColumns(
         batches=batches,
         owner=owner,
         offset=offset,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from highwater.checkers.kafka_files.column_decoding import (
     Damage,
-    Decoded,
+    DecodedColumns,
     Mask,
     column,
     record_ids,
@@ -136,7 +136,7 @@ def _read(
                 yield _findings(decoded.damage, where)
 
 
-def _records(decoded: Decoded, where: Segment) -> pa.RecordBatch:
+def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
     """A table of ``SCHEMA`` from decoded columns."""
     rows = len(decoded.owner)
     numbers = {

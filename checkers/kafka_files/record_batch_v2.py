@@ -19,7 +19,7 @@ from highwater.checkers.kafka_files.column_decoding import (
     Checksum,
     Chunk,
     Damage,
-    Decoded,
+    DecodedColumns,
     Flaw,
     Flaws,
     Ints,
@@ -31,7 +31,7 @@ from highwater.checkers.kafka_files.column_decoding import (
     slices,
     varints,
 )
-from highwater.checkers.kafka_files.compression import CodecError, SwollenError, decompress
+from highwater.checkers.kafka_files.compression import CodecError, TooLargeError, decompress
 
 HEADER: Final = np.dtype(
     [
@@ -73,7 +73,7 @@ class _Records:
     ends: Ints
 
 
-def decode(data: memoryview, chunk: Chunk, *, floor: int) -> Decoded:
+def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
     """The records of v2 batches.
 
     Args:
@@ -121,7 +121,7 @@ def _unpack(
             try:
                 part = decompress(codec, part, magic=2)
             except CodecError as error:
-                swollen = isinstance(error, SwollenError)
+                swollen = isinstance(error, TooLargeError)
                 flaws[index] = Flaw(str(error), "unreadable" if swollen else "corrupt")
                 continue
         if parts and at + len(part) > ARENA_BYTES_MAX:
@@ -206,7 +206,7 @@ def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
 
 def _columns(
     arena: bytes, header: np.ndarray, records: _Records, chunk: Chunk, flaws: Flaws
-) -> Decoded | None:
+) -> DecodedColumns | None:
     """Every field of every record; None if some make no sense: their batches go to ``flaws``."""
     data: Bytes = np.frombuffer(arena, dtype=np.uint8)
     length, at = varints(data, records.starts)
@@ -238,7 +238,7 @@ def _columns(
     appended = header["max_timestamp"].astype(np.int64)[owner]
     kept = np.array([i for i in range(len(header)) if i not in flaws], dtype=np.intp)
     last = header["base_offset"][kept].astype(np.int64) + header["last_offset_delta"][kept]
-    return Decoded(
+    return DecodedColumns(
         batches=_batch_columns(header, chunk, append_time),
         owner=owner,
         offset=header["base_offset"].astype(np.int64)[owner] + offset_delta,

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from highwater.checkers.anomalies.record_outcomes import Book
-from highwater.checkers.inspection.replica_extents import End
-from highwater.checkers.run_files import Case
+from highwater.checkers.anomalies.record_outcomes import PartitionLedger
+from highwater.checkers.inspection.replica_extents import LogExtent
+from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 Row = dict[str, Any]
@@ -23,7 +23,7 @@ _ROWS_MAX: Final = 200_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Evidence:
+class RecordEvidence:
     """What one run's tables say about some records.
 
     Attributes:
@@ -40,11 +40,11 @@ class Evidence:
     faults: list[Row] = field(default_factory=list)
     log_lines: list[Row] = field(default_factory=list)
     disk: dict[Place, list[tuple[int, int | None, str | None]]] = field(default_factory=dict)
-    ends: list[End] = field(default_factory=list)
-    reach: dict[int, Book] = field(default_factory=dict)
+    ends: list[LogExtent] = field(default_factory=list)
+    reach: dict[int, PartitionLedger] = field(default_factory=dict)
 
 
-def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, Evidence]:
+def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEvidence]:
     """The evidence about some anomalies of every run.
 
     Args:
@@ -68,8 +68,8 @@ def places(rows: Iterable[Row]) -> set[Place]:
 
 
 def _of_run(
-    tables: Tables, case: Case, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
-) -> Evidence:
+    tables: Tables, case: RunFiles, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
+) -> RecordEvidence:
     wanted = places(rows)
     partitions = {partition for partition, _ in wanted} or set(range(case.plan.topic.partitions))
     values = {row["value"] for row in rows} | {
@@ -80,7 +80,7 @@ def _of_run(
     def events(name: str, where: pc.Expression | None = None) -> list[Row]:
         return _read(case, name, where)
 
-    return Evidence(
+    return RecordEvidence(
         topic=case.plan.topic.name,
         operations=_operations(case, wanted, {value for value in values if value}),
         leaders=events("events/partitions", here),
@@ -103,7 +103,7 @@ def _of_run(
     )
 
 
-def _operations(case: Case, wanted: set[Place], values: set[str]) -> list[Row]:
+def _operations(case: RunFiles, wanted: set[Place], values: set[str]) -> list[Row]:
     offsets = sorted({offset for _, offset in wanted})
     where = pc.field("value").isin(pa.array(sorted(values), pa.string())) | pc.field("offset").isin(
         pa.array(offsets, pa.int64())
@@ -115,7 +115,7 @@ def _operations(case: Case, wanted: set[Place], values: set[str]) -> list[Row]:
 
 
 def _read(
-    case: Case, name: str, where: pc.Expression | None, *, time: str = "time_ns"
+    case: RunFiles, name: str, where: pc.Expression | None, *, time: str = "time_ns"
 ) -> list[Row]:
     """Rows of one table in order of time; none when it cannot be read."""
     part = case.tables.get(name)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import Row
-from highwater.checkers.lineage.subject import Cut, Subject, where
+from highwater.checkers.lineage.subject import ReplicaTruncation, Subject, where
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 
@@ -60,14 +60,14 @@ def _cut(subject: Subject) -> list[str]:
     return _taken(gone) + (_by_themselves(subject, cuts) if cuts else [])
 
 
-def _taken(gone: list[Cut]) -> list[str]:
+def _taken(gone: list[ReplicaTruncation]) -> list[str]:
     """Whose disk lost it to a fault, which is no cut of Kafka's."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault took R from {disks} {joined(map(str, brokers))}."] if gone else []
 
 
-def _by_themselves(subject: Subject, cuts: list[Cut]) -> list[str]:
+def _by_themselves(subject: Subject, cuts: list[ReplicaTruncation]) -> list[str]:
     brokers = sorted({cut.broker for cut in cuts})
     first = cuts[0]
     knew = ""  # what it knew; by which rule it cut is the model's to say

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST
-from highwater.checkers.lineage.evidence import Evidence, Row
+from highwater.checkers.lineage.evidence import RecordEvidence, Row
 from highwater.harness.runs.fault_effects import taken
 from highwater.harness.runs.history import FENCE, OK, READ, SEND
 
@@ -14,7 +14,7 @@ NEVER: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class ReplicaTruncation:
     """A replica that held an offset and then did not: LEO before and after, HW before."""
 
     broker: int
@@ -32,7 +32,7 @@ class Subject:
     kept, since each walks through all that was observed.
     """
 
-    evidence: Evidence
+    evidence: RecordEvidence
     kind: str
     partition: int | None
     offset: int | None
@@ -95,11 +95,11 @@ class Subject:
         return min(later, default=NEVER)
 
     @cached_property
-    def cuts(self) -> list[Cut]:
+    def cuts(self) -> list[ReplicaTruncation]:
         """Replicas whose LEO fell from above the offset to it or below it."""
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
 
-    def taken_from(self, cut: Cut) -> bool:
+    def taken_from(self, cut: ReplicaTruncation) -> bool:
         """Whether no cut of Kafka's own, but a fault took the offset from that replica's disk."""
         return any(
             self.offset in offsets
@@ -149,12 +149,12 @@ class Subject:
         ]
 
     @cached_property
-    def _all_cuts(self) -> list[Cut]:
+    def _all_cuts(self) -> list[ReplicaTruncation]:
         answered = [
             [row for row in rows if row["leo"] is not None] for rows in self._by_broker.values()
         ]
         return [
-            Cut(
+            ReplicaTruncation(
                 broker=now["broker"],
                 time_ns=now["time_ns"],
                 before=before["leo"],

@@ -13,7 +13,7 @@ Status = Literal["as-predicted", "explained", "unexplained", "not-reproduced", "
 Word = Literal["explained", "unexplained"]
 
 
-class Because(msgspec.Struct, frozen=True, kw_only=True):
+class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
     """One link of an explanation, tied to what was observed.
 
     Attributes:
@@ -31,7 +31,7 @@ class Because(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: int | None = None
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One anomaly, or one thing that no rule of the release allows, and why it came to be.
 
     Attributes:
@@ -50,11 +50,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     offset: int | None
     record: str | None
     verdict: Word
-    because: tuple[Because, ...]
+    because: tuple[ExplanationLink, ...]
     count: int = 1
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a partition.
 
     Attributes:
@@ -69,7 +69,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     logs: dict[str, tuple[str, ...]] = {}
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class ModelSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """How the model has everybody after a line of its script.
 
     Attributes:
@@ -132,12 +132,12 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     status: Status
     reasons: tuple[str, ...] = ()
-    predicted: Outcome | None = None
-    observed: Outcome
-    findings: tuple[Finding, ...] = ()
+    predicted: PartitionOutcome | None = None
+    observed: PartitionOutcome
+    findings: tuple[ModelFinding, ...] = ()
     absent: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
-    course: tuple[Beat, ...] = ()
+    course: tuple[ModelSnapshot, ...] = ()
     checked: dict[str, int] = {}
 
     @property

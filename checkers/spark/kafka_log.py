@@ -69,7 +69,7 @@ class KafkaLog(DataSource):
         """The columns of ``segments.reader.SCHEMA``, where the caller named none."""
         return SPARK_SCHEMA
 
-    def reader(self, schema: StructType) -> "Reader":
+    def reader(self, schema: StructType) -> "SegmentReader":
         """Plan the read of the folders named by the options, of the columns in the schema."""
         for field in schema:
             if field.dataType != schema_of([field.name])[0].dataType:
@@ -84,7 +84,7 @@ class KafkaLog(DataSource):
             raise UsageError(
                 "kafka-log was told no path", hint='Say .load("store/latest"), or a list of runs.'
             )
-        return Reader([Path(path) for path in paths], schema.names)
+        return SegmentReader([Path(path) for path in paths], schema.names)
 
 
 class Task(InputPartition):
@@ -95,7 +95,7 @@ class Task(InputPartition):
         self.stretches = stretches
 
 
-class Reader(DataSourceReader):
+class SegmentReader(DataSourceReader):
     """Splits the segments of some runs into tasks of about equal size."""
 
     def __init__(self, paths: Sequence[Path], columns: Sequence[str]) -> None:

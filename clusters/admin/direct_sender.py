@@ -14,12 +14,12 @@ from confluent_kafka import KafkaError
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from highwater.clusters.admin.kafka_protocol import Connection, Request
+from highwater.clusters.admin.kafka_protocol import BrokerConnection, Request
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.clients.delivery_outcomes import delivered
-from highwater.harness.clients.record_sender import Answer
+from highwater.harness.clients.record_sender import SendOutcome
 from highwater.harness.runs.history import FAIL, INFO, OK, RUN, SEND, record_value
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
@@ -48,8 +48,8 @@ class DirectSender:
         self._plan = plan
         self._recorder = recorder
         self._magic = release(plan.kafka).magic
-        self._answers: dict[str, Answer | None] = {}
-        self._waiting: list[tuple[threading.Thread, Connection]] = []
+        self._answers: dict[str, SendOutcome | None] = {}
+        self._waiting: list[tuple[threading.Thread, BrokerConnection]] = []
         self._closing = threading.Event()
 
     @property
@@ -58,7 +58,7 @@ class DirectSender:
         return len(self._answers)
 
     @property
-    def answers(self) -> Mapping[str, Answer | None]:
+    def answers(self) -> Mapping[str, SendOutcome | None]:
         """What was told about each record so far; None while nothing was."""
         return dict(self._answers)
 
@@ -73,15 +73,15 @@ class DirectSender:
         request = self._request(identity, partition)
         note = partial(self._note, identity, partition, invoke_ns)
         try:
-            connection = Connection(Address.parse(address), timeout_s=_CONNECT_S)
+            connection = BrokerConnection(Address.parse(address), timeout_s=_CONNECT_S)
         except UnreachableError:  # so it was never sent
-            note(Answer(outcome=FAIL, error=_TRANSPORT))
+            note(SendOutcome(outcome=FAIL, error=_TRANSPORT))
             return
         try:
             connection.tell(request)
         except UnreachableError:
             connection.close()
-            note(Answer(outcome=INFO, error=_TRANSPORT))
+            note(SendOutcome(outcome=INFO, error=_TRANSPORT))
             return
         thread = threading.Thread(
             target=self._hear, args=(connection, request, note), name=identity, daemon=True
@@ -101,29 +101,29 @@ class DirectSender:
         self._waiting = []
 
     def _hear(
-        self, connection: Connection, request: Request, note: Callable[[Answer], None]
+        self, connection: BrokerConnection, request: Request, note: Callable[[SendOutcome], None]
     ) -> None:
         """Wait for the answer to one record; nobody answers acks=0."""
         try:
             if request.acks == 0:
-                note(Answer(outcome=OK))
+                note(SendOutcome(outcome=OK))
                 return
             connection.patience(self._plan.workload.delivery_timeout_s)
             [heard] = connection.hear(request)
         except UnreachableError:
-            note(Answer(outcome=INFO, error=_PURGED if self._closing.is_set() else _TRANSPORT))
+            note(SendOutcome(outcome=INFO, error=_PURGED if self._closing.is_set() else _TRANSPORT))
         else:
             found = heard.responses[0].partition_responses[0]
             code = found.error_code
             note(
-                Answer(outcome=delivered(code, retries=False), error=KafkaError(code).name())
+                SendOutcome(outcome=delivered(code, retries=False), error=KafkaError(code).name())
                 if code
-                else Answer(outcome=OK, offset=found.base_offset)
+                else SendOutcome(outcome=OK, offset=found.base_offset)
             )
         finally:
             connection.close()
 
-    def _note(self, identity: str, partition: int, invoke_ns: int, answer: Answer) -> None:
+    def _note(self, identity: str, partition: int, invoke_ns: int, answer: SendOutcome) -> None:
         self._recorder.operation(
             process="story",
             kind=SEND,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin import ElectLeadersRequest
 
-from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.core.addresses import Address
 from highwater.harness.base.errors import HarnessError
 
@@ -30,7 +30,7 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
         topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])],
         timeout_ms=int(_ANSWER_S * 1000),
     )
-    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
         [answer] = wire.ask_any(tuple(brokers), request)
     found = [one for each in answer.replica_election_results for one in each.partition_result]
     codes = [answer.error_code, *(one.error_code for one in found)]

@@ -65,7 +65,7 @@ _SIZE = struct.Struct(">i")
 _CLIENT = "highwater-probe"
 
 
-class Connection:
+class BrokerConnection:
     """One socket to one broker.
 
     Args:
@@ -150,7 +150,7 @@ class Connection:
         self._socket.close()
 
 
-class Wire:
+class ProtocolClient:
     """Connections to the nodes of a cluster, opened when needed, for one thread.
 
     A node that did not answer is left alone for a moment, so that a paused broker costs a watcher
@@ -175,7 +175,7 @@ class Wire:
         self._addresses = addresses
         self._timeout_s = timeout_s
         self._clock = clock
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, BrokerConnection] = {}
         self._not_before: dict[int, float] = {}
 
     def ask(self, node: int, *requests: Request) -> list[Response]:
@@ -209,10 +209,10 @@ class Wire:
                 continue
         raise UnreachableError(f"none of the nodes {', '.join(map(str, nodes))} answers")
 
-    def _connection(self, node: int) -> Connection:
+    def _connection(self, node: int) -> BrokerConnection:
         if node not in self._connections:
             address = self._addresses[node]
-            self._connections[node] = Connection(address, timeout_s=self._timeout_s)
+            self._connections[node] = BrokerConnection(address, timeout_s=self._timeout_s)
         return self._connections[node]
 
     def _drop(self, node: int) -> None:

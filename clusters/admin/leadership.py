@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
-from highwater.clusters.admin.kafka_protocol import Response, Wire
-from highwater.clusters.admin.metadata import View, ZooKeeperView
+from highwater.clusters.admin.kafka_protocol import ProtocolClient, Response
+from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -58,7 +58,7 @@ class Mover(Protocol):
         """Give back what is its own."""
 
 
-Verb = Callable[[View, Mapping[int, Address], Freezer, str, int, int], None]
+Verb = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
 """``move`` or ``line_up``."""
 
 
@@ -157,7 +157,7 @@ class KraftMover:
 
     def __init__(self, brokers: Mapping[int, Address]) -> None:
         self._brokers = tuple(brokers)
-        self._wire = Wire(brokers, timeout_s=_ANSWER_S)
+        self._wire = ProtocolClient(brokers, timeout_s=_ANSWER_S)
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """AlterPartitionReassignments; an order of the same replicas is taken at once."""
@@ -206,7 +206,7 @@ class KraftMover:
 
 
 def move(
-    view: View,
+    view: CoordinationView,
     brokers: Mapping[int, Address],
     frozen: Freezer,
     topic: str,
@@ -241,7 +241,7 @@ def move(
 
 
 def line_up(
-    view: View,
+    view: CoordinationView,
     brokers: Mapping[int, Address],
     frozen: Freezer,
     topic: str,
@@ -265,7 +265,7 @@ def line_up(
 
 
 def assign(
-    view: View,
+    view: CoordinationView,
     brokers: Mapping[int, Address],
     frozen: Freezer,
     topic: str,
@@ -289,7 +289,7 @@ def assign(
     )
 
 
-def _mover(view: View, brokers: Mapping[int, Address], frozen: Freezer) -> Mover:
+def _mover(view: CoordinationView, brokers: Mapping[int, Address], frozen: Freezer) -> Mover:
     if isinstance(view, ZooKeeperView):
         return ZooKeeperMover(view, frozen)
     return KraftMover(brokers)

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from highwater.clusters.admin.kafka_protocol import Response, Wire
+from highwater.clusters.admin.kafka_protocol import ProtocolClient, Response
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, UnreachableError
 from highwater.clusters.nodes.config_files import CONTROLLER_ID
@@ -29,7 +29,7 @@ _AGAIN_S: Final = (
 _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # of java.util.Random
 
 
-class View(Protocol):
+class CoordinationView(Protocol):
     """The coordination's view of a cluster. Every question may raise UnreachableError."""
 
     def controller(self) -> int:
@@ -213,7 +213,7 @@ class KraftView:
     ) -> None:
         self._brokers = tuple(brokers)
         self._metadata = metadata
-        self._wire = Wire({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
+        self._wire = ProtocolClient({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
 
     def controller(self) -> int:
         """DescribeCluster, asked of the controller."""

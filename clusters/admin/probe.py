@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
-from highwater.clusters.admin.kafka_protocol import Request, Response, Wire
-from highwater.clusters.admin.metadata import View
+from highwater.clusters.admin.kafka_protocol import ProtocolClient, Request, Response
+from highwater.clusters.admin.metadata import CoordinationView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, ReplicaState, UnreachableError
-from highwater.clusters.releases.release import Wire as Versions
+from highwater.clusters.releases.release import RequestVersions as Versions
 
 _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
@@ -31,11 +31,14 @@ class ClusterProbe:
     """
 
     def __init__(
-        self, versions: Callable[[int], Versions], brokers: Mapping[int, Address], view: View
+        self,
+        versions: Callable[[int], Versions],
+        brokers: Mapping[int, Address],
+        view: CoordinationView,
     ) -> None:
         self._versions = versions
         self._view = view
-        self._wire = Wire(brokers)
+        self._wire = ProtocolClient(brokers)
         self._last_leo: dict[tuple[int, str, int], int] = {}
 
     def controller(self) -> int:

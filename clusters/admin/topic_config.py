@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
-from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.releases.release import Release
@@ -70,7 +70,7 @@ def request(brokers: Mapping[int, Address], topic: str, changes: Changes) -> Non
         ],
         validate_only=False,
     )
-    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
         [answer] = wire.ask_any(tuple(brokers), wanted)
     for one in answer.responses:
         if one.error_code:

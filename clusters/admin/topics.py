@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka.protocol.admin import CreateTopicsRequest
 
-from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import Probe, UnreachableError
@@ -48,7 +48,7 @@ def create_topic(
         _write(release, coordination, name, assignment, settings)
     else:
         request = _request(release, name, assignment, settings)
-        with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+        with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
             _send(release, wire, tuple(brokers), probe, request)
     for partition, replicas in enumerate(assignment):
         await_condition(
@@ -112,7 +112,7 @@ def _request(
 
 def _send(
     release: Release,
-    wire: Wire,
+    wire: ProtocolClient,
     brokers: Sequence[int],
     probe: Probe,
     request: Any,  # noqa: ANN401 - as above

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from highwater.clusters.admin import elections, leadership, topic_config, topics
-from highwater.clusters.admin.metadata import KraftView, View, ZooKeeperView
+from highwater.clusters.admin.metadata import CoordinationView, KraftView, ZooKeeperView
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.brokers import freeze
 from highwater.clusters.brokers.coordinator import RealCoordinator
@@ -28,7 +28,7 @@ from highwater.clusters.nodes import kraft_features
 from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
 from highwater.clusters.nodes.site import NodePlan, Site
-from highwater.clusters.relay.network import Network, Wiring
+from highwater.clusters.relay.network import RelayNetwork, Wiring
 from highwater.clusters.releases.catalogue import Release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
@@ -224,11 +224,11 @@ class RealCluster:
         return frozenset(pid for node in self._nodes for pid in node.pids)
 
     @property
-    def network(self) -> Network | None:
+    def network(self) -> RelayNetwork | None:
         """The links between its nodes; None without a wire."""
         if self._wiring is None:
             return None
-        return Network(self._wiring.relay, frozenset(self._brokers), self._topic_id)
+        return RelayNetwork(self._wiring.relay, frozenset(self._brokers), self._topic_id)
 
     def _topic_id(self, topic: str) -> str:
         """The id by which brokers of this release fetch a topic, if they do."""
@@ -388,7 +388,7 @@ class RealCluster:
                 every_s=0.02,
             )
 
-    def _view(self, brokers: Mapping[int, Address] | None = None) -> View:
+    def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
         """The coordination's view, on KRaft through these brokers (all, unless told)."""
         if self._release.coordination == "zookeeper":
             return ZooKeeperView(self._site.public.coordination)
@@ -475,7 +475,7 @@ def _at_once(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
                 done.result()
 
 
-def _live(view: View) -> frozenset[int]:
+def _live(view: CoordinationView) -> frozenset[int]:
     """Registered brokers; none while nobody answers, as in a cluster that starts."""
     try:
         return view.live_brokers()

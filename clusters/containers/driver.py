@@ -26,7 +26,7 @@ from highwater.clusters.core.addresses import (
     PEERS_PORT,
     Address,
     AddressGroup,
-    Inside,
+    InternalAddresses,
     broker_host,
     coordination_host,
     require_free,
@@ -91,7 +91,7 @@ class ContainerSite:
         except BaseException:
             self.close()
             raise
-        self.inside = Inside(
+        self.inside = InternalAddresses(
             brokers={
                 id_: Address(host=broker_host(group, id_), port=PEERS_PORT)
                 for id_ in self.public.brokers
@@ -124,7 +124,7 @@ class ContainerSite:
                 ) from error
         return self._gateway
 
-    def begin(self, plan: NodePlan) -> "ContainerLife":
+    def begin(self, plan: NodePlan) -> "ContainerProcess":
         """Create and start the node's container, or start it again; another, if it has changed."""
         require_free(plan.public, plan.title)
         with errors(f"cannot start the container of {plan.title}"):
@@ -135,7 +135,7 @@ class ContainerSite:
                     self._containers.pop(plan.name).remove(force=True, v=True)
                 self._containers[plan.name] = self._create(plan)
                 self._plans[plan.name] = plan
-        return ContainerLife(plan.title, self._containers[plan.name])
+        return ContainerProcess(plan.title, self._containers[plan.name])
 
     def _create(self, plan: NodePlan) -> Any:  # noqa: ANN401 - docker ships no types
         from docker.types import EndpointConfig, LogConfig, Mount  # noqa: PLC0415 - see engine
@@ -189,7 +189,7 @@ class ContainerSite:
         self.public.close()
 
 
-class ContainerLife:
+class ContainerProcess:
     """One life of a container's JVM, watched by a thread that waits for its end.
 
     Args:

@@ -83,7 +83,7 @@ def docker_state() -> DockerState:
         )
 
 
-class Stage(Protocol):
+class BuildRunner(Protocol):
     """Runs what an image's archives are made of; the driver is one."""
 
     def run(self, image: str, command: Sequence[str], folder: Path) -> None:
@@ -97,7 +97,7 @@ class Stage(Protocol):
         """Start one broker whose files are below a folder of this machine, and stop it in order."""
 
 
-def release_image(client: Client, release: Release, stage: Stage) -> Image:
+def release_image(client: Client, release: Release, stage: BuildRunner) -> Image:
     """The release's image, built if it is not there.
 
     Raises:
@@ -118,7 +118,7 @@ def release_image(client: Client, release: Release, stage: Stage) -> Image:
     return Image(name=tag, runtime=_runtime(release, _ARCHIVE.using if shared else NOT_SHARED))
 
 
-def _ensure_java(client: Client, base: str, tag: str, stage: Stage) -> None:
+def _ensure_java(client: Client, base: str, tag: str, stage: BuildRunner) -> None:
     if sys.platform != "linux":
         raise HarnessError(
             "images are made of this machine's Java, which runs on Linux alone",
@@ -137,7 +137,9 @@ def _ensure_java(client: Client, base: str, tag: str, stage: Stage) -> None:
         _untag(client, bare)
 
 
-def _build_release(client: Client, release: Release, below: str, tag: str, stage: Stage) -> None:
+def _build_release(
+    client: Client, release: Release, below: str, tag: str, stage: BuildRunner
+) -> None:
     """The jars, then a rehearsal with them, then the archive that it wrote, if it did."""
     bare = f"{tag}-bare"
     _build(client, bare, below, {f"{_JARS}/{path.name}": path for path in classpath(release)})

@@ -21,7 +21,7 @@ _COORDINATION_HOST = 5
 _GROUPS = 250 * 250
 
 
-class Dial(Protocol):
+class Connector(Protocol):
     """Opens a connection that is ready for requests. May raise OSError."""
 
     def __call__(self, address: tuple[str, int], timeout_s: float, /) -> socket.socket:
@@ -38,7 +38,7 @@ class Address:
 
     host: str
     port: int
-    dial: Dial = field(default=socket.create_connection, compare=False, repr=False)
+    dial: Connector = field(default=socket.create_connection, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -63,7 +63,7 @@ class Addresses(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
+class InternalAddresses:
     """Where the nodes of a cluster find each other, if not where clients find them."""
 
     brokers: Mapping[int, Address]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from highwater.clusters.relay.rules import Rule
+from highwater.clusters.relay.rules import RelayRule
 from highwater.clusters.releases.catalogue import Release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
@@ -162,7 +162,7 @@ class Network(Protocol):
     def topic_id(self) -> Callable[[str], str]:
         """Gives the id by which brokers fetch a topic; empty where they use its name."""
 
-    def under(self, *rules: Rule) -> AbstractContextManager[None]:
+    def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
         """Do these things to links while the block lasts; afterwards everything goes on."""
 
     def hw_held(

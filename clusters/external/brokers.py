@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import BrokerState
 from highwater.clusters.external import commands
-from highwater.clusters.external.healing import Mender, unhealed
+from highwater.clusters.external.healing import ClusterHealer, unhealed
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.journal import Journal
 from highwater.clusters.external.metadata import answers
@@ -34,7 +34,7 @@ class ExternalBroker:
         *,
         inventory: Inventory,
         journal: Journal,
-        mender: Mender,
+        mender: ClusterHealer,
         hold: int,
     ) -> None:
         self._id = identity

@@ -19,11 +19,11 @@ from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import Broker, Coordinator, Network, Probe
 from highwater.clusters.external import commands
 from highwater.clusters.external.brokers import ExternalBroker
-from highwater.clusters.external.healing import Mender, recover
+from highwater.clusters.external.healing import ClusterHealer, recover
 from highwater.clusters.external.identity import identify, resolved
 from highwater.clusters.external.inventory import Inventory
-from highwater.clusters.external.journal import Entry, Journal, folder_of, left_by
-from highwater.clusters.external.metadata import Met, MetadataView
+from highwater.clusters.external.journal import ClusterDamage, Journal, folder_of, left_by
+from highwater.clusters.external.metadata import ClusterIdentity, MetadataView
 from highwater.clusters.releases.catalogue import Release, release
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
@@ -41,7 +41,7 @@ def heal_left(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int
     """
     folders = left_by(inventory)
     for folder in folders:
-        nothing = Entry(cluster_id="", inventory=str(inventory), addresses={})
+        nothing = ClusterDamage(cluster_id="", inventory=str(inventory), addresses={})
         journal = Journal.locked(folder, nothing)
         try:
             recover(journal, say)
@@ -66,7 +66,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
     inventory = Inventory.read(path)
     heal_left(path)
     met = identify(inventory, confirm)
-    entry = Entry(
+    entry = ClusterDamage(
         cluster_id=met.cluster_id,
         inventory=str(path),
         addresses={one: str(address) for one, address in met.addresses.items()},
@@ -94,13 +94,15 @@ class ExternalCluster:
     Of the brokers it knows those of the inventory alone. It touches no topic that it did not make.
     """
 
-    def __init__(self, inventory: Inventory, met: Met, journal: Journal, directory: Path) -> None:
+    def __init__(
+        self, inventory: Inventory, met: ClusterIdentity, journal: Journal, directory: Path
+    ) -> None:
         self._inventory = inventory
         self._release = release(inventory.kafka)
         self._addresses = met.addresses
         self._journal = journal
         self._directory = directory.absolute()
-        self._mender = Mender(self._release, met.addresses, inventory.client)
+        self._mender = ClusterHealer(self._release, met.addresses, inventory.client)
         reading, self._hold = os.pipe()
         self._guard = _guard(journal, reading)
         os.close(reading)

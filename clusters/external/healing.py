@@ -17,13 +17,13 @@ from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.external import commands
 from highwater.clusters.external.inventory import Command, Inventory
-from highwater.clusters.external.journal import Entry, Journal
+from highwater.clusters.external.journal import ClusterDamage, Journal
 from highwater.clusters.external.metadata import MetadataView, answers
 from highwater.clusters.external.security import dialer
 from highwater.clusters.releases.catalogue import release
 from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.waiting import Steadily, await_condition
+from highwater.harness.base.waiting import SteadyCondition, await_condition
 
 UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 """Told what is done, a line each."""
 
 
-class Mender:
+class ClusterHealer:
     """Mends one cluster.
 
     Args:
@@ -118,7 +118,7 @@ class Mender:
         with contextlib.closing(self._view()) as view:
             await_condition(
                 partial(view.lists_all, self._addresses),
-                Steadily(bool, for_s=_STEADY_S),
+                SteadyCondition(bool, for_s=_STEADY_S),
                 what=f"every broker to list all of them for {_STEADY_S:g} s",
                 limit_s=_SESSION_LIMIT_S,
             )
@@ -157,7 +157,7 @@ def _deleted(admin: AdminClient, view: MetadataView, topic: str) -> bool:
     return topic not in view.topics()
 
 
-def recover(journal: Journal, say: Say, mender: Mender | None = None) -> None:
+def recover(journal: Journal, say: Say, mender: ClusterHealer | None = None) -> None:
     """Mend all that a journal has.
 
     Args:
@@ -192,7 +192,7 @@ def recover(journal: Journal, say: Say, mender: Mender | None = None) -> None:
         raise unhealed(journal.entry, failed)
 
 
-def unhealed(entry: Entry, failed: list[str]) -> HarnessError:
+def unhealed(entry: ClusterDamage, failed: list[str]) -> HarnessError:
     """What to say of a cluster that could not be mended."""
     return HarnessError(
         "\n".join(["not everything on the cluster could be mended:", *failed]),
@@ -200,11 +200,11 @@ def unhealed(entry: Entry, failed: list[str]) -> HarnessError:
     )
 
 
-def _mender(entry: Entry) -> Mender:
+def _mender(entry: ClusterDamage) -> ClusterHealer:
     inventory = Inventory.read(Path(entry.inventory))
     dial = dialer(inventory.client)
     addresses = {}
     for broker, text in entry.addresses.items():
         plain = Address.parse(text)
         addresses[broker] = Address(host=plain.host, port=plain.port, dial=dial)
-    return Mender(release(inventory.kafka), addresses, inventory.client)
+    return ClusterHealer(release(inventory.kafka), addresses, inventory.client)

@@ -6,7 +6,7 @@ from typing import Final
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.external.inventory import Inventory
-from highwater.clusters.external.metadata import Met, meet
+from highwater.clusters.external.metadata import ClusterIdentity, meet
 from highwater.clusters.external.security import dialer
 from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.base.errors import HarnessError, UsageError
@@ -22,7 +22,7 @@ FETCH: Final[dict[int, tuple[int, ...]]] = {
 FetchRequest.json from 2.5 on). Of all requests it changes with the most releases."""
 
 
-def identify(inventory: Inventory, confirm: str | None) -> Met:
+def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
     """Ask a cluster who it is; nothing is done to it.
 
     Args:
@@ -46,7 +46,7 @@ def identify(inventory: Inventory, confirm: str | None) -> Met:
     return met
 
 
-def recognise(inventory: Inventory) -> Met:
+def recognise(inventory: Inventory) -> ClusterIdentity:
     """The same, whoever it is.
 
     Raises:
@@ -69,7 +69,7 @@ def recognise(inventory: Inventory) -> Met:
     return met
 
 
-def _meet_any(inventory: Inventory) -> Met:
+def _meet_any(inventory: Inventory) -> ClusterIdentity:
     dial = dialer(inventory.client)
     said = []
     for text in inventory.bootstrap.split(","):
@@ -89,7 +89,7 @@ def _meet_any(inventory: Inventory) -> Met:
     )
 
 
-def _check_release(kafka: Release, met: Met) -> None:
+def _check_release(kafka: Release, met: ClusterIdentity) -> None:
     """Refuse a release that the brokers cannot be, as far as they tell.
 
     The catalogue has not every release; the nearest older one stands for those that it has not.

@@ -27,7 +27,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HEALING_S: Final = 300.0
 
 
-class Wound(msgspec.Struct, frozen=True, kw_only=True):
+class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
     """A broker that is hurt.
 
     Attributes:
@@ -38,7 +38,7 @@ class Wound(msgspec.Struct, frozen=True, kw_only=True):
     cures: tuple[Command, ...]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
     """All that is to be mended on one cluster.
 
     Attributes:
@@ -51,7 +51,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     inventory: str
     addresses: dict[int, str]
-    wounds: dict[int, Wound] = {}
+    wounds: dict[int, DamagedBroker] = {}
     topics: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -73,14 +73,14 @@ class Journal:
         entry: what it says now.
     """
 
-    def __init__(self, folder: Path, entry: Entry, lock: int) -> None:
+    def __init__(self, folder: Path, entry: ClusterDamage, lock: int) -> None:
         self.folder = folder
         self.entry = entry
         self._lock = lock
         self._thread = threading.Lock()
 
     @classmethod
-    def locked(cls, folder: Path, entry: Entry) -> Self:
+    def locked(cls, folder: Path, entry: ClusterDamage) -> Self:
         """Hold the journal of a cluster, which may have an entry already.
 
         Raises:
@@ -114,7 +114,7 @@ class Journal:
     def wound(self, broker: int, cures: tuple[Command, ...]) -> None:
         """A broker is about to be hurt, or it is known now what mends it."""
         with self._changed() as entry:
-            wounds = {**entry.wounds, broker: Wound(broker=broker, cures=cures)}
+            wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
             self.entry = msgspec.structs.replace(entry, wounds=wounds)
 
     def mended(self, broker: int) -> None:
@@ -141,7 +141,7 @@ class Journal:
             self._lock = -1
 
     @contextlib.contextmanager
-    def _changed(self) -> Iterator[Entry]:
+    def _changed(self) -> Iterator[ClusterDamage]:
         """The entry, to be replaced; on disk before anything else happens."""
         with self._thread:
             yield self.entry
@@ -163,7 +163,7 @@ def folder_of(cluster_id: str) -> Path:
     return _clusters() / (cluster_id if plain else cluster_id.encode().hex()[:200])
 
 
-def read(folder: Path) -> Entry | None:
+def read(folder: Path) -> ClusterDamage | None:
     """What is to be mended, if anything is.
 
     Raises:
@@ -171,7 +171,7 @@ def read(folder: Path) -> Entry | None:
     """
     path = folder / "open.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Entry)
+        return msgspec.json.decode(path.read_bytes(), type=ClusterDamage)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
-from highwater.clusters.admin.kafka_protocol import Connection, Response, Wire
+from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient, Response
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, UnreachableError
 from highwater.clusters.relay.kafka_frames import topic_id
@@ -25,7 +25,7 @@ _FETCH, _DESCRIBE_QUORUM = 1, 55
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Met:
+class ClusterIdentity:
     """What a cluster says of itself to whoever knocks.
 
     Attributes:
@@ -41,19 +41,19 @@ class Met:
     kraft: bool
 
 
-def meet(address: Address) -> Met:
+def meet(address: Address) -> ClusterIdentity:
     """Ask one broker who it belongs to.
 
     Raises:
         UnreachableError: it does not answer, or does not know.
     """
-    with contextlib.closing(Connection(address, timeout_s=_ANSWER_S)) as connection:
+    with contextlib.closing(BrokerConnection(address, timeout_s=_ANSWER_S)) as connection:
         [metadata] = connection.ask(MetadataRequest(version=_WITH_CLUSTER_ID, topics=None))
         [versions] = connection.ask(ApiVersionsRequest(version=0))
     if not metadata.cluster_id:
         raise UnreachableError(f"{address} does not tell the id of its cluster")
     known = {one.api_key: one.max_version for one in versions.api_keys}
-    return Met(
+    return ClusterIdentity(
         cluster_id=metadata.cluster_id,
         addresses={
             one.node_id: Address(host=one.host, port=one.port, dial=address.dial)
@@ -68,7 +68,7 @@ def meet(address: Address) -> Met:
 def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
     """Whether a broker answers a request: one that is paused accepts a connection, and is mute."""
     try:
-        with contextlib.closing(Connection(address, timeout_s=timeout_s)) as connection:
+        with contextlib.closing(BrokerConnection(address, timeout_s=timeout_s)) as connection:
             connection.ask(MetadataRequest(version=1, topics=[]))
     except UnreachableError:
         return False
@@ -90,7 +90,7 @@ class MetadataView:
         self._release = release
         self._brokers = tuple(addresses)
         self._ours = ours
-        self._wire = Wire(addresses)
+        self._wire = ProtocolClient(addresses)
 
     def controller(self) -> int:
         """In the metadata; on KRaft brokers name one at random there, and know the quorum's."""

@@ -19,7 +19,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from highwater.clusters.core.addresses import Dial
+from highwater.clusters.core.addresses import Connector
 from highwater.harness.base.errors import UsageError
 
 PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
@@ -40,7 +40,7 @@ KNOWN: Final = (
 _SIZE: Final = struct.Struct(">i")
 
 
-def dialer(client: Mapping[str, str]) -> Dial:
+def dialer(client: Mapping[str, str]) -> Connector:
     """How connections are opened under these settings.
 
     Raises:

@@ -7,8 +7,14 @@ from functools import partial
 from pathlib import Path
 
 from highwater.clusters.brokers.real_cluster import RealCluster, opened, rehearse
-from highwater.clusters.core.addresses import Address, Addresses, AddressGroup, Inside, require_free
-from highwater.clusters.local.jvm_process import Process
+from highwater.clusters.core.addresses import (
+    Address,
+    Addresses,
+    AddressGroup,
+    InternalAddresses,
+    require_free,
+)
+from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.clusters.nodes import jvm
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.relay.network import LISTENER_NAMES
@@ -54,7 +60,9 @@ class LocalSite:
         self.public = AddressGroup(brokers)
         self.inside: Addresses = self.public
         if wired and release.number >= LISTENER_NAMES:
-            self.inside = Inside(brokers=self.public.peers, coordination=self.public.coordination)
+            self.inside = InternalAddresses(
+                brokers=self.public.peers, coordination=self.public.coordination
+            )
 
     def runtime(self, release: Release) -> jvm.Runtime:
         """The machine's own Java; the jars of another release are fetched when first asked for."""
@@ -66,10 +74,10 @@ class LocalSite:
         """The broker's own."""
         return self.public.brokers[broker].host
 
-    def begin(self, plan: NodePlan) -> Process:
+    def begin(self, plan: NodePlan) -> ChildProcess:
         """Start the JVM under a warden."""
         require_free(plan.public, plan.title)
-        return Process(
+        return ChildProcess(
             plan.title,
             plan.command,
             log=plan.log,

@@ -13,7 +13,7 @@ _WARDEN = Path(__file__).with_name("process_guard.py")
 _TAKES_EFFECT_S = 10.0
 
 
-class Process:
+class ChildProcess:
     """One child process that ends when this one does, even by ``kill -9`` (see ``warden``).
 
     Args:

@@ -20,7 +20,7 @@ from kafka.protocol.admin import UpdateFeaturesRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.record import MemoryRecords
 
-from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.nodes import config_files, jvm, kraft_storage
@@ -103,7 +103,7 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
         WaitTimeoutError: a broker has not heard of it in time.
     """
     wanted = features(release)
-    with contextlib.closing(Wire(brokers, timeout_s=_ANSWER_S)) as wire:
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
         before = _finalized(wire, *brokers)
         raised = {name: level for name, level in wanted.items() if before.get(name) != level}
         if raised:
@@ -118,7 +118,7 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
             )
 
 
-def _finalized(wire: Wire, *brokers: int) -> dict[str, int]:
+def _finalized(wire: ProtocolClient, *brokers: int) -> dict[str, int]:
     """The features that a cluster uses, as the first broker that answers knows them."""
     request: Any = ApiVersionsRequest(
         version=3, client_software_name="highwater", client_software_version="1"
@@ -127,7 +127,7 @@ def _finalized(wire: Wire, *brokers: int) -> dict[str, int]:
     return {one.name: one.max_version_level for one in answer.finalized_features or ()}
 
 
-def _send(wire: Wire, brokers: tuple[int, ...], raised: Mapping[str, int]) -> None:
+def _send(wire: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str, int]) -> None:
     request: Any = UpdateFeaturesRequest(
         version=1,
         timeout_ms=int(_ANSWER_S * 1000),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from highwater.clusters.core.interfaces import BrokerState
 from highwater.clusters.nodes.failure_output import last_words
-from highwater.clusters.nodes.site import Life, NodePlan, Site
+from highwater.clusters.nodes.site import NodePlan, NodeProcess, Site
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 
@@ -26,7 +26,7 @@ class Node:
         self.log = plan.log
         self._plan = plan
         self._site = site
-        self._life: Life | None = None
+        self._life: NodeProcess | None = None
         self._log_start = 0
         self._released = False
 

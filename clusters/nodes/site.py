@@ -15,7 +15,7 @@ from highwater.clusters.nodes.jvm import Runtime
 from highwater.clusters.releases.release import Release
 
 
-class Life(Protocol):
+class NodeProcess(Protocol):
     """One life of a node's JVM. Each verb returns once it has taken effect, from any thread."""
 
     @property
@@ -102,7 +102,7 @@ class Site(Protocol):
             HarnessError: there is no such place.
         """
 
-    def begin(self, plan: NodePlan) -> Life:
+    def begin(self, plan: NodePlan) -> NodeProcess:
         """Start a node's JVM, for the first time or again on what it left behind.
 
         Raises:

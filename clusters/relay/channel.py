@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from highwater.clusters.relay.rules import Rule
+from highwater.clusters.relay.rules import RelayRule
 
 _CHUNK: Final = 1 << 16
 _SCRATCH: Final = memoryview(bytearray(_CHUNK))
@@ -22,20 +22,20 @@ _SIZE: Final = struct.Struct(">i")
 _DICE: Final = random.Random()  # noqa: S311 - jitter is no secret
 
 
-class Passing(NamedTuple):
+class InspectedFrame(NamedTuple):
     """A frame, and what it is to whoever judges it."""
 
     frame: bytearray
     note: object
 
 
-class Judge(Protocol):
+class FrameInspector(Protocol):
     """Says of each frame what it is."""
 
     def read(self, frame: bytearray) -> object:
         """What a whole frame is; None if nobody needs to know."""
 
-    def held(self, note: object, rules: Iterable[Rule]) -> bool:
+    def held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Whether one of these rules keeps it back."""
 
     def behind(self, note: object) -> bool:
@@ -58,24 +58,24 @@ class Channel:
     """
 
     def __init__(
-        self, judge: Judge, late: Callable[[float], None], clock: Callable[[], float]
+        self, judge: FrameInspector, late: Callable[[float], None], clock: Callable[[], float]
     ) -> None:
         self.blocked = False
         self._judge = judge
         self._late = late
         self._clock = clock
-        self._slow: tuple[Rule, ...] = ()
-        self._holds: tuple[Rule, ...] = ()
+        self._slow: tuple[RelayRule, ...] = ()
+        self._holds: tuple[RelayRule, ...] = ()
         self._rest = b""
         self._frame: bytearray | None = None
         self._got = self._gone = 0
         self._queue: deque[memoryview] = deque()
         self._queued = 0
         self._waiting: deque[tuple[float, bytearray]] = deque()
-        self._held: deque[Passing] = deque()
+        self._held: deque[InspectedFrame] = deque()
         self._busy_until = 0.0
 
-    def obey(self, rules: Iterable[Rule]) -> None:
+    def obey(self, rules: Iterable[RelayRule]) -> None:
         """Take the rules of its link; what they no longer hold goes on."""
         rules = tuple(rules)
         self.blocked = any(rule.kind == "cut" for rule in rules)
@@ -175,9 +175,9 @@ class Channel:
             self._whole(frame)
 
     def _whole(self, frame: bytearray) -> None:
-        self._meet(Passing(frame, self._judge.read(frame)))
+        self._meet(InspectedFrame(frame, self._judge.read(frame)))
 
-    def _meet(self, one: Passing) -> None:
+    def _meet(self, one: InspectedFrame) -> None:
         """Hold a frame, delay it, or let it pass."""
         waits = self._held and not self._judge.behind(one.note)
         if waits or self._judge.held(one.note, self._holds):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.relay.event_loop import Route
-from highwater.clusters.relay.rules import Rule
+from highwater.clusters.relay.rules import RelayRule
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 
 _ANSWER_S: Final = 10.0
@@ -66,7 +66,7 @@ class Relay:
         """Of the process."""
         return self._process.pid
 
-    def add(self, rule: Rule) -> int:
+    def add(self, rule: RelayRule) -> int:
         """Do something to links; returns the number by which that is ended."""
         with self._changed:
             self._number += 1
@@ -80,7 +80,7 @@ class Relay:
             self._order("drop", rule_ids=list(numbers))
 
     @contextlib.contextmanager
-    def under(self, *rules: Rule) -> Iterator[None]:
+    def under(self, *rules: RelayRule) -> Iterator[None]:
         """Do these things while the block lasts."""
         numbers: list[int] = []
         try:

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.channel import Channel
-from highwater.clusters.relay.kafka_frames import Header, Told
-from highwater.clusters.relay.rules import COORDINATION, Rule
+from highwater.clusters.relay.kafka_frames import FetchedPartition, Header
+from highwater.clusters.relay.rules import COORDINATION, RelayRule
 
 _RESET: Final = struct.pack("ii", 1, 0)
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
@@ -31,7 +31,7 @@ class Host(Protocol):
     def told(self) -> dict[tuple[int, str, int], int]:
         """The HW that each follower was told last: follower, topic, partition."""
 
-    def rules(self, source: int, target: int) -> list[Rule]:
+    def rules(self, source: int, target: int) -> list[RelayRule]:
         """Those of one link."""
 
     def note(self, row: Row) -> None:
@@ -50,15 +50,15 @@ _DECIDES: Final = {
 }
 
 
-class Asking(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that has no answer yet."""
 
     head: Header
     fetch: kafka_frames.Fetch | None
-    decided: list[kafka_frames.Decided]
+    decided: list[kafka_frames.LeadershipDecision]
 
 
-class Connection:
+class RelayConnection:
     """Two channels, and who is at their ends.
 
     Args:
@@ -88,9 +88,11 @@ class Connection:
         self.server = server
         self.source = source
         self._host = host
-        asks: Requests = ZooKeeperRequests(self) if zookeeper else Requests(self)
+        asks: RequestInspector = (
+            ZooKeeperRequestInspector(self) if zookeeper else RequestInspector(self)
+        )
         self.requests = self._channel(asks)
-        self.answers = self._channel(Answers(self, asks))
+        self.answers = self._channel(AnswerInspector(self, asks))
         self.obey()
 
     def obey(self) -> None:
@@ -129,7 +131,7 @@ class Connection:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 end.close()
 
-    def _channel(self, judge: "Requests | Answers") -> Channel:
+    def _channel(self, judge: "RequestInspector | AnswerInspector") -> Channel:
         def late(due: float) -> None:
             self._host.late(channel, due)
 
@@ -137,12 +139,12 @@ class Connection:
         return channel
 
 
-class Requests:
+class RequestInspector:
     """Judges what a node asks of another in Kafka's protocol."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RelayConnection) -> None:
         self._connection = connection
-        self.asking: deque[Asking] = deque()
+        self.asking: deque[PendingRequest] = deque()
 
     def read(self, frame: bytearray) -> object:
         """Remember it for its answer, and learn from it who asks."""
@@ -157,13 +159,13 @@ class Requests:
                     self._connection.name(source)
         except (struct.error, IndexError, UnicodeDecodeError):
             return None
-        asking = Asking(head, fetch, decided)
+        asking = PendingRequest(head, fetch, decided)
         self.asking.append(asking)
         return asking
 
-    def held(self, note: object, rules: Iterable[Rule]) -> bool:
+    def held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Whether it is about leadership, or a change of an ISR, and such are held."""
-        if not isinstance(note, Asking):
+        if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
         return any(
@@ -179,7 +181,7 @@ class Requests:
 
     def passed(self, note: object) -> None:
         """Tell a follower's LEO, by what it asks for, and what a controller or leader decides."""
-        if not isinstance(note, Asking) or self._connection.source is None:
+        if not isinstance(note, PendingRequest) or self._connection.source is None:
             return
         ends = self._connection.source, self._connection.server
         if note.fetch is not None and ends[1] != COORDINATION and note.fetch.replica >= 0:
@@ -197,10 +199,10 @@ class Requests:
             self._connection.note(kind, *ends, **each._asdict())
 
 
-class Answers:
+class AnswerInspector:
     """Judges what is answered in Kafka's protocol."""
 
-    def __init__(self, connection: Connection, requests: Requests) -> None:
+    def __init__(self, connection: RelayConnection, requests: RequestInspector) -> None:
         self._connection = connection
         self._asking = requests.asking
 
@@ -220,9 +222,9 @@ class Answers:
         except (struct.error, IndexError):
             return None
 
-    def held(self, note: object, rules: Iterable[Rule]) -> bool:
+    def held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Whether it tells a HW that its follower is not to know, or metadata."""
-        told: list[Told] = note if isinstance(note, list) else []
+        told: list[FetchedPartition] = note if isinstance(note, list) else []
         for rule in rules:
             for one in told:
                 if self._concerns(rule, one):
@@ -230,7 +232,7 @@ class Answers:
                     return True
         return False
 
-    def _concerns(self, rule: Rule, one: Told) -> bool:
+    def _concerns(self, rule: RelayRule, one: FetchedPartition) -> bool:
         if self._connection.server == COORDINATION:
             of_metadata = one.topic in _METADATA and one.records_bytes > 0
             return rule.what == "leadership" and of_metadata
@@ -240,7 +242,7 @@ class Answers:
         known = self._connection.told.get((follower, one.topic, one.partition), 0)
         return one.hw > (known if rule.above is None else rule.above)
 
-    def _report(self, rule: Rule, one: Told) -> None:
+    def _report(self, rule: RelayRule, one: FetchedPartition) -> None:
         self._connection.note(
             "held",
             self._connection.server,
@@ -275,7 +277,7 @@ class Answers:
                 )
 
 
-class ZooKeeperRequests(Requests):
+class ZooKeeperRequestInspector(RequestInspector):
     """Judges what a broker asks of ZooKeeper: only a write of a partition's state matters."""
 
     def read(self, frame: bytearray) -> object:
@@ -289,7 +291,7 @@ class ZooKeeperRequests(Requests):
                 return (*found, kafka_frames.isr_written(frame))
         return None
 
-    def held(self, note: object, rules: Iterable[Rule]) -> bool:
+    def held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Whether it changes a partition's state, and such changes are held."""
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 

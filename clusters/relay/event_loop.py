@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Final
 
 from highwater.clusters.relay.channel import Channel
-from highwater.clusters.relay.connection import Connection, Row
-from highwater.clusters.relay.rules import Link, Rule
+from highwater.clusters.relay.connection import RelayConnection, Row
+from highwater.clusters.relay.rules import Link, RelayRule
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _GATHER_S: Final = 0.02
@@ -70,9 +70,9 @@ class Loop:
         self._orders = orders
         self._reports = reports
         self._selector = selectors.DefaultSelector()
-        self._rules: dict[int, Rule] = {}
-        self._links: dict[Link, list[Rule]] = {}
-        self._connections: dict[Connection, list[int]] = {}
+        self._rules: dict[int, RelayRule] = {}
+        self._links: dict[Link, list[RelayRule]] = {}
+        self._connections: dict[RelayConnection, list[int]] = {}
         self._late: list[tuple[float, int, Channel]] = []
         self._numbers = itertools.count()
         self._seen: dict[tuple[object, ...], Row] = {}
@@ -97,7 +97,7 @@ class Loop:
 
     # What connections need.
 
-    def rules(self, source: int, target: int) -> list[Rule]:
+    def rules(self, source: int, target: int) -> list[RelayRule]:
         """Those of one link."""
         return self._links.get((source, target), [])
 
@@ -147,7 +147,7 @@ class Loop:
             self._watched = order["on"]
             self._seen.clear()
         if verb == "add":
-            self._rules[order["rule_id"]] = Rule.of(order["rule"])
+            self._rules[order["rule_id"]] = RelayRule.of(order["rule"])
         if verb == "drop":
             for rule_id in order["rule_ids"]:
                 self._rules.pop(rule_id, None)
@@ -222,7 +222,7 @@ class Loop:
         except OSError:
             return
         _prepare(client)
-        connection = Connection(
+        connection = RelayConnection(
             self, client, server=route.server, source=route.source, zookeeper=route.zookeeper
         )
         self._connections[connection] = [0, 0]
@@ -234,14 +234,14 @@ class Loop:
         connection.upstream_address = route.upstream
         self._interests(connection)
 
-    def _connect(self, connection: Connection) -> None:
+    def _connect(self, connection: RelayConnection) -> None:
         upstream = socket.socket()
         _prepare(upstream)
         connection.upstream = upstream
         upstream.connect_ex(connection.upstream_address)
         self._interests(connection)
 
-    def _on_client(self, connection: Connection, mask: int) -> None:
+    def _on_client(self, connection: RelayConnection, mask: int) -> None:
         if connection not in self._connections:
             return
         if mask & _READ and not connection.requests.take(connection.client):
@@ -257,7 +257,7 @@ class Loop:
             self._connect(connection)
         self._flush(connection)
 
-    def _on_upstream(self, connection: Connection, mask: int) -> None:
+    def _on_upstream(self, connection: RelayConnection, mask: int) -> None:
         upstream = connection.upstream
         if upstream is None or connection not in self._connections:
             return
@@ -272,7 +272,7 @@ class Loop:
             return
         self._flush(connection)
 
-    def _flush(self, connection: Connection) -> None:
+    def _flush(self, connection: RelayConnection) -> None:
         """Write at once what can be written, and wait for what cannot."""
         upstream = connection.upstream if connection.connected else None
         asks = connection.requests
@@ -284,7 +284,7 @@ class Loop:
             return
         self._interests(connection)
 
-    def _interests(self, connection: Connection) -> None:
+    def _interests(self, connection: RelayConnection) -> None:
         masks = self._connections[connection]
         asks, answers = connection.requests, connection.answers
         want = (_READ if asks.takes else 0) | (_WRITE if answers.gives else 0)
@@ -312,7 +312,7 @@ class Loop:
         else:
             self._selector.modify(end, want, on_event)
 
-    def _close(self, connection: Connection, *, reset: bool = False) -> None:
+    def _close(self, connection: RelayConnection, *, reset: bool = False) -> None:
         masks = self._connections.pop(connection, None)
         if masks is None:
             return

@@ -44,7 +44,7 @@ class Header(NamedTuple):
     body: int
 
 
-class Asked(NamedTuple):
+class RequestedPartition(NamedTuple):
     """One partition of a Fetch. Its offset is the asking follower's LEO."""
 
     topic: str
@@ -57,10 +57,10 @@ class Fetch(NamedTuple):
     """A Fetch; ``replica`` is the follower's id, negative for a consumer."""
 
     replica: int
-    asked: list[Asked]
+    asked: list[RequestedPartition]
 
 
-class Told(NamedTuple):
+class FetchedPartition(NamedTuple):
     """One partition of a Fetch's answer."""
 
     topic: str
@@ -70,7 +70,7 @@ class Told(NamedTuple):
     records_bytes: int
 
 
-class Decided(NamedTuple):
+class LeadershipDecision(NamedTuple):
     """One partition of what a controller tells, or a leader asks for; -1: the leader stays."""
 
     topic: str
@@ -185,7 +185,7 @@ def fetch(frame: Buffer, head: Header) -> Fetch:
         for _ in range(cursor.length(_I32)):
             partition = cursor.number(_I32)
             epoch = cursor.number(_I32) if version >= 9 else -1  # noqa: PLR2004 - KIP-320
-            asked.append(Asked(topic, partition, cursor.number(_I64), epoch))
+            asked.append(RequestedPartition(topic, partition, cursor.number(_I64), epoch))
             # last fetched epoch; log start offset; max bytes
             cursor.at += 4 * (version >= 12) + 8 * (version >= 5) + 4  # noqa: PLR2004
             cursor.tags()
@@ -206,7 +206,7 @@ def _skip_forgotten(cursor: Cursor, version: int) -> None:
         cursor.tags()
 
 
-def fetched(frame: Buffer, version: int) -> list[Told]:
+def fetched(frame: Buffer, version: int) -> list[FetchedPartition]:
     """The answer to a Fetch of that version; its records are passed over.
 
     Raises:
@@ -224,7 +224,7 @@ def fetched(frame: Buffer, version: int) -> list[Told]:
     return told
 
 
-def _told(cursor: Cursor, topic: str, version: int) -> Told:
+def _told(cursor: Cursor, topic: str, version: int) -> FetchedPartition:
     partition, error = cursor.number(_I32), cursor.number(_I16)
     hw = cursor.number(_I64)
     if version >= 4:  # noqa: PLR2004 - last stable offset; log start; aborted transactions
@@ -236,10 +236,10 @@ def _told(cursor: Cursor, topic: str, version: int) -> Told:
     size = cursor.length(_I32)
     cursor.at += size
     cursor.tags()
-    return Told(topic, partition, error, hw, size)
+    return FetchedPartition(topic, partition, error, hw, size)
 
 
-def leaders(frame: Buffer, head: Header) -> list[Decided]:
+def leaders(frame: Buffer, head: Header) -> list[LeadershipDecision]:
     """What a LeaderAndIsr request tells, v0 to v7.
 
     Raises:
@@ -261,7 +261,7 @@ def leaders(frame: Buffer, head: Header) -> list[Decided]:
     return found
 
 
-def _leader(cursor: Cursor, topic: str, version: int) -> Decided:
+def _leader(cursor: Cursor, topic: str, version: int) -> LeadershipDecision:
     partition, _, leader, epoch = (cursor.number(_I32) for _ in range(4))
     isr = cursor.ids()
     cursor.at += 4  # the partition's epoch
@@ -269,10 +269,10 @@ def _leader(cursor: Cursor, topic: str, version: int) -> Decided:
         cursor.ids()
     cursor.at += (version >= 1) + (version >= 6)  # noqa: PLR2004 - is new; is recovering
     cursor.tags()
-    return Decided(topic, partition, leader, epoch, isr)
+    return LeadershipDecision(topic, partition, leader, epoch, isr)
 
 
-def altered(frame: Buffer, head: Header) -> list[Decided]:
+def altered(frame: Buffer, head: Header) -> list[LeadershipDecision]:
     """What an AlterPartition (AlterIsr) request asks for, v0 to v3.
 
     Raises:
@@ -290,7 +290,7 @@ def altered(frame: Buffer, head: Header) -> list[Decided]:
             isr = cursor.ids() if version < 3 else _with_epochs(cursor)  # noqa: PLR2004 - KIP-903
             cursor.at += 4 + (version >= 1)  # the partition's epoch; is recovering
             cursor.tags()
-            found.append(Decided(topic, partition, -1, epoch, isr))
+            found.append(LeadershipDecision(topic, partition, -1, epoch, isr))
         cursor.tags()
     return found
 

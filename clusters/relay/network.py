@@ -18,7 +18,7 @@ from highwater.clusters.core.addresses import Address
 from highwater.clusters.nodes.site import Site
 from highwater.clusters.relay.client import Relay
 from highwater.clusters.relay.event_loop import Route
-from highwater.clusters.relay.rules import COORDINATION, Rule
+from highwater.clusters.relay.rules import COORDINATION, RelayRule
 from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import WaitTimeoutError
 
@@ -73,7 +73,7 @@ class Wiring:
         self.relay.close()
 
 
-class Network:
+class RelayNetwork:
     """What can be done to the links of a cluster; the Network of ``clusters.core.interfaces``.
 
     Args:
@@ -90,7 +90,7 @@ class Network:
         self.topic_id = topic_id
         self._relay = relay
 
-    def under(self, *rules: Rule) -> AbstractContextManager[None]:
+    def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
         """Do these things to links while the block lasts; afterwards everything goes on."""
         return self._relay.under(*rules)
 
@@ -99,7 +99,7 @@ class Network:
         """Keep followers from hearing of a HW above some offset, while the block lasts."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
         links = frozenset((one, each) for one in self.brokers for each in followers if one != each)
-        rule = Rule(
+        rule = RelayRule(
             kind="hold", links=links, what="hw", topics=names, partition=partition, above=above
         )
         with self._relay.under(rule):

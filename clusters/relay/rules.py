@@ -15,7 +15,7 @@ Held = Literal["hw", "leadership", "isr"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RelayRule:
     """One thing that is done on some links.
 
     Attributes:

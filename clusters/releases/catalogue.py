@@ -7,11 +7,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from highwater.clusters.releases.release import Coordination, Release, Truncation, Wire
+from highwater.clusters.releases.release import Coordination, Release, RequestVersions, Truncation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 
-__all__ = ["CATALOGUE", "SAMPLE", "Coordination", "Release", "Truncation", "Wire", "release"]
+__all__ = [
+    "CATALOGUE",
+    "SAMPLE",
+    "Coordination",
+    "Release",
+    "RequestVersions",
+    "Truncation",
+    "release",
+]
 
 # Java 9 dropped javax.xml.bind, which brokers before 2.0 use.
 _JAXB = ("javax.xml.bind:jaxb-api:2.3.1!",)
@@ -23,10 +31,12 @@ _LOG4J_2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",)
 # The client of ZooKeeper 3.4.13, which 2.0 and 2.1 ship, resolves no address on Java 17.
 _ZOOKEEPER_3_4_10 = ("org.apache.zookeeper:zookeeper:3.4.10!",)
 
-_UP_TO_0_9 = Wire(fetch=1, fetch_as=-2, list_offsets=0, metadata=0, create_topics=None)
-_UP_TO_0_10_0 = Wire(fetch=2, fetch_as=-2, list_offsets=0, metadata=1, create_topics=None)
-_UP_TO_2_3 = Wire(fetch=2, fetch_as=-2, list_offsets=1, metadata=1, create_topics=1)
-_SINCE_2_4 = Wire(fetch=11, fetch_as=-1, list_offsets=1, metadata=7, create_topics=2)
+_UP_TO_0_9 = RequestVersions(fetch=1, fetch_as=-2, list_offsets=0, metadata=0, create_topics=None)
+_UP_TO_0_10_0 = RequestVersions(
+    fetch=2, fetch_as=-2, list_offsets=0, metadata=1, create_topics=None
+)
+_UP_TO_2_3 = RequestVersions(fetch=2, fetch_as=-2, list_offsets=1, metadata=1, create_topics=1)
+_SINCE_2_4 = RequestVersions(fetch=11, fetch_as=-1, list_offsets=1, metadata=7, create_topics=2)
 
 # ApiVersions came with 0.10.0 (KIP-35); librdkafka has to be told which requests there are.
 _BEFORE_API_VERSIONS = MappingProxyType(

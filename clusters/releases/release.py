@@ -44,7 +44,7 @@ _EXPLANATIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class RequestVersions:
     """Versions of the requests with which the probe asks this release.
 
     Attributes:
@@ -101,7 +101,7 @@ class Release:
     coordination: Coordination
     truncation: Truncation
     magic: int
-    wire: Wire
+    wire: RequestVersions
     logging: Literal[1, 2] = 1
     config: Mapping[str, str] = field(default_factory=_nothing)
     client: Mapping[str, str] = field(default_factory=_nothing)

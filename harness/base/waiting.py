@@ -48,7 +48,7 @@ def await_condition(
         time.sleep(every_s)
 
 
-class Steadily(Generic[_T]):
+class SteadyCondition(Generic[_T]):
     """An ``until`` that wants its condition to hold at every look for some time.
 
     Args:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from highwater.harness.clients import client_config as clients
-from highwater.harness.clients.operation_buffers import ReadTape
-from highwater.harness.clients.send_rate import POLL_S, Ending, Life, draws, lives
-from highwater.harness.clients.tracked_consumer import Reader
+from highwater.harness.clients.operation_buffers import ReadBuffer
+from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, StopSignal, draws, lives
+from highwater.harness.clients.tracked_consumer import TrackedConsumer
 from highwater.harness.runs.history import RUN
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
@@ -64,9 +64,9 @@ class ConsumerLoop:
             if self._group is not None:
                 stop.wait(self._random.random() * mean_s * _AWAY)
 
-    def _live(self, life: Life, leaves: Callable[[], bool]) -> None:
+    def _live(self, life: ClientLifetime, leaves: Callable[[], bool]) -> None:
         process, topic = life.named(self._name), self._plan.topic
-        tape = ReadTape(
+        tape = ReadBuffer(
             self._recorder,
             process=process,
             phase=RUN,
@@ -76,7 +76,7 @@ class ConsumerLoop:
         settings = clients.consumer(
             self._common(process), isolation=self._isolation, group=self._group
         )
-        reader = Reader(settings, topic.name, topic.partitions, tape.moved)
+        reader = TrackedConsumer(settings, topic.name, topic.partitions, tape.moved)
         try:
             if self._group is None:
                 reader.assign(self._positions)
@@ -91,7 +91,7 @@ class ConsumerLoop:
             else:
                 reader.drop()
 
-    def _read(self, reader: Reader, tape: ReadTape, ending: Ending) -> None:
+    def _read(self, reader: TrackedConsumer, tape: ReadBuffer, ending: StopSignal) -> None:
         while not ending.is_set():
             invoke_ns = self._recorder.clock()
             messages = reader.poll(_READ_AT_ONCE, 2 * POLL_S)

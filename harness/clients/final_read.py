@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.operation_buffers import ReadTape
+from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.record_sender import Sender
 from highwater.harness.runs.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK
 from highwater.harness.runs.plan import Plan
@@ -128,7 +128,9 @@ def _read(
     """
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
-    tape = ReadTape(recorder, process="reader", phase=FINAL, topic=topic, isolation=READ_COMMITTED)
+    tape = ReadBuffer(
+        recorder, process="reader", phase=FINAL, topic=topic, isolation=READ_COMMITTED
+    )
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
     with contextlib.suppress(KafkaException):
         # Asked for now, leaders are known at the assignment, not at librdkafka's next look in 1 s.

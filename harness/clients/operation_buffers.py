@@ -22,7 +22,7 @@ Answered = Callable[[int, KafkaError | None, Message], None]
 """Told a record's sequence number, and what became of it."""
 
 
-class Tape(Protocol):
+class OperationBuffer(Protocol):
     """Where one producer reports: from its own thread alone, callbacks included."""
 
     def burst(self) -> Answered:
@@ -38,7 +38,7 @@ class Tape(Protocol):
         """Write everything."""
 
 
-class SendTape:
+class SendBuffer:
     """The tape of one producer, whose records are ``<prefix>-<sequence>``, round robin.
 
     An answer is three integers in one flat list, because that costs the producer least; names and
@@ -133,7 +133,7 @@ class SendTape:
         }
 
 
-class ReadTape:
+class ReadBuffer:
     """The tape of one reader: whole batches of messages, as the client returned them."""
 
     def __init__(

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from highwater.harness.clients.checked_producer import Producer
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.operation_buffers import Tape
-from highwater.harness.clients.send_rate import POLL_S, Ending, Pace
+from highwater.harness.clients.operation_buffers import OperationBuffer
+from highwater.harness.clients.send_rate import POLL_S, RateLimiter, StopSignal
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Plan
 
@@ -30,7 +30,14 @@ class ProducerLoop:
     """
 
     def __init__(
-        self, settings: Settings, plan: Plan, tape: Tape, prefix: str, pace: Pace, *, first: int = 0
+        self,
+        settings: Settings,
+        plan: Plan,
+        tape: OperationBuffer,
+        prefix: str,
+        pace: RateLimiter,
+        *,
+        first: int = 0,
     ) -> None:
         self.sent = first
         self._settings = settings
@@ -40,7 +47,7 @@ class ProducerLoop:
         self._pace = pace
         self._client = Producer(settings)
 
-    def run(self, stop: Ending, answer_limit_s: Callable[[], float]) -> None:
+    def run(self, stop: StopSignal, answer_limit_s: Callable[[], float]) -> None:
         """Send until ``stop`` is set; then wait so long at most for outstanding answers."""
         while not stop.is_set():
             self._send(self._pace.due(), stop)
@@ -49,7 +56,7 @@ class ProducerLoop:
         self._drain(answer_limit_s())
         self._tape.close()
 
-    def _send(self, size: int, stop: Ending) -> None:
+    def _send(self, size: int, stop: StopSignal) -> None:
         """Send a burst; a full queue is waited out, because such a record was never invoked."""
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
         record_bytes = self._plan.workload.record_bytes

@@ -20,7 +20,7 @@ _POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SendOutcome:
     """What the client was told about one record, as the history has it.
 
     Attributes:
@@ -85,7 +85,7 @@ class Sender:
                 wanted = wanted or self._leaders()
                 self._producer.poll(_POLL_S)
 
-    def send(self, identity: str, partition: int, *, limit_s: float) -> Answer:
+    def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
         """Send one record; returns within a millisecond or two of its acknowledgement.
 
         Returns:
@@ -94,7 +94,7 @@ class Sender:
         """
         with self._lock:
             self.sent += 1
-            answers: list[Answer] = []
+            answers: list[SendOutcome] = []
             invoke_ns = self._recorder.clock()
 
             def answered(error: KafkaError | None, message: Message) -> None:
@@ -110,7 +110,7 @@ class Sender:
             while not answers and not self._stopping and (left := deadline - time.monotonic()) > 0:
                 self._producer.poll(min(left, _POLL_S))
                 self._recorder.check()
-            return answers[0] if answers else Answer(outcome=INFO)
+            return answers[0] if answers else SendOutcome(outcome=INFO)
 
     def close(self, *, limit_s: float) -> None:
         """Wait for outstanding answers within the limit; what is not answered is recorded so."""
@@ -137,15 +137,15 @@ class Sender:
             else:
                 return
 
-    def _answer(self, error: KafkaError | None, message: Message) -> Answer:
+    def _answer(self, error: KafkaError | None, message: Message) -> SendOutcome:
         if error is not None:
             outcome = delivered(error.code(), retries=self._retries)
-            return Answer(outcome=outcome, error=error.name())
+            return SendOutcome(outcome=outcome, error=error.name())
         offset = message.offset()
-        return Answer(outcome=OK, offset=None if offset is None or offset < 0 else offset)
+        return SendOutcome(outcome=OK, offset=None if offset is None or offset < 0 else offset)
 
     def _record(
-        self, message: Message, invoke_ns: int, answer: Answer, error: KafkaError | None
+        self, message: Message, invoke_ns: int, answer: SendOutcome, error: KafkaError | None
     ) -> None:
         purged = error is not None and error.code() in PURGED
         self._recorder.operation(
@@ -159,7 +159,9 @@ class Sender:
             error=answer.error,
         )
 
-    def _refused(self, identity: str, partition: int, invoke_ns: int, error: KafkaError) -> Answer:
+    def _refused(
+        self, identity: str, partition: int, invoke_ns: int, error: KafkaError
+    ) -> SendOutcome:
         self._recorder.operation(
             **self._row,
             outcome=REFUSED_LOCALLY,
@@ -169,7 +171,7 @@ class Sender:
             value=identity,
             error=error.name(),
         )
-        return Answer(outcome=REFUSED_LOCALLY, error=error.name())
+        return SendOutcome(outcome=REFUSED_LOCALLY, error=error.name())
 
     def _leaders(self) -> set[int]:
         """Brokers that lead a partition; none while the metadata is not whole."""

@@ -16,7 +16,7 @@ _CATCH_UP_S: Final = 1.0
 _CRASHES: Final = 0.5
 
 
-class Pace:
+class RateLimiter:
     """Says how much is due, so that a rate is kept on average.
 
     After a stall it makes up for one second of the lost time, not for all of it.
@@ -48,8 +48,8 @@ class Pace:
         return 0.0 if self._rate <= 0 else min((1.0 - self._credit) / self._rate, POLL_S)
 
 
-class Ending(Protocol):
-    """What a client asks whether it is to end: a ``Life``, or a ``threading.Event``."""
+class StopSignal(Protocol):
+    """What a client asks whether it is to end: a ``ClientLifetime``, or a ``threading.Event``."""
 
     def is_set(self) -> bool:
         """Whether it is over."""
@@ -60,7 +60,7 @@ def draws(plan: Plan, client: str) -> random.Random:
     return random.Random(f"{plan.seed} {client}")  # noqa: S311 - no secret
 
 
-class Life:
+class ClientLifetime:
     """The life of one client: over when the run is, or when its time has come.
 
     Attributes:
@@ -88,7 +88,9 @@ class Life:
         return f"{name}.{self.number}" if self.number else name
 
 
-def lives(stop: threading.Event, random_source: random.Random, mean_s: float) -> Iterator[Life]:
+def lives(
+    stop: threading.Event, random_source: random.Random, mean_s: float
+) -> Iterator[ClientLifetime]:
     """One life after the other until the run is over; half of them end by a crash.
 
     Args:
@@ -100,5 +102,5 @@ def lives(stop: threading.Event, random_source: random.Random, mean_s: float) ->
     while not stop.is_set():
         length_s = random_source.expovariate(1 / mean_s) if mean_s else float("inf")
         dies = random_source.random() < _CRASHES
-        yield Life(stop, number, length_s=length_s, dies=dies)
+        yield ClientLifetime(stop, number, length_s=length_s, dies=dies)
         number += 1

@@ -20,14 +20,14 @@ _STORED: Final = -1000
 """librdkafka's word for "from where the group is", which it then finds out itself."""
 
 
-class Moved(Protocol):
+class MoveCallback(Protocol):
     """Told what moved a reader: a kind of ``history``, and whether a poll was under way."""
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
         """Take note."""
 
 
-class Reader:
+class TrackedConsumer:
     """One consumer, for one thread.
 
     Args:
@@ -36,7 +36,9 @@ class Reader:
         moved: told of every move, before a record is read from there.
     """
 
-    def __init__(self, settings: Settings, topic: str, partitions: int, moved: Moved) -> None:
+    def __init__(
+        self, settings: Settings, topic: str, partitions: int, moved: MoveCallback
+    ) -> None:
         self._log = settings["logger"]
         self._name = settings["client.id"]
         self._topic = topic

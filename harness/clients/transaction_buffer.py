@@ -14,14 +14,14 @@ _ROWS: Final = 4_096
 Row = dict[str, Any]
 
 
-class Ended(Protocol):
+class TransactionCallback(Protocol):
     """Told the rows of a transaction that is over."""
 
     def __call__(self, rows: list[Row], *, answered: bool) -> None:
         """Take note."""
 
 
-class TransactionTape:
+class TransactionBuffer:
     """The tape of one transactional client; from its own thread alone, callbacks included.
 
     Args:
@@ -36,13 +36,13 @@ class TransactionTape:
         self._op = 0
         self._rows: list[Row] = []
         self._written_ns = recorder.clock()
-        self._current: Entry | None = None
+        self._current: OpenTransaction | None = None
 
-    def begin(self) -> "Entry":
+    def begin(self) -> "OpenTransaction":
         """A transaction that begins now."""
         self._op += 1
         row = {**self._row, "invoke_ns": self._recorder.clock(), "op": self._op}
-        self._current = Entry(row, self._isolation, self._ended)
+        self._current = OpenTransaction(row, self._isolation, self._ended)
         return self._current
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
@@ -78,10 +78,10 @@ class TransactionTape:
         self.turn()
 
 
-class Entry:
+class OpenTransaction:
     """One transaction, while it goes on."""
 
-    def __init__(self, row: Row, isolation: str, ended: Ended) -> None:
+    def __init__(self, row: Row, isolation: str, ended: TransactionCallback) -> None:
         self._row = row
         self._isolation = isolation
         self._ended = ended

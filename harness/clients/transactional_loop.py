@@ -16,10 +16,13 @@ from typing import Final
 from confluent_kafka import KafkaException, Message
 
 from highwater.harness.clients import client_config as clients
-from highwater.harness.clients.send_rate import POLL_S, Life, Pace, draws, lives
-from highwater.harness.clients.tracked_consumer import Reader
-from highwater.harness.clients.transaction_buffer import Entry, TransactionTape
-from highwater.harness.clients.transactional_producer import Patience, Session
+from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, RateLimiter, draws, lives
+from highwater.harness.clients.tracked_consumer import TrackedConsumer
+from highwater.harness.clients.transaction_buffer import OpenTransaction, TransactionBuffer
+from highwater.harness.clients.transactional_producer import (
+    TransactionalProducer,
+    TransactionTimeouts,
+)
 from highwater.harness.runs.history import FAIL, OK, READ_COMMITTED, record_value
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
@@ -40,9 +43,9 @@ _CRASHED: Final = "_DESTROY"
 class _Client:
     """What one life has."""
 
-    session: Session
-    tape: TransactionTape
-    reader: Reader | None
+    session: TransactionalProducer
+    tape: TransactionBuffer
+    reader: TrackedConsumer | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ class _Zombie:
     """A client that does not know that it was replaced, in the midst of a transaction."""
 
     client: _Client
-    entry: Entry
+    entry: OpenTransaction
 
 
 class TransactionLoop:
@@ -75,13 +78,13 @@ class TransactionLoop:
         self._prefix = f"p{index}"
         self._random = draws(plan, self._name)
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
-        self._pace = Pace(rate, recorder.clock)
+        self._pace = RateLimiter(rate, recorder.clock)
         self._zombie: _Zombie | None = None
         self._dangling = False
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
         """Do transactions until ``stop``; then wait so long at most until all of them are over."""
-        patience = Patience(stop, self._plan.workload.delivery_timeout_s, answer_limit_s)
+        patience = TransactionTimeouts(stop, self._plan.workload.delivery_timeout_s, answer_limit_s)
         lengths = draws(self._plan, f"{self._name} lives")
         for life in lives(stop, lengths, self._plan.workload.churn_s):
             session = self._open(life.named(self._name), patience)
@@ -96,11 +99,11 @@ class TransactionLoop:
             self._zombie.entry.end(FAIL, _CRASHED, answered=False)
             self._zombie.client.tape.close()
 
-    def _open(self, process: str, patience: Patience) -> Session | None:
+    def _open(self, process: str, patience: TransactionTimeouts) -> TransactionalProducer | None:
         """Take the place of whoever was there before, and let a zombie find that out."""
         name = f"{self._plan.topic.name}-{self._name}"
         settings = clients.transactional(self._plan, self._common(process), name)
-        session = Session(settings, patience)
+        session = TransactionalProducer(settings, patience)
         if not session.open():
             return None
         self._dangling = False
@@ -113,9 +116,9 @@ class TransactionLoop:
             zombie.client.tape.close()
         return session
 
-    def _live(self, life: Life, session: Session) -> None:
+    def _live(self, life: ClientLifetime, session: TransactionalProducer) -> None:
         process = life.named(self._name)
-        tape = TransactionTape(
+        tape = TransactionBuffer(
             self._recorder, process=process, topic=self._plan.topic.name, isolation=READ_COMMITTED
         )
         client = _Client(session=session, tape=tape, reader=self._reader(process, tape))
@@ -131,17 +134,17 @@ class TransactionLoop:
                 client.reader.close()
         tape.close()
 
-    def _reader(self, process: str, tape: TransactionTape) -> Reader | None:
+    def _reader(self, process: str, tape: TransactionBuffer) -> TrackedConsumer | None:
         """The consuming half of the client, if it has one."""
         if not self._plan.workload.transform:
             return None
         topic = self._plan.topic
         settings = clients.consumer(self._common(process), group=f"{topic.name}-transform")
-        reader = Reader(settings, topic.name, topic.partitions, tape.moved)
+        reader = TrackedConsumer(settings, topic.name, topic.partitions, tape.moved)
         reader.subscribe()
         return reader
 
-    def _work(self, client: _Client, life: Life) -> bool:
+    def _work(self, client: _Client, life: ClientLifetime) -> bool:
         """Do transactions until the life is over; False when the producer broke before that."""
         while not life.is_set():
             for _ in range(self._pace.due()):
@@ -179,14 +182,14 @@ class TransactionLoop:
             client.reader.seek(_first(polled))
         return end.usable
 
-    def _poll(self, client: _Client, entry: Entry) -> list[Message]:
+    def _poll(self, client: _Client, entry: OpenTransaction) -> list[Message]:
         if client.reader is None:
             return []
         messages = client.reader.poll(_READ_AT_ONCE, _READ_S)
         entry.read(messages)
         return messages
 
-    def _send(self, session: Session, entry: Entry, partition: int) -> bool:
+    def _send(self, session: TransactionalProducer, entry: OpenTransaction, partition: int) -> bool:
         """Send the next record; False when the client refuses to."""
         name = f"{self._prefix}-{self.sent}"
         value = record_value(name, self._plan.workload.record_bytes)
@@ -215,7 +218,7 @@ class TransactionLoop:
         group = reader.client.consumer_group_metadata()
         return not reader.revoked and client.session.offsets(reader.after(polled), group)
 
-    def _crash(self, client: _Client, entry: Entry) -> None:
+    def _crash(self, client: _Client, entry: OpenTransaction) -> None:
         """End as by a crash: before the commit, within it, or as a zombie that tries it later."""
         match self._random.choice(("before", "within", "zombie")):
             case "before":

@@ -17,7 +17,7 @@ from highwater.harness.runs.history import FAIL, INFO, OK
 _SLICE_S: Final = 1.0
 
 
-class Patience:
+class TransactionTimeouts:
     """How long a client may go on trying: some time for each call, and for all at the end.
 
     Args:
@@ -42,7 +42,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class TransactionEnd:
     """How a transaction ended.
 
     Attributes:
@@ -57,10 +57,10 @@ class End:
     usable: bool = True
 
 
-class Session:
+class TransactionalProducer:
     """One transactional producer, from its InitProducerId to its end. For one thread."""
 
-    def __init__(self, settings: Settings, patience: Patience) -> None:
+    def __init__(self, settings: Settings, patience: TransactionTimeouts) -> None:
         self._log = settings["logger"]
         self._name = settings["client.id"]
         self._patience = patience
@@ -88,33 +88,37 @@ class Session:
         """Wait until every record has its delivery report; the time-out of each is a limit."""
         self.client.flush(max(0.0, self._patience.left_s(time.monotonic())))
 
-    def commit(self) -> End:
+    def commit(self) -> TransactionEnd:
         """Commit; see ``harness.clients.delivery_outcomes`` for what a failure means."""
         error = self._call(self.client.commit_transaction)
         if error is None:
-            return End(outcome=OK)
+            return TransactionEnd(outcome=OK)
         aborted = error.txn_requires_abort() and self._abort() is None
-        return End(
+        return TransactionEnd(
             outcome=not_committed(error.code(), aborted=aborted),
             error=error.name(),
             answered=not error.retriable(),
             usable=aborted,
         )
 
-    def abort(self) -> End:
+    def abort(self) -> TransactionEnd:
         """Abort; it is never committed, whatever becomes of this."""
         error = self._abort()
         if error is None:
-            return End(outcome=FAIL)
-        return End(outcome=FAIL, error=error.name(), answered=not error.retriable(), usable=False)
+            return TransactionEnd(outcome=FAIL)
+        return TransactionEnd(
+            outcome=FAIL, error=error.name(), answered=not error.retriable(), usable=False
+        )
 
-    def crash_in_commit(self) -> End:
+    def crash_in_commit(self) -> TransactionEnd:
         """Ask for the commit, and do not wait for the answer."""
         try:
             self.client.commit_transaction(0.001)
         except KafkaException as error:
-            return End(outcome=INFO, error=error.args[0].name(), answered=False, usable=False)
-        return End(outcome=OK)
+            return TransactionEnd(
+                outcome=INFO, error=error.args[0].name(), answered=False, usable=False
+            )
+        return TransactionEnd(outcome=OK)
 
     def _abort(self) -> KafkaError | None:
         return self._call(self.client.abort_transaction)

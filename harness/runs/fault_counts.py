@@ -23,7 +23,7 @@ _SHORT_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deeds:
+class FaultCounts:
     """What was done in one run.
 
     Attributes:
@@ -89,7 +89,7 @@ class Happening:
         return f"{self.value} ({self.means})"
 
     @classmethod
-    def of(cls, plan: Plan, deeds: Deeds | None) -> Self:
+    def of(cls, plan: Plan, deeds: FaultCounts | None) -> Self:
         """Put it into words.
 
         Args:
@@ -106,7 +106,7 @@ class Happening:
         return cls(value=deeds.says if deeds else "not known", means=f"asked for: {asked(plan)}")
 
 
-def title(plan: Plan, deeds: Deeds | None) -> str:
+def title(plan: Plan, deeds: FaultCounts | None) -> str:
     """What happened, as a title has room for it: ``kill 3 times``, ``loss``, ``calm``."""
     scripted = plan.story or plan.schedule is not None
     if deeds is not None and deeds.nothing and not plan.calm:

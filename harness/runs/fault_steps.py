@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One fault on one target, from a moment on and for a while.
 
     Attributes:
@@ -36,40 +36,40 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.at_s + self.lasts_s
 
 
-Steps: TypeAlias = tuple[Step, ...]
+Steps: TypeAlias = tuple[FaultStep, ...]
 
 
-def end_of(steps: Sequence[Step]) -> float:
+def end_of(steps: Sequence[FaultStep]) -> float:
     """When the last step is healed, in seconds; 0 of none."""
     return max((step.ends_s for step in steps), default=0.0)
 
 
-def later(steps: Sequence[Step], by_s: float) -> Steps:
+def later(steps: Sequence[FaultStep], by_s: float) -> Steps:
     """The same steps, so many seconds later, but none before the beginning."""
     return tuple(
         msgspec.structs.replace(step, at_s=round(max(0.0, step.at_s + by_s), 3)) for step in steps
     )
 
 
-def in_order(steps: Sequence[Step]) -> Steps:
+def in_order(steps: Sequence[FaultStep]) -> Steps:
     """The steps by their start."""
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 
-def sequence(*parts: Sequence[Step], gap_s: float = 1.0) -> Steps:
+def sequence(*parts: Sequence[FaultStep], gap_s: float = 1.0) -> Steps:
     """One schedule after the other, with so many seconds between."""
-    done: list[Step] = []
+    done: list[FaultStep] = []
     for part in parts:
         begins = end_of(done) + gap_s if done else 0.0
         done += later(part, begins)
     return in_order(done)
 
 
-def overlap(*parts: Sequence[Step]) -> Steps:
+def overlap(*parts: Sequence[FaultStep]) -> Steps:
     """All schedules from the same moment on."""
     return in_order([step for part in parts for step in part])
 
 
-def stagger(*parts: Sequence[Step], every_s: float) -> Steps:
+def stagger(*parts: Sequence[FaultStep], every_s: float) -> Steps:
     """One schedule every so many seconds, whether or not the one before has ended."""
     return overlap(*(later(part, number * every_s) for number, part in enumerate(parts)))

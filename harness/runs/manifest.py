@@ -20,7 +20,7 @@ from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import open_regular
 from highwater.harness.runs.history import TABLES, UNJUDGED
 from highwater.harness.runs.store import Run
-from highwater.harness.runs.verdict import Unread
+from highwater.harness.runs.verdict import UnusedFile
 
 NAME: Final = "manifest.json"
 SCHEMA: Final = 1
@@ -29,7 +29,7 @@ _SEGMENT: Final = re.compile(r"\d{20}\.log")
 _CHECKPOINT: Final = re.compile(r".+-checkpoint")
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file as it was recorded: its size, and its SHA-256 in hexadecimal digits."""
 
     bytes: int
@@ -44,7 +44,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         rows: table to how many of its rows were recorded.
     """
 
-    files: dict[str, Recorded]
+    files: dict[str, RecordedFile]
     rows: dict[str, int] = {}
     schema: int = SCHEMA
 
@@ -78,7 +78,7 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def verify(run: Run, digests: Mapping[str, Recorded] = {}) -> tuple[Unread, ...]:
+def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFile, ...]:
     """Read every file that a judge reads to its end, and return those that are no evidence.
 
     Args:
@@ -95,7 +95,7 @@ def verify(run: Run, digests: Mapping[str, Recorded] = {}) -> tuple[Unread, ...]
         manifest = _manifest(run, status.manifest)
     except _UnsoundError as error:
         rest = tuple(_check(run, _judged(run), {}, digests))
-        return (Unread(path=NAME, why=str(error)), *rest)
+        return (UnusedFile(path=NAME, why=str(error)), *rest)
     paths = sorted({*manifest.files, *_judged(run)})
     return tuple(_check(run, paths, manifest.files, digests))
 
@@ -115,19 +115,19 @@ def rows(run: Run) -> dict[str, int]:
 def _check(
     run: Run,
     paths: Iterable[str],
-    recorded: Mapping[str, Recorded],
-    digests: Mapping[str, Recorded],
-) -> Iterator[Unread]:
+    recorded: Mapping[str, RecordedFile],
+    digests: Mapping[str, RecordedFile],
+) -> Iterator[UnusedFile]:
     for path in paths:
         try:
             actual = digests.get(path) or _digest(run.path / path)
             if recorded:
                 _compare(actual, recorded.get(path))
         except _UnsoundError as error:
-            yield Unread(path=path, why=str(error))
+            yield UnusedFile(path=path, why=str(error))
 
 
-def _compare(actual: Recorded, recorded: Recorded | None) -> None:
+def _compare(actual: RecordedFile, recorded: RecordedFile | None) -> None:
     if recorded is None:
         raise _UnsoundError("is none of the files that were recorded")
     if actual.bytes != recorded.bytes:
@@ -138,11 +138,11 @@ def _compare(actual: Recorded, recorded: Recorded | None) -> None:
         raise _UnsoundError("is not what was recorded: its SHA-256 differs")
 
 
-def _digest(path: Path) -> Recorded:
+def _digest(path: Path) -> RecordedFile:
     try:
         with open_regular(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return Recorded(bytes=file.tell(), sha256=digest)
+            return RecordedFile(bytes=file.tell(), sha256=digest)
     except OSError as error:
         raise _UnsoundError(_reason(error)) from error
 

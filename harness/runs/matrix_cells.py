@@ -27,7 +27,7 @@ MATRIX: Final = "matrix.json"
 _T = TypeVar("_T")
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One value of every axis.
 
     Attributes:
@@ -70,19 +70,19 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Skipped(Setting, frozen=True, kw_only=True):
+class SkippedCombination(MatrixSetting, frozen=True, kw_only=True):
     """A combination that cannot be run, and why."""
 
     reason: str
 
 
-class Cell(Setting, frozen=True, kw_only=True):
+class MatrixCell(MatrixSetting, frozen=True, kw_only=True):
     """A combination that is run; ``run`` is the name of its run's directory."""
 
     run: str
 
 
-class Row(Cell, frozen=True, kw_only=True):
+class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     """What came of a cell.
 
     Attributes:
@@ -180,8 +180,8 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     axes: Axes
-    cells: tuple[Cell, ...]
-    skipped: tuple[Skipped, ...]
+    cells: tuple[MatrixCell, ...]
+    skipped: tuple[SkippedCombination, ...]
     seconds: float = 0.0
     schema: int = SCHEMA_VERSION
 
@@ -233,7 +233,7 @@ class MatrixFolder:
         """The page that shows them all."""
         return self.path / "index.html"
 
-    def earlier(self) -> Iterator[tuple[str, list[Row]]]:
+    def earlier(self) -> Iterator[tuple[str, list[MatrixRow]]]:
         """The names and rows of the judged matrices beside it, the last one before it first.
 
         Unless somebody names it, a matrix bears the time at which it was begun as its name.
@@ -258,15 +258,15 @@ class MatrixFolder:
             )
         return found
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[MatrixRow]:
         """What came of the cells.
 
         Raises:
             StoreError: no cell was judged yet, or the file cannot be read.
         """
-        return _decode(self.path / "cells.json", list[Row])
+        return _decode(self.path / "cells.json", list[MatrixRow])
 
-    def run_of(self, cell: Cell) -> Run | None:
+    def run_of(self, cell: MatrixCell) -> Run | None:
         """The run of a cell, whole or not, if there is one."""
         run = Run(self.store.root / cell.run)
         return run if is_file(run.path / "plan.json") else None
@@ -286,7 +286,7 @@ class MatrixFolder:
                 hint="Choose another folder with --store.",
             ) from error
 
-    def write_rows(self, rows: Sequence[Row]) -> None:
+    def write_rows(self, rows: Sequence[MatrixRow]) -> None:
         """Write ``cells.json`` and ``cells.parquet``."""
         _replace(self.path / "cells.json", msgspec.json.format(msgspec.json.encode(rows)))
         table = pa.Table.from_pylist(msgspec.to_builtins(rows), schema=SCHEMA)
@@ -320,7 +320,7 @@ SCHEMA: Final = pa.schema(
         pa.field("counted", pa.bool_()),
     ]
 )
-"""Columns of ``cells.parquet``; the fields of ``Row`` in their order."""
+"""Columns of ``cells.parquet``; the fields of ``MatrixRow`` in their order."""
 
 
 def _replace(path: Path, text: bytes) -> None:

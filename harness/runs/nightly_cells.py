@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from highwater.harness.runs.matrix_cells import Setting
+from highwater.harness.runs.matrix_cells import MatrixSetting
 from highwater.harness.runs.plan import Acks
 
 SCHEMA: Final = 1
@@ -25,7 +25,7 @@ STATES: Final[tuple[State, ...]] = ("good", "unknown", "missing", "bad")
 Why = Literal["failed", "canary", "baseline", "drawn"]
 
 
-class Cell(Setting, frozen=True, kw_only=True):
+class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
     """A value of every axis, at its default where none is named."""
 
     driver: str = "local"
@@ -65,12 +65,12 @@ class Cell(Setting, frozen=True, kw_only=True):
         return " ".join(words)
 
 
-def fields(cell: Setting) -> dict[str, Any]:
+def fields(cell: MatrixSetting) -> dict[str, Any]:
     """The value on every axis, of whatever it is a part."""
-    return {name: getattr(cell, name) for name in Setting.__struct_fields__}
+    return {name: getattr(cell, name) for name in MatrixSetting.__struct_fields__}
 
 
-class Planned(Cell, frozen=True, kw_only=True):
+class PlannedCell(NightlyCell, frozen=True, kw_only=True):
     """A cell of a night to come.
 
     Attributes:
@@ -87,10 +87,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     seconds: float
-    pieces: tuple[tuple[Planned, ...], ...]
+    pieces: tuple[tuple[PlannedCell, ...], ...]
 
     @property
-    def cells(self) -> list[Planned]:
+    def cells(self) -> list[PlannedCell]:
         """All cells, piece after piece."""
         return [cell for piece in self.pieces for cell in piece]
 
@@ -103,12 +103,12 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
 
     @property
-    def cells(self) -> list[Planned]:
+    def cells(self) -> list[PlannedCell]:
         """All cells, job after job."""
         return [cell for job in self.jobs for cell in job.cells]
 
 
-class Mark(Cell, frozen=True, kw_only=True):
+class CellResult(NightlyCell, frozen=True, kw_only=True):
     """What became of a cell in a night.
 
     Attributes:
@@ -145,7 +145,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
     acks: Acks
     unclean: bool = False
 
-    def claims(self, cell: Cell) -> bool:
+    def claims(self, cell: NightlyCell) -> bool:
         """Whether a cell is one of this canary's, on any driver."""
         wanted = (self.kafka, self.story, self.acks, self.unclean)
         return wanted == (cell.kafka, cell.story, cell.acks, cell.unclean)
@@ -164,6 +164,6 @@ def canaries(newest: str) -> tuple[Canary, ...]:
     )
 
 
-def worst(marks: Iterable[Mark]) -> Mark:
+def worst(marks: Iterable[CellResult]) -> CellResult:
     """The mark in the worst state; the first of several. There must be one."""
     return max(marks, key=lambda mark: STATES.index(mark.state))

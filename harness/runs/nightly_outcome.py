@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
-from highwater.harness.runs.nightly_cells import STATES, Mark, State, worst
+from highwater.harness.runs.nightly_cells import STATES, CellResult, State, worst
 
 Colour = Literal["green", "yellow", "red"]
 _REASONS: Final[dict[State, str]] = {"bad": "Bad", "missing": "Missing", "unknown": "Unknown"}
@@ -14,7 +14,7 @@ EXIT_CODES: Final[dict[Colour, int]] = {"green": 0, "yellow": 3, "red": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class NightChanges:
     """A night against the last night in which each setting ran; a mark a setting, its worst.
 
     Attributes:
@@ -24,19 +24,21 @@ class Changes:
         waiting: was troubled and did not run.
     """
 
-    new: list[Mark]
-    ongoing: list[Mark]
-    resolved: list[Mark]
-    waiting: list[Mark]
+    new: list[CellResult]
+    ongoing: list[CellResult]
+    resolved: list[CellResult]
+    waiting: list[CellResult]
 
 
-def compare(history: Iterable[Mark], tonight: Sequence[Mark], night: str) -> Changes:
+def compare(
+    history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
+) -> NightChanges:
     """What changed from the nights before ``night`` to it."""
     before = latest(mark for mark in history if mark.night < night)
     now = latest(tonight)
     troubled = sorted((mark for mark in now.values() if mark.troubled), key=_gravity)
     were = {key for key, mark in before.items() if mark.troubled}
-    return Changes(
+    return NightChanges(
         new=[mark for mark in troubled if mark.key not in were],
         ongoing=[mark for mark in troubled if mark.key in were],
         resolved=[mark for key, mark in now.items() if key in were and not mark.troubled],
@@ -44,26 +46,26 @@ def compare(history: Iterable[Mark], tonight: Sequence[Mark], night: str) -> Cha
     )
 
 
-def _gravity(mark: Mark) -> tuple[int, str]:
+def _gravity(mark: CellResult) -> tuple[int, str]:
     return -STATES.index(mark.state), mark.key
 
 
-def latest(marks: Iterable[Mark]) -> dict[str, Mark]:
+def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
     """Of every setting the worst mark of the last night in which it ran."""
-    last: dict[str, Mark] = {}
+    last: dict[str, CellResult] = {}
     for mark in marks:
         seen = last.get(mark.key)
         last[mark.key] = worst([seen, mark]) if seen and seen.night == mark.night else mark
     return last
 
 
-def silent(marks: Iterable[Mark], wanted: Iterable[str]) -> list[str]:
+def silent(marks: Iterable[CellResult], wanted: Iterable[str]) -> list[str]:
     """Canaries of which no cell lost anything."""
     heard = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
     return [name for name in wanted if name not in heard]
 
 
-def colour(marks: Sequence[Mark], wanted: Iterable[str]) -> Colour:
+def colour(marks: Sequence[CellResult], wanted: Iterable[str]) -> Colour:
     """Red for anything broken, missing or silent and for nothing at all, yellow for unknown.
 
     Args:
@@ -76,7 +78,7 @@ def colour(marks: Sequence[Mark], wanted: Iterable[str]) -> Colour:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class NightOutcome:
     """A night, judged.
 
     Attributes:
@@ -89,8 +91,8 @@ class Outcome:
     """
 
     night: str
-    marks: Sequence[Mark]
-    history: Sequence[Mark]
+    marks: Sequence[CellResult]
+    history: Sequence[CellResult]
     canaries: Sequence[str]
     problems: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -101,7 +103,7 @@ class Outcome:
         return "red" if self.problems else colour(self.marks, self.canaries)
 
     @cached_property
-    def changes(self) -> Changes:
+    def changes(self) -> NightChanges:
         """What is new, goes on, is resolved."""
         return compare(self.history, self.marks, self.night)
 
@@ -145,7 +147,7 @@ class Outcome:
 
     def nights(self) -> list[tuple[str, Colour, Counter[str]]]:
         """Every night of the history: its date, its colour, its cells by state; oldest first."""
-        groups: dict[str, list[Mark]] = {}
+        groups: dict[str, list[CellResult]] = {}
         for mark in self.history:
             groups.setdefault(mark.night, []).append(mark)
         return [

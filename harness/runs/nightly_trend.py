@@ -8,7 +8,7 @@ import msgspec
 
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import write_whole
-from highwater.harness.runs.nightly_cells import SCHEMA, Mark
+from highwater.harness.runs.nightly_cells import SCHEMA, CellResult
 
 NIGHTS: Final = 90
 """Nights that the history keeps."""
@@ -18,7 +18,7 @@ class _SchemaOnly(msgspec.Struct):
     schema: int = 0
 
 
-def read(path: Path) -> tuple[list[Mark], list[str]]:
+def read(path: Path) -> tuple[list[CellResult], list[str]]:
     """The marks of a history, oldest first, and a note for each kind of line that was left out.
 
     A torn last line, lines of another schema and a file that is not there are no errors: the
@@ -33,7 +33,7 @@ def read(path: Path) -> tuple[list[Mark], list[str]]:
         return [], [f"{path} is not there: this is the first night of its history."]
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    marks: list[Mark] = []
+    marks: list[CellResult] = []
     schemas: dict[int, int] = {}
     broken: list[int] = []
     for number, line in enumerate(lines, start=1):
@@ -42,7 +42,7 @@ def read(path: Path) -> tuple[list[Mark], list[str]]:
         try:
             schema = msgspec.json.decode(line, type=_SchemaOnly).schema
             if schema == SCHEMA:
-                marks.append(msgspec.json.decode(line, type=Mark))
+                marks.append(msgspec.json.decode(line, type=CellResult))
             else:
                 schemas[schema] = schemas.get(schema, 0) + 1
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -58,7 +58,9 @@ def read(path: Path) -> tuple[list[Mark], list[str]]:
     return sorted(marks, key=lambda mark: mark.night), notes
 
 
-def extend(history: Iterable[Mark], tonight: Sequence[Mark], night: str) -> list[Mark]:
+def extend(
+    history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
+) -> list[CellResult]:
     """The history with a night put in, in place of what it had of it; the last ``NIGHTS`` only."""
     others = [mark for mark in history if mark.night != night]
     kept = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
@@ -66,7 +68,7 @@ def extend(history: Iterable[Mark], tonight: Sequence[Mark], night: str) -> list
     return [mark for mark in everything if mark.night in kept]
 
 
-def write(path: Path, marks: Iterable[Mark]) -> Path:
+def write(path: Path, marks: Iterable[CellResult]) -> Path:
     """Write a history whole or not at all.
 
     Raises:

@@ -37,7 +37,7 @@ _WHAT_MOST: Final = 60
 """Letters of a run's name that say what happened in it: file systems allow 255 in all."""
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How far a run came; rewritten at every phase.
 
     Attributes:
@@ -176,9 +176,9 @@ class Run:
         """On what the run ran. Raises StoreError when it is missing or broken."""
         return _decode(self._read("environment.json"), Environment, "environment.json")
 
-    def status(self) -> Status:
+    def status(self) -> RunStatus:
         """How far the run came. Raises StoreError when it is missing or broken."""
-        return _decode(self._read("status.json"), Status, "status.json")
+        return _decode(self._read("status.json"), RunStatus, "status.json")
 
     def verdict(self) -> Verdict:
         """What the judge said.
@@ -256,7 +256,7 @@ class Store:
         try:
             new.path.mkdir(parents=True)
             new.write("plan.json", plan.to_json())
-            new.write_struct("status.json", Status(phase="booting"))
+            new.write_struct("status.json", RunStatus(phase="booting"))
             new.path.rename(self.root / name)
             self._point_latest(name)
         except OSError as error:

@@ -18,7 +18,7 @@ Account = Literal["whole", "begun", "none"]
 the run was cut short; or not at all, because its history cannot be read."""
 
 
-class Unread(msgspec.Struct, frozen=True, kw_only=True):
+class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder of a run that is no evidence: it was left out of everything that is judged.
 
     Attributes:
@@ -146,7 +146,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     checkers: dict[str, str]
     following: dict[str, int] = {}
     cut: str = ""
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnusedFile, ...] = ()
     account: Account = "whole"
 
     @property

@@ -8,12 +8,18 @@ import msgspec
 from highwater.clusters.drivers import find_driver
 from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.matrix_cells import Axes, Cell, Matrix, Setting, Skipped
+from highwater.harness.runs.matrix_cells import (
+    Axes,
+    Matrix,
+    MatrixCell,
+    MatrixSetting,
+    SkippedCombination,
+)
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.nemesis.schedules.fault_spec import Choice
+from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.stories.registry import find_story
-from highwater.runtime.cluster_pool import Key
+from highwater.runtime.cluster_pool import ClusterKey
 from highwater.runtime.preflight import check_plan
 
 
@@ -25,21 +31,21 @@ def lay_out(axes: Axes) -> Matrix:
             run.
     """
     _check(axes)
-    cells: list[Cell] = []
-    skipped: list[Skipped] = []
+    cells: list[MatrixCell] = []
+    skipped: list[SkippedCombination] = []
     for setting in _settings(axes):
         fields = msgspec.structs.asdict(setting)
         if reason := _obstacle(setting, axes.duration_s):
-            skipped.append(Skipped(**fields, reason=reason))
+            skipped.append(SkippedCombination(**fields, reason=reason))
         else:
-            cells.append(Cell(**fields, run=_name(setting)))
+            cells.append(MatrixCell(**fields, run=_name(setting)))
     if not cells:
         why = f"The first reason: {skipped[0].reason}." if skipped else "Name a story or a nemesis."
         raise UsageError("no cell of this matrix can be run", hint=why)
     return Matrix(axes=axes, cells=tuple(cells), skipped=tuple(skipped))
 
 
-def plan_of(setting: Setting, *, duration_s: float) -> Plan:
+def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
     """The run that a cell stands for."""
     if setting.story is not None:
         plan = find_story(setting.story).plan(
@@ -66,11 +72,11 @@ def plan_of(setting: Setting, *, duration_s: float) -> Plan:
     )
 
 
-def grouped(cells: Sequence[Cell], *, duration_s: float) -> list[list[Cell]]:
+def grouped(cells: Sequence[MatrixCell], *, duration_s: float) -> list[list[MatrixCell]]:
     """Cells that can share a cluster, together; those whose clusters start slowest come first."""
-    groups: dict[Key, list[Cell]] = {}
+    groups: dict[ClusterKey, list[MatrixCell]] = {}
     for cell in cells:
-        groups.setdefault(Key.of(plan_of(cell, duration_s=duration_s)), []).append(cell)
+        groups.setdefault(ClusterKey.of(plan_of(cell, duration_s=duration_s)), []).append(cell)
     slowest = sorted(groups, key=lambda key: release(key.kafka).coordination != "kraft")
     return [groups[key] for key in slowest]
 
@@ -81,14 +87,14 @@ def _check(axes: Axes) -> None:
     for story in axes.stories:
         find_story(story)
     for word in itertools.chain.from_iterable(axes.nemeses):
-        Choice.of(word)
+        FaultSpec.of(word)
     if any(axes.nemeses):
         check_duration(axes.duration_s)
     for driver in axes.drivers:
         find_driver(driver)
 
 
-def _settings(axes: Axes) -> Iterator[Setting]:
+def _settings(axes: Axes) -> Iterator[MatrixSetting]:
     """Every combination once, a line of the page after the other, oldest release first."""
     happenings: list[tuple[str | None, str | None]] = [(story, None) for story in axes.stories]
     happenings += [(None, ",".join(faults)) for faults in axes.nemeses]
@@ -101,7 +107,7 @@ def _settings(axes: Axes) -> Iterator[Setting]:
         sorted(set(axes.kafkas), key=list(CATALOGUE).index),
         dict.fromkeys(axes.seeds),
     ):
-        yield Setting(
+        yield MatrixSetting(
             kafka=kafka,
             driver=driver,
             story=happening[0],
@@ -113,7 +119,7 @@ def _settings(axes: Axes) -> Iterator[Setting]:
         )
 
 
-def _obstacle(setting: Setting, duration_s: float) -> str:
+def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
     """Why a combination cannot be run; nothing when it can."""
     try:
         check_plan(plan_of(setting, duration_s=duration_s))
@@ -122,7 +128,7 @@ def _obstacle(setting: Setting, duration_s: float) -> str:
     return ""
 
 
-def _name(setting: Setting) -> str:
+def _name(setting: MatrixSetting) -> str:
     """A name for a run's directory, the same for the same setting."""
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"

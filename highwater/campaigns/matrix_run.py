@@ -18,18 +18,18 @@ from highwater.campaigns.matrix_plan import grouped, plan_of
 from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.runs.matrix_cells import Cell, Matrix, MatrixFolder, Row
+from highwater.harness.runs.matrix_cells import Matrix, MatrixCell, MatrixFolder, MatrixRow
 from highwater.harness.runs.store import Run
 from highwater.reports import model_text
 from highwater.reports.pages.matrix import write as write_page
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.prediction_check import as_predicted
 
 OVERALL: Final = "matrix"
 """Whom the progress is told of when it is about all cells."""
 
 
-def unfinished(folder: MatrixFolder, matrix: Matrix) -> list[Cell]:
+def unfinished(folder: MatrixFolder, matrix: Matrix) -> list[MatrixCell]:
     """The cells that have no whole run yet."""
     found = ((cell, folder.run_of(cell)) for cell in matrix.cells)
     return [cell for cell, run in found if run is None or run.status().phase != "frozen"]
@@ -41,7 +41,7 @@ def perform(
     spark: SparkOptions,
     jobs: int = 1,
     progress: Progress = lambda *_: None,
-) -> list[Row]:
+) -> list[MatrixRow]:
     """Run every cell that has no whole run yet, judge what was not judged, and write the page.
 
     A cell in which the harness fails is left behind with its problem, and the others go on.
@@ -65,7 +65,9 @@ def perform(
         return judge_cells(folder, starter.session())
 
 
-def judge_cells(folder: MatrixFolder, session: SparkSession, *, afresh: bool = False) -> list[Row]:
+def judge_cells(
+    folder: MatrixFolder, session: SparkSession, *, afresh: bool = False
+) -> list[MatrixRow]:
     """Judge the runs of a matrix that were not judged (or all), and write rows and page.
 
     Raises:
@@ -79,7 +81,7 @@ def judge_cells(folder: MatrixFolder, session: SparkSession, *, afresh: bool = F
     return rows
 
 
-def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[Row]:
+def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[MatrixRow]:
     """Judge every run of a matrix again, and write rows and page.
 
     Raises:
@@ -98,14 +100,14 @@ def write_matrix_page(folder: MatrixFolder) -> Path:
     return write_page(folder.rows(), folder.page, matrix=folder.matrix(), earlier=folder.earlier())
 
 
-def row_of(run: Run, home: Path) -> Row:
+def row_of(run: Run, home: Path) -> MatrixRow:
     """The row of a judged run, for a page in the folder ``home``.
 
     Raises:
         StoreError: it was not judged, or cannot be read.
     """
     verdict, said = run.verdict(), model_text.read(run)
-    return Row.of(
+    return MatrixRow.of(
         run,
         verdict,
         as_predicted=as_predicted(run, verdict),
@@ -126,7 +128,7 @@ class _Sitting:
         self._duration_s = matrix.axes.duration_s
         self._progress = progress
         self._todo = unfinished(folder, matrix)
-        self._groups: queue.SimpleQueue[list[Cell]] = queue.SimpleQueue()
+        self._groups: queue.SimpleQueue[list[MatrixCell]] = queue.SimpleQueue()
         for group in grouped(self._todo, duration_s=self._duration_s):
             self._groups.put(group)
         self._total = len(matrix.cells)
@@ -166,7 +168,7 @@ class _Sitting:
 
     def _work(self, clusters: Path) -> None:
         """Take one group after the other, each with a cluster below this folder."""
-        with Fleet(clusters) as fleet:
+        with ClusterPool(clusters) as fleet:
             while not self._stop.is_set():
                 try:
                     group = self._groups.get_nowait()
@@ -175,7 +177,7 @@ class _Sitting:
                 for cell in group:
                     self._run(cell, fleet)
 
-    def _run(self, cell: Cell, fleet: Fleet) -> None:
+    def _run(self, cell: MatrixCell, fleet: ClusterPool) -> None:
         label = f"{cell.kafka} {cell.happened} acks={cell.acks}"
         self._put_aside(cell)
         try:
@@ -195,7 +197,7 @@ class _Sitting:
             self._done += 1
         self._tell()
 
-    def _put_aside(self, cell: Cell) -> None:
+    def _put_aside(self, cell: MatrixCell) -> None:
         """Keep what an earlier sitting left of a cell out of this one's way."""
         run = self._folder.run_of(cell)
         if run is None:

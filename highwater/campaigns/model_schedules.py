@@ -11,7 +11,7 @@ import msgspec
 from rich.table import Table
 
 from highwater import console
-from highwater.api import Judged, Progress, judge_all
+from highwater.api import JudgedRun, Progress, judge_all
 from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.schedules.counterexample import Counterexample
 from highwater.checkers.model.schedules.schedule import Schedule
@@ -24,7 +24,7 @@ from highwater.harness.runs.store import Run, Store
 from highwater.nemesis.model_replay.schedule_replay import plan
 from highwater.reports.model_text import GOOD
 from highwater.reports.pages.counterexample import write
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.model_replay import replay
 from highwater.runtime.preflight import check_plan
 
@@ -65,7 +65,7 @@ class Source:
             return self.found
         return compile_for(self.found, kafka)
 
-    def draw(self, path: Path, judged: Sequence[Judged]) -> Path:
+    def draw(self, path: Path, judged: Sequence[JudgedRun]) -> Path:
         """Write the page of the counterexample with what real brokers made of it.
 
         Raises:
@@ -101,7 +101,7 @@ def perform(
     driver: str = "local",
     spark: SparkOptions,
     progress: Progress = lambda *_: None,
-) -> list[Judged]:
+) -> list[JudgedRun]:
     """Lead real brokers of each release along a counterexample, so many times, and judge all runs.
 
     Args:
@@ -117,7 +117,7 @@ def perform(
         check_plan(plan(schedule, kafka, seed=seed, driver=driver))
     stop = threading.Event()
 
-    def follow(fleet: Fleet, kafka: str, number: int) -> Run:
+    def follow(fleet: ClusterPool, kafka: str, number: int) -> Run:
         label = f"{kafka} replay {number + 1} of {runs}"
         return replay(
             schedules[kafka],
@@ -133,7 +133,7 @@ def perform(
     with (
         SparkStarter(spark) as starter,
         tempfile.TemporaryDirectory(prefix="highwater-") as folder,
-        Fleet(Path(folder) / "clusters") as fleet,
+        ClusterPool(Path(folder) / "clusters") as fleet,
     ):
         done = [follow(fleet, kafka, number) for kafka in schedules for number in range(runs)]
         fleet.close()
@@ -141,9 +141,9 @@ def perform(
         return judge_all(done, starter.session())
 
 
-def tally(source: Source, judged: Sequence[Judged]) -> list[Tally]:
+def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
     """Count by release, in the order in which they ran."""
-    groups: dict[str, list[Judged]] = {}
+    groups: dict[str, list[JudgedRun]] = {}
     for one in judged:
         groups.setdefault(one.verdict.kafka, []).append(one)
     return [
@@ -158,7 +158,7 @@ def tally(source: Source, judged: Sequence[Judged]) -> list[Tally]:
     ]
 
 
-def _as_foretold(one: Judged) -> bool | None:
+def _as_foretold(one: JudgedRun) -> bool | None:
     """Of a run that ended as the model says whether anything was lost or forked; else None.
 
     That is so whether or not its trace explains it, too.
@@ -172,7 +172,7 @@ def _as_foretold(one: Judged) -> bool | None:
     return bool(lost or forked)
 
 
-def exit_code(judged: Sequence[Judged]) -> int:
+def exit_code(judged: Sequence[JudgedRun]) -> int:
     """0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
     said = {one.model.status if one.model else "unknown" for one in judged}
     if "unexplained" in said:
@@ -180,7 +180,7 @@ def exit_code(judged: Sequence[Judged]) -> int:
     return OK if said <= GOOD else UNKNOWN
 
 
-def table(judged: Sequence[Judged]) -> Table:
+def table(judged: Sequence[JudgedRun]) -> Table:
     """A row a run."""
     rows: list[list[str | Text]] = [
         [

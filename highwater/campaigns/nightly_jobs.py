@@ -11,8 +11,8 @@ from rich.table import Table
 
 from highwater import console
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.matrix_cells import Axes, Cell, Matrix, MatrixFolder
-from highwater.harness.runs.nightly_cells import NEMESIS_S, SCHEMA, Job, Night, Planned, fields
+from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixCell, MatrixFolder
+from highwater.harness.runs.nightly_cells import NEMESIS_S, SCHEMA, Job, Night, PlannedCell, fields
 
 PLAN: Final = "night.json"
 SLACK: Final = 1.5
@@ -43,7 +43,7 @@ def commands(job: Job) -> list[str]:
     return [f"highwater matrix --expect --resume {shlex.quote(folder)}" for folder in folders]
 
 
-def matrix(piece: Sequence[Planned]) -> Matrix:
+def matrix(piece: Sequence[PlannedCell]) -> Matrix:
     """The matrix that runs these cells and no others."""
     return Matrix(
         axes=Axes(
@@ -57,7 +57,7 @@ def matrix(piece: Sequence[Planned]) -> Matrix:
             seeds=_values(cell.seed for cell in piece),
             duration_s=NEMESIS_S,
         ),
-        cells=tuple(Cell(**fields(cell), run=_name(cell)) for cell in piece),
+        cells=tuple(MatrixCell(**fields(cell), run=_name(cell)) for cell in piece),
         skipped=(),
     )
 
@@ -66,7 +66,7 @@ def _values(found: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _name(cell: Planned) -> str:
+def _name(cell: PlannedCell) -> str:
     """A name for a run's directory, the same for the same cell."""
     return f"{re.sub(r'[^A-Za-z0-9._]+', '-', cell.key)}-seed-{cell.seed}"
 

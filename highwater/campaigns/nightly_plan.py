@@ -21,11 +21,11 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.runs.nightly_cells import (
     NEMESIS_S,
-    Cell,
+    CellResult,
     Job,
-    Mark,
     Night,
-    Planned,
+    NightlyCell,
+    PlannedCell,
     Why,
     canaries,
     fields,
@@ -66,10 +66,10 @@ def seed(night: date, lap: int = 0) -> int:
     return int(f"{night:%Y%m%d}") * 100 + lap
 
 
-class Clock:
+class CellDurations:
     """How long a cell takes: the median of the nights before, or a guess."""
 
-    def __init__(self, marks: Iterable[Mark]) -> None:
+    def __init__(self, marks: Iterable[CellResult]) -> None:
         measured: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
         for mark in marks:
             if mark.seconds is not None:
@@ -77,14 +77,14 @@ class Clock:
                     measured[known].append(mark.seconds)
         self._medians = {known: median(times) for known, times in measured.items()}
 
-    def seconds(self, cell: Cell) -> float:
+    def seconds(self, cell: NightlyCell) -> float:
         """Of this very setting, else of the same schedule on the driver, else a guess."""
         guess = STORY_S if cell.story else RANDOM_S
         found = (self._medians[one] for one in _likenesses(cell) if one in self._medians)
         return next(found, guess)
 
 
-def _likenesses(cell: Cell) -> tuple[tuple[str, ...], ...]:
+def _likenesses(cell: NightlyCell) -> tuple[tuple[str, ...], ...]:
     return (cell.key,), (cell.kafka, cell.driver, cell.happened), (cell.driver, cell.happened)
 
 
@@ -122,7 +122,7 @@ def plan_night(
     *,
     releases: Sequence[Release],
     drivers: Sequence[str],
-    marks: Sequence[Mark] = (),
+    marks: Sequence[CellResult] = (),
     jobs: int = 8,
     minutes: float = 40,
 ) -> Night:
@@ -138,18 +138,18 @@ def plan_night(
         jobs: machines.
         minutes: how long each may take.
     """
-    clock = Clock(marks)
+    clock = CellDurations(marks)
     room = jobs * minutes * 60
-    chosen: dict[tuple[str, int], Planned] = {}
+    chosen: dict[tuple[str, int], PlannedCell] = {}
 
-    def add(cells: Iterable[Cell], why: Why, limit: float = float("inf")) -> None:
+    def add(cells: Iterable[NightlyCell], why: Why, limit: float = float("inf")) -> None:
         spent = sum(cell.seconds for cell in chosen.values())
         for cell in cells:
             seconds = clock.seconds(cell)
             if spent + seconds > limit:
                 return
             if cell.identity not in chosen:
-                chosen[cell.identity] = Planned(**fields(cell), why=why, seconds=seconds)
+                chosen[cell.identity] = PlannedCell(**fields(cell), why=why, seconds=seconds)
                 spent += seconds
 
     add(_failed(marks, releases, drivers), "failed", room / 2)
@@ -161,10 +161,10 @@ def plan_night(
 
 
 def _failed(
-    marks: Sequence[Mark], releases: Sequence[Release], drivers: Sequence[str]
-) -> Iterator[Cell]:
+    marks: Sequence[CellResult], releases: Sequence[Release], drivers: Sequence[str]
+) -> Iterator[NightlyCell]:
     """Cells of every setting whose last night was troubled, with the seeds of the trouble."""
-    last: dict[str, list[Mark]] = {}
+    last: dict[str, list[CellResult]] = {}
     for mark in marks:
         seen = last.get(mark.key)
         last[mark.key] = [*seen, mark] if seen and seen[0].night == mark.night else [mark]
@@ -176,14 +176,14 @@ def _failed(
             else set((mark.nemesis or "").split(",")) <= {*faults()}
         )
         if mark.kafka in names and mark.driver in drivers and known:
-            yield Cell(**fields(mark))
+            yield NightlyCell(**fields(mark))
 
 
-def _canaries(night: date, drivers: Sequence[str]) -> Iterator[Cell]:
+def _canaries(night: date, drivers: Sequence[str]) -> Iterator[NightlyCell]:
     for canary in canaries(newest()):
         names = _drivers(CATALOGUE[canary.kafka], drivers)
         for lap in range(CANARY_SEEDS):
-            yield Cell(
+            yield NightlyCell(
                 kafka=canary.kafka,
                 driver=_turn(night, names, lap),
                 story=canary.story,
@@ -193,17 +193,19 @@ def _canaries(night: date, drivers: Sequence[str]) -> Iterator[Cell]:
             )
 
 
-def _baseline(night: date, releases: Sequence[Release], drivers: Sequence[str]) -> Iterator[Cell]:
+def _baseline(
+    night: date, releases: Sequence[Release], drivers: Sequence[str]
+) -> Iterator[NightlyCell]:
     """The first two stories on every release, the drivers taking turns night by night."""
     for number, one in enumerate(releases):
         driver = _turn(night, _drivers(one, drivers), number)
         for story in BASELINE:
-            yield Cell(kafka=one.name, driver=driver, story=story, seed=seed(night))
+            yield NightlyCell(kafka=one.name, driver=driver, story=story, seed=seed(night))
 
 
 def _drawn(
-    night: date, releases: Sequence[Release], drivers: Sequence[str], marks: Sequence[Mark]
-) -> Iterator[Cell]:
+    night: date, releases: Sequence[Release], drivers: Sequence[str], marks: Sequence[CellResult]
+) -> Iterator[NightlyCell]:
     """Every setting there is, what has not run the longest first, and again with another seed."""
     ran = {mark.key: mark.night for mark in marks}
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
@@ -219,7 +221,7 @@ def _drawn(
         yield from sorted(cells, key=lambda cell: ran.get(cell.key, ""))
 
 
-def settings() -> Iterator[Cell]:
+def settings() -> Iterator[NightlyCell]:
     """Every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are left open.
 
     Faults of the network are mixed with each other, so that all settings fit into a week.
@@ -227,12 +229,12 @@ def settings() -> Iterator[Cell]:
     for story in STORIES:
         for unclean in (False, True) if story == "unclean" else (False,):
             for acks in _ACKS:
-                yield Cell(kafka="", story=story, acks=acks, unclean=unclean)
+                yield NightlyCell(kafka="", story=story, acks=acks, unclean=unclean)
     for nemesis in mixes():
         for min_isr in (1, 2):
             for acks in ("1", "all"):
-                yield Cell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
-    yield Cell(kafka="", nemesis=mixes()[0], unclean=True)
+                yield NightlyCell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
+    yield NightlyCell(kafka="", nemesis=mixes()[0], unclean=True)
 
 
 def mixes() -> tuple[str, ...]:
@@ -252,7 +254,7 @@ def mixes() -> tuple[str, ...]:
     return tuple(",".join(names) for names in alike.values())
 
 
-def can_be_had(setting: Cell, kafka: Release, driver: str) -> bool:
+def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     """Whether a release and a driver have the story, or every fault, of a setting."""
     if setting.story:
         return not STORIES[setting.story].why_not(kafka)
@@ -269,7 +271,7 @@ def _turn(night: date, names: Sequence[str], offset: int = 0) -> str:
     return names[(night.toordinal() + offset) % len(names)]
 
 
-def _deal(cells: Sequence[Planned], count: int) -> tuple[Job, ...]:
+def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
     """Deal cells to machines: the longest piece always to the one with least to do."""
     share = sum(cell.seconds for cell in cells) / count
     hands: list[list[Piece]] = [[] for _ in range(count)]
@@ -287,11 +289,11 @@ def _deal(cells: Sequence[Planned], count: int) -> tuple[Job, ...]:
     )
 
 
-Piece = list[Planned]
+Piece = list[PlannedCell]
 """Cells of one release on one driver, which share warm clusters."""
 
 
-def _pieces(cells: Sequence[Planned], most: float) -> Iterator[Piece]:
+def _pieces(cells: Sequence[PlannedCell], most: float) -> Iterator[Piece]:
     """Cells that belong together, failed ones apart; a long group is cut into even pieces."""
     groups: defaultdict[tuple[str, str, bool], Piece] = defaultdict(list)
     for cell in cells:

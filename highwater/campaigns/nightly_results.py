@@ -6,17 +6,25 @@ from pathlib import Path
 import msgspec
 
 from highwater.clusters.releases.catalogue import CATALOGUE
-from highwater.harness.runs.matrix_cells import MATRIX, Row
-from highwater.harness.runs.nightly_cells import Canary, Cell, Mark, Night, State, fields, worst
+from highwater.harness.runs.matrix_cells import MATRIX, MatrixRow
+from highwater.harness.runs.nightly_cells import (
+    Canary,
+    CellResult,
+    Night,
+    NightlyCell,
+    State,
+    fields,
+    worst,
+)
 
 
-def read_rows(paths: Iterable[Path]) -> tuple[list[Row], list[str]]:
+def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
     """Every row that can be read, and of what cannot a sentence each, naming the file.
 
     Args:
         paths: ``cells.json`` files, matrix directories, or folders with such anywhere below.
     """
-    rows: list[Row] = []
+    rows: list[MatrixRow] = []
     problems: list[str] = []
     for path in paths:
         files = _files(path)
@@ -43,30 +51,30 @@ def _files(path: Path) -> list[Path]:
     return sorted(begun | set(path.rglob("cells.json")))
 
 
-def _rows(file: Path, raws: Sequence[msgspec.Raw], problems: list[str]) -> Iterator[Row]:
+def _rows(file: Path, raws: Sequence[msgspec.Raw], problems: list[str]) -> Iterator[MatrixRow]:
     for number, raw in enumerate(raws):
         try:
-            yield msgspec.json.decode(raw, type=Row)
+            yield msgspec.json.decode(raw, type=MatrixRow)
         except msgspec.MsgspecError as error:
             problems.append(f"{file}: cell {number} is broken: {error}.")
 
 
 def mark_all(
-    rows: Sequence[Row], *, night: str, plan: Night | None, canaries: Sequence[Canary]
-) -> list[Mark]:
+    rows: Sequence[MatrixRow], *, night: str, plan: Night | None, canaries: Sequence[Canary]
+) -> list[CellResult]:
     """A mark for every cell that was planned or was run; of a cell with several rows the worst.
 
     Args:
         plan: without one no cell can be missing.
     """
-    marks: dict[tuple[str, int], list[Mark]] = {}
+    marks: dict[tuple[str, int], list[CellResult]] = {}
     for row in rows:
         mark = _mark(row, night, canaries)
         marks.setdefault(mark.identity, []).append(mark)
     for cell in plan.cells if plan else ():
         if cell.identity not in marks:
             marks[cell.identity] = [
-                Mark(
+                CellResult(
                     **fields(cell),
                     night=night,
                     state="missing",
@@ -77,11 +85,11 @@ def mark_all(
     return [worst(group) for group in marks.values()]
 
 
-def _mark(row: Row, night: str, canaries: Sequence[Canary]) -> Mark:
-    cell = Cell(**fields(row))
+def _mark(row: MatrixRow, night: str, canaries: Sequence[Canary]) -> CellResult:
+    cell = NightlyCell(**fields(row))
     canary = _canary(cell, canaries)
     state, why = _judge(row, canary)
-    return Mark(
+    return CellResult(
         **fields(cell),
         night=night,
         state=state,
@@ -95,11 +103,11 @@ def _mark(row: Row, night: str, canaries: Sequence[Canary]) -> Mark:
     )
 
 
-def _canary(cell: Cell, canaries: Sequence[Canary]) -> str | None:
+def _canary(cell: NightlyCell, canaries: Sequence[Canary]) -> str | None:
     return next((canary.name for canary in canaries if canary.claims(cell)), None)
 
 
-def _judge(row: Row, canary: str | None) -> tuple[State, str]:
+def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
     """The state of a cell that ran, and why, in a few words."""
     if row.verdict == "unknown":
         return "unknown", row.problem or "could not be judged"
@@ -112,7 +120,7 @@ def _judge(row: Row, canary: str | None) -> tuple[State, str]:
     return _judge_random(row)
 
 
-def _judge_random(row: Row) -> tuple[State, str]:
+def _judge_random(row: MatrixRow) -> tuple[State, str]:
     """The same for a schedule of which nobody foretold the outcome."""
     if row.verdict == "valid":
         return "good", "no promise broken"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from highwater.harness.runs.nightly_cells import Mark
-from highwater.harness.runs.nightly_outcome import Outcome
+from highwater.harness.runs.nightly_cells import CellResult
+from highwater.harness.runs.nightly_outcome import NightOutcome
 
 SHOWN: Final = 50
 """Rows of a table; GitHub takes a mebibyte of summary."""
@@ -14,7 +14,7 @@ _LAMPS: Final = {"green": "\N{LARGE GREEN CIRCLE}", "yellow": "\N{LARGE YELLOW C
                  "red": "\N{LARGE RED CIRCLE}"}  # fmt: skip
 
 
-def markdown(outcome: Outcome) -> str:
+def markdown(outcome: NightOutcome) -> str:
     """The whole summary."""
     changes = outcome.changes
     unknown = [mark for mark in outcome.marks if mark.state == "unknown"]
@@ -37,7 +37,7 @@ def markdown(outcome: Outcome) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _canaries(outcome: Outcome) -> str:
+def _canaries(outcome: NightOutcome) -> str:
     cells = [mark for mark in outcome.marks if mark.canary in outcome.canaries]
     rows: list[tuple[str, ...]] = [
         (m.canary or "", m.key, str(m.seed), m.state, _lost(m)) for m in cells
@@ -48,13 +48,13 @@ def _canaries(outcome: Outcome) -> str:
     return _table("Canaries, which must lose", heads, rows)
 
 
-def _cells(title: str, marks: Sequence[Mark]) -> str:
+def _cells(title: str, marks: Sequence[CellResult]) -> str:
     heads = ("cell", "seed", "state", "lost / acknowledged", "divergent", "why")
     rows = [(m.key, str(m.seed), m.state, _lost(m), str(m.divergent), m.why) for m in marks]
     return _table(title, heads, rows)
 
 
-def _repeat(marks: Sequence[Mark]) -> str:
+def _repeat(marks: Sequence[CellResult]) -> str:
     """The commands that repeat cells, to be opened and pasted."""
     if not marks:
         return ""
@@ -65,7 +65,7 @@ def _repeat(marks: Sequence[Mark]) -> str:
     )
 
 
-def _lost(mark: Mark) -> str:
+def _lost(mark: CellResult) -> str:
     return f"{mark.lost:,} / {mark.acknowledged:,}"
 
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, Self
 
 import msgspec
 
-from highwater.api import Judged
+from highwater.api import JudgedRun
 from highwater.campaigns.soak_plan import draw
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.clusters.releases.catalogue import CATALOGUE
@@ -70,7 +70,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one run.
 
     Attributes:
@@ -99,7 +99,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
     @classmethod
-    def of(cls, soak: Soak, number: int, judged: Judged) -> Self:
+    def of(cls, soak: Soak, number: int, judged: JudgedRun) -> Self:
         """The row of a judged run.
 
         Raises:
@@ -160,7 +160,7 @@ class SoakFolder:
                 hint="Give the options that it was begun with, or another --name.",
             )
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SoakRow]:
         """What was judged so far, in order.
 
         Raises:
@@ -169,12 +169,12 @@ class SoakFolder:
         found = []
         for path in sorted((self.path / "rows").glob("*.json")):
             try:
-                found.append(msgspec.json.decode(path.read_bytes(), type=Row))
+                found.append(msgspec.json.decode(path.read_bytes(), type=SoakRow))
             except (OSError, msgspec.MsgspecError) as error:
                 raise StoreError(f"{path} is broken: {error}", hint="Remove it.") from error
         return found
 
-    def write(self, row: Row) -> None:
+    def write(self, row: SoakRow) -> None:
         """Write down what came of a run."""
         text = msgspec.json.format(msgspec.json.encode(row), indent=2)
         Run(self.path).write(f"rows/{row.number:06d}.json", text)
@@ -195,7 +195,7 @@ def _again(soak: Soak, number: int, run: Run) -> str:
     return f"highwater replay {run.path}"
 
 
-def _state(judged: Judged, *, failed: bool) -> State:
+def _state(judged: JudgedRun, *, failed: bool) -> State:
     """What came of a run; where the model has no answer (an upgrade), the verdict alone."""
     if failed:
         return "failed"

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 from highwater.api import Progress, judge_all
 from highwater.campaigns.soak_plan import SHARED
-from highwater.campaigns.soak_results import Row, Soak, SoakFolder
+from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow
 from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.store import Run
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 
 OVERALL: Final = "soak"
 """Whom the progress is told of when it is about all runs."""
@@ -52,9 +52,9 @@ def perform(
     *,
     spark: SparkOptions,
     progress: Progress = lambda *_: None,
-    told: Callable[[list[Row]], None] = lambda _: None,
+    told: Callable[[list[SoakRow]], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
-) -> list[Row]:
+) -> list[SoakRow]:
     """Run what was not run yet, judge it, and keep what is wrong; all rows, also earlier ones.
 
     What an earlier sitting left behind is judged first. A run in which the harness fails is a row
@@ -83,7 +83,7 @@ class _Sitting:
     soak: Soak
     bounds: Bounds
     progress: Progress
-    told: Callable[[list[Row]], None]
+    told: Callable[[list[SoakRow]], None]
     deadline: float
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -134,14 +134,14 @@ class _Sitting:
     def _run(self, numbers: list[int], late: Callable[[], bool]) -> _Portion:
         """Do a portion's runs one after the other, as long as there is time."""
         done: _Portion = []
-        with Fleet(self.folder.clusters / str(numbers[0])) as fleet:
+        with ClusterPool(self.folder.clusters / str(numbers[0])) as fleet:
             for number in numbers:
                 if late() or self._stop.is_set():
                     break
                 done.append((number, self._one(number, fleet)))
         return done
 
-    def _one(self, number: int, fleet: Fleet) -> Run:
+    def _one(self, number: int, fleet: ClusterPool) -> Run:
         name, plan = self.soak.name(number), self.soak.plan(number)
         label = f"{name} {','.join(plan.nemesis)}"
         try:
@@ -166,7 +166,7 @@ class _Sitting:
         for (number, run), judged in zip(
             runs, judge_all([run for _, run in runs], session), strict=True
         ):
-            row = Row.of(self.soak, number, judged)
+            row = SoakRow.of(self.soak, number, judged)
             self.folder.write(row)
             if row.state == "kept" and not self.bounds.keep_all:
                 shutil.rmtree(run.path)

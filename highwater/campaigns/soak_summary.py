@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from highwater.campaigns.soak_results import STATES, Row, Soak, State
+from highwater.campaigns.soak_results import STATES, Soak, SoakRow, State
 from highwater.clusters.releases.catalogue import CATALOGUE
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.wording import count
@@ -27,13 +27,13 @@ _WORDS: Final[dict[State, str]] = {
 _AMISS: Final[tuple[State, ...]] = ("unexplained", "failed", "unknown")
 
 
-def exit_code(rows: Iterable[Row]) -> int:
+def exit_code(rows: Iterable[SoakRow]) -> int:
     """1 if anything is unexplained, else 3 if anything is not known, else 0."""
     codes = {EXIT_CODES[row.state] for row in rows}
     return BROKEN if BROKEN in codes else max(codes, default=UNKNOWN)
 
 
-def markdown(soak: Soak, rows: Sequence[Row]) -> str:
+def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
     """The whole summary."""
     hours = sum(row.seconds for row in rows) / 3600
     struck = sum(sum(row.struck.values()) for row in rows)
@@ -59,7 +59,7 @@ def markdown(soak: Soak, rows: Sequence[Row]) -> str:
     return "\n".join(part for part in parts if part is not None)
 
 
-def _by_release(rows: Sequence[Row]) -> Iterable[Sequence[object]]:
+def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
     for kafka in CATALOGUE:
         mine = [row for row in rows if row.kafka == kafka]
         if mine:
@@ -69,19 +69,19 @@ def _by_release(rows: Sequence[Row]) -> Iterable[Sequence[object]]:
             yield kafka, len(mine), faults, acknowledged, lost, *(states[one] for one in STATES)
 
 
-def _by_fault(rows: Sequence[Row]) -> Iterable[Sequence[object]]:
+def _by_fault(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
     for name in sorted({name for row in rows for name in row.struck}):
         mine = [row for row in rows if name in row.struck]
         yield name, sum(r.struck[name] for r in mine), len(mine), len({r.kafka for r in mine})
 
 
-def _by_kind(rows: Sequence[Row]) -> Iterable[Sequence[object]]:
+def _by_kind(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
     for kind in sorted({kind for row in rows for kind in row.counts}):
         mine = [row for row in rows if row.counts.get(kind)]
         yield kind, sum(row.counts[kind] for row in mine), len(mine)
 
 
-def _listed(state: State, rows: Sequence[Row]) -> str | None:
+def _listed(state: State, rows: Sequence[SoakRow]) -> str | None:
     if not rows:
         return None
     lines = [f"## {len(rows)} {_WORDS[state]}\n"]

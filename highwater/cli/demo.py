@@ -20,7 +20,7 @@ from highwater.runtime.prediction_check import as_predicted
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from highwater.api import Judged
+    from highwater.api import JudgedRun
 
 
 TOLD: Final = ("loss", "divergence")
@@ -39,7 +39,7 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
     return [STORIES[name].plan(one.name) for name in TOLD for one in releases]
 
 
-def exit_code(judged: "Sequence[Judged]") -> int:
+def exit_code(judged: "Sequence[JudgedRun]") -> int:
     """0 when every run ended as predicted and the model explains all of it; 3 when one is unknown.
 
     Everything else is 1: more or less was lost, or something happened that no rule explains.
@@ -51,7 +51,7 @@ def exit_code(judged: "Sequence[Judged]") -> int:
     return OK if foretold and GOOD.issuperset(said) else BROKEN
 
 
-def compared(judged: "Sequence[Judged]", store: Path) -> list[Path]:
+def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
     """Pages that put each story's oldest and newest release side by side, step by step.
 
     A story that was not played to its end on both has none.
@@ -67,7 +67,7 @@ def compared(judged: "Sequence[Judged]", store: Path) -> list[Path]:
     return found
 
 
-def demo_table(judged: "Sequence[Judged]") -> Table:
+def demo_table(judged: "Sequence[JudgedRun]") -> Table:
     """A row a run, in the order of releases."""
     rows: list[list[str | Text]] = [
         [

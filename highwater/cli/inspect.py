@@ -11,9 +11,9 @@ from rich.text import Text
 
 from highwater import console
 from highwater.checkers.inspection.report_types import (
+    InspectedPartition,
+    InspectedReplica,
     Inspection,
-    PartitionState,
-    ReplicaState,
     Verdict,
 )
 from highwater.cli.options.common import JsonOption, on_spark
@@ -104,15 +104,15 @@ def _show(found: Inspection, html: Path | None) -> None:
         console.out.print(f"page: {html}")
 
 
-def _offsets(one: ReplicaState) -> str:
+def _offsets(one: InspectedReplica) -> str:
     return f"{one.start}..{one.leo} ({'?' if one.hw is None else one.hw})"
 
 
-def _remarkable(each: PartitionState) -> bool:
+def _remarkable(each: InspectedPartition) -> bool:
     return any(finding.severity != "note" for one in each.replicas for finding in one.findings)
 
 
-def _tell(each: PartitionState) -> None:
+def _tell(each: InspectedPartition) -> None:
     style = f"bold {_COLOURS[each.verdict]}"
     console.out.print(
         Text(each.verdict.upper(), style=style), Text(f"{each.topic}-{each.partition}: {each.says}")

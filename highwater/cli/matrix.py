@@ -20,7 +20,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixFolder, Row
+from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixFolder, MatrixRow
 from highwater.harness.runs.plan import Topic
 
 _WIDE: Final = 13
@@ -93,7 +93,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
 
 
 def finish(
-    folder: MatrixFolder, rows: Sequence[Row], *, expect: bool = False, as_json: bool = False
+    folder: MatrixFolder, rows: Sequence[MatrixRow], *, expect: bool = False, as_json: bool = False
 ) -> None:
     """Print what came of a matrix, and exit with the code that it deserves."""
     if as_json:
@@ -106,7 +106,7 @@ def finish(
     raise typer.Exit(code)
 
 
-def exit_code(rows: Sequence[Row], *, expect: bool) -> int:
+def exit_code(rows: Sequence[MatrixRow], *, expect: bool) -> int:
     """0 as promised, 1 a promise was broken, 4 the harness failed in a cell, 3 one is unknown.
 
     Args:
@@ -180,7 +180,7 @@ def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
         raise
 
 
-def _show(folder: MatrixFolder, rows: Sequence[Row]) -> None:
+def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
     from highwater.reports.pages.matrix import headline, sums
 
     found = folder.matrix()
@@ -203,10 +203,10 @@ def _show(folder: MatrixFolder, rows: Sequence[Row]) -> None:
     console.out.print(f"The whole matrix: {folder.page.resolve()}")
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(rows: Sequence[MatrixRow]) -> Table:
     """A row a release and a column a setting: a terminal is higher than wide."""
     lines = list(dict.fromkeys(row.line for row in rows))
-    cells: dict[tuple[object, object], list[Row]] = {}
+    cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
         cells.setdefault((row.kafka, row.line), []).append(row)
     drivers = len({row.driver for row in rows}) > 1
@@ -218,14 +218,14 @@ def _table(rows: Sequence[Row]) -> Table:
     return console.table("Lost / acknowledged, and forked offsets", ["Kafka", *heads], body)
 
 
-def _heading(row: Row, *, driver: bool) -> str:
+def _heading(row: MatrixRow, *, driver: bool) -> str:
     words = [row.happened, f"acks={row.acks}"]
     words += [f"min.isr={row.min_isr}"] if row.min_isr > 1 else []
     words += ["unclean"] if row.unclean else []
     return "\n".join([*words, *([row.driver] if driver else [])])
 
 
-def _cell(rows: Sequence[Row]) -> Text:
+def _cell(rows: Sequence[MatrixRow]) -> Text:
     """What is lost in every run of a cell, in the colours of their verdicts."""
     shown = []
     for row in rows:

@@ -27,8 +27,8 @@ from highwater.harness.runs import parse_values
 
 if TYPE_CHECKING:
     from highwater.checkers.model.protocol.scope import By
-    from highwater.checkers.model.search.breadth_first import Glance, Limits
-    from highwater.checkers.model.search.result import Result
+    from highwater.checkers.model.search.breadth_first import Limits, SearchProgress
+    from highwater.checkers.model.search.result import SearchAnswer
 
 app = typer.Typer(
     name="model",
@@ -114,7 +114,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     """Search every interleaving of a small cluster for the shortest way to break a promise."""
     from highwater.checkers.model.protocol.scope import Scope
     from highwater.checkers.model.search import result
-    from highwater.checkers.model.search.kafka_model import Setting, invariants
+    from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
     from highwater.cli.options import model
 
     scope = Scope(
@@ -130,7 +130,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         stops=stops,
         old_format=old_format,
     )
-    setting = Setting(kafka=kafka, scope=scope, switched=_switched(rule or []))
+    setting = ModelSettings(kafka=kafka, scope=scope, switched=_switched(rule or []))
     setting.rules()
     asked = invariants(parse_values.names(invariant))
     _check_drawn(report)
@@ -223,7 +223,7 @@ def _check_drawn(report: Path | None) -> None:
         require_writable(report, "--report")
 
 
-def exit_code(found: "Sequence[Result]") -> int:
+def exit_code(found: "Sequence[SearchAnswer]") -> int:
     """1 if an invariant is broken, 3 if of one it is not known, else 0."""
     if any(one.holds is False for one in found):
         return BROKEN
@@ -272,10 +272,10 @@ def _limits(memory: str | None, limit: str | None) -> "Iterator[Limits]":
             signal.signal(number, handler)
 
 
-def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Glance], None]":
+def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[SearchProgress], None]":
     progress(f"model of {kafka}", "making machine code of the rules (a minute, the first time)")
 
-    def show(seen: "Glance") -> None:
+    def show(seen: "SearchProgress") -> None:
         rate = seen.states / max(seen.seconds, 1e-9)
         progress(
             f"model of {kafka}",
@@ -285,7 +285,7 @@ def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Glanc
     return show
 
 
-def _write(found: "Sequence[Result]", out: Path) -> list[Path]:
+def _write(found: "Sequence[SearchAnswer]", out: Path) -> list[Path]:
     """A file for each counterexample; where there are several, its name tells the invariant."""
     from highwater.reports.pages.counterexample import write
 

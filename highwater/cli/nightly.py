@@ -109,7 +109,7 @@ def summarize(
     from highwater.campaigns.nightly_summary import markdown
     from highwater.harness.runs import nightly_trend
     from highwater.harness.runs.nightly_cells import canaries
-    from highwater.harness.runs.nightly_outcome import EXIT_CODES, Outcome
+    from highwater.harness.runs.nightly_outcome import EXIT_CODES, NightOutcome
     from highwater.reports.pages.trend import write
 
     whole = dealing.read(planned) if planned else None
@@ -118,7 +118,7 @@ def summarize(
     rows, problems = reading.read_rows(results)
     wanted = canaries(planning.newest())
     marks = reading.mark_all(rows, night=night, plan=whole, canaries=wanted)
-    outcome = Outcome(
+    outcome = NightOutcome(
         night=night,
         marks=marks,
         history=nightly_trend.extend(history, marks, night),

@@ -86,7 +86,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.harness.runs import parse_values
     from highwater.harness.runs.store import Store
     from highwater.shrinking.shrinker import Effort, shrink_run
-    from highwater.shrinking.trials import Attempt, Rule
+    from highwater.shrinking.trials import Attempt, HitThreshold
 
     if hits > tries:
         raise UsageError(f"{hits} of {tries} runs cannot do it", hint="Let --hits be less.")
@@ -102,7 +102,9 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
             folder=folder,
             by=resolution(by),
             kinds=parse_values.names(kind or ""),
-            effort=Effort(rule=Rule(tries=tries, hits=hits), limit_s=parse_values.duration(limit)),
+            effort=Effort(
+                rule=HitThreshold(tries=tries, hits=hits), limit_s=parse_values.duration(limit)
+            ),
             spark=spark,
             tell=tell,
             progress=lambda step: progress("shrink", step),

@@ -43,7 +43,7 @@ def report(
         if show:
             raise UsageError("--open shows pages.", hint="Leave --format out.")
         write = formats.find_format(form)
-        told, refused = _each(found, formats.Told.of)
+        told, refused = _each(found, formats.RunSummary.of)
         sys.stdout.write(write(told))
         raise typer.Exit(FAILED if refused else OK)
     refused = 0

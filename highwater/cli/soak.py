@@ -49,7 +49,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     anything is unexplained, 3 if anything could not be judged, else 0.
     """
     from highwater.campaigns.nightly_plan import find_drivers, find_releases
-    from highwater.campaigns.soak_results import Row, Soak, SoakFolder
+    from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow
     from highwater.campaigns.soak_run import OVERALL, Bounds, perform
     from highwater.campaigns.soak_summary import exit_code, markdown
     from highwater.nemesis.schedules.generator import check_duration
@@ -66,7 +66,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         seconds=parse_values.duration(lasts), first=first, runs=runs, jobs=jobs, keep_all=keep_all
     )
 
-    def write(rows: list[Row]) -> None:
+    def write(rows: list[SoakRow]) -> None:
         (folder.path / "summary.md").write_text(markdown(whole, rows), encoding="utf-8")
 
     with console.progress(plain=(OVERALL,)) as progress:

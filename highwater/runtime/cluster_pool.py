@@ -25,7 +25,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.nemesis.schedules.relay_needed import wired
 from highwater.runtime.preflight import check_plan
-from highwater.runtime.run_status import Diary, Progress
+from highwater.runtime.run_status import Progress, StatusKeeper
 from highwater.runtime.runner import boot, conduct
 
 WARM_CONFIG: Final[Mapping[str, str]] = {
@@ -36,7 +36,7 @@ _WHOLE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Key:
+class ClusterKey:
     """What runs on one cluster must have in common; the rest can be set by topic or client."""
 
     kafka: str
@@ -54,7 +54,7 @@ class Key:
         return cls(plan.kafka, plan.driver, plan.brokers, settings, wired(plan), levels)
 
 
-class Fleet:
+class ClusterPool:
     """Warm clusters, started when a plan needs one and closed when there are too many.
 
     A context manager, for one thread. Whatever happens, leaving it ends every broker.
@@ -67,7 +67,7 @@ class Fleet:
     def __init__(self, directory: Path, *, warm: int = 1) -> None:
         self._directory = directory
         self._warm = warm
-        self._clusters: dict[Key, Cluster] = {}
+        self._clusters: dict[ClusterKey, Cluster] = {}
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
@@ -102,7 +102,7 @@ class Fleet:
         topic = msgspec.structs.replace(plan.topic, name=f"{plan.topic.name}-{next(self._numbers)}")
         plan = msgspec.structs.replace(plan, topic=topic)
         run = store.create(plan, now=datetime.now(UTC), name=name)
-        with Diary(run, progress) as diary:
+        with StatusKeeper(run, progress) as diary:
             diary.phase("booting")
             cluster = self._take(plan, run)
             kept = _Keeper(cluster, topic.name, run)
@@ -110,11 +110,11 @@ class Fleet:
                 conduct(plan, run, cluster, diary, keep=kept.keep, stop=stop, progress=progress)
             except BaseException as error:
                 kept.rescue()
-                self._drop(Key.of(plan))
+                self._drop(ClusterKey.of(plan))
                 _point_into(run, cluster.directory, error)
                 raise
         if run.status().problems or not is_whole(cluster) or (plan.to and plan.story is None):
-            self._drop(Key.of(plan))
+            self._drop(ClusterKey.of(plan))
         return run
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Fleet:
 
     def _take(self, plan: Plan, run: Run) -> Cluster:
         """The cluster for a plan, now the youngest; older ones make room for it."""
-        key = Key.of(plan)
+        key = ClusterKey.of(plan)
         cluster = self._clusters.pop(key, None)
         if cluster is None:
             while len(self._clusters) >= self._warm:
@@ -149,7 +149,7 @@ class Fleet:
             _point_into(run, folder, error)
             raise
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: ClusterKey) -> None:
         cluster = self._clusters.pop(key, None)
         if cluster is not None:
             cluster.close()

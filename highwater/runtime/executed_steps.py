@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from highwater.harness.base.errors import StoreError, UsageError
-from highwater.harness.runs.fault_steps import Step, Steps, in_order
+from highwater.harness.runs.fault_steps import FaultStep, Steps, in_order
 from highwater.harness.runs.history import STEPS_TABLE
 from highwater.harness.runs.store import Run
 
@@ -24,7 +24,7 @@ a role (leader, follower, controller), or by the id of the broker that it was.""
 _ROLES: Final = frozenset(("leader", "follower", "controller"))
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that was taken.
 
     Attributes:
@@ -42,11 +42,11 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     choice: float
 
-    def again(self, by: By, *, until_s: float) -> Step:
+    def again(self, by: By, *, until_s: float) -> FaultStep:
         """The step that does the same; what was not healed lasts until a moment."""
         role = by == "role" and self.target in _ROLES
         lasts_s = max(0.0, until_s - self.at_s) if self.lasts_s is None else self.lasts_s
-        return Step(
+        return FaultStep(
             fault=self.fault,
             at_s=self.at_s,
             lasts_s=round(lasts_s, 3),
@@ -56,7 +56,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+class SkippedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that was not taken, and why."""
 
     fault: str
@@ -66,7 +66,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Footsteps(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
     """The file ``steps.json``.
 
     Attributes:
@@ -77,8 +77,8 @@ class Footsteps(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     run: str
     ends_s: float = 0.0
-    taken: tuple[Taken, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    taken: tuple[ExecutedStep, ...] = ()
+    left_out: tuple[SkippedStep, ...] = ()
 
     def steps(self, by: By = "broker") -> Steps:
         """A schedule that takes them again."""
@@ -100,7 +100,7 @@ class Footsteps(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def footsteps(run: Run) -> Footsteps:
+def footsteps(run: Run) -> ExecutedSteps:
     """The steps that a run's schedule of faults took; none of a story.
 
     Raises:
@@ -113,7 +113,7 @@ def footsteps(run: Run) -> Footsteps:
         return round(float(row["time_ns"] - begin_ns) / _NS, 3)
 
     events = {(row["event"], row["step"]): row for row in rows if row["step"] is not None}
-    return Footsteps(
+    return ExecutedSteps(
         run=run.name,
         ends_s=seconds(rows[-1]) if rows else 0.0,
         taken=tuple(
@@ -122,18 +122,18 @@ def footsteps(run: Run) -> Footsteps:
             if event == "strike" and ("left-out", number) not in events
         ),
         left_out=tuple(
-            LeftOut(at_s=seconds(row), why=row["says"], **_said(row, LeftOut))
+            SkippedStep(at_s=seconds(row), why=row["says"], **_said(row, SkippedStep))
             for row in rows
             if row["event"] == "left-out"
         ),
     )
 
 
-def _taken(events: dict[tuple[str, int], dict[str, Any]], number: int, at_s: float) -> Taken:
+def _taken(events: dict[tuple[str, int], dict[str, Any]], number: int, at_s: float) -> ExecutedStep:
     row = events["strike", number]
     struck, heal = events.get(("struck", number), row), events.get(("heal", number))
     lasts_s = None if heal is None else round((heal["time_ns"] - struck["time_ns"]) / _NS, 3)
-    return Taken(at_s=at_s, lasts_s=lasts_s, **_said(row, Taken))
+    return ExecutedStep(at_s=at_s, lasts_s=lasts_s, **_said(row, ExecutedStep))
 
 
 def _said(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _said(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {name: row[name] for name in kind.__struct_fields__ if name in row}
 
 
-def whole_steps(run: Run) -> Footsteps:
+def whole_steps(run: Run) -> ExecutedSteps:
     """The steps of a run that are there to be taken again.
 
     Raises:

@@ -5,7 +5,7 @@ import threading
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.harness.runs.store import Run, Store
 from highwater.nemesis.model_replay.schedule_replay import plan
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.run_status import Progress
 from highwater.runtime.runner import execute
 
@@ -19,7 +19,7 @@ def replay(
     seed: int = 0,
     driver: str = "local",
     progress: Progress = lambda _: None,
-    fleet: Fleet | None = None,
+    fleet: ClusterPool | None = None,
 ) -> Run:
     """Follow a schedule on a release, which need not be the one it was found on.
 

@@ -22,7 +22,7 @@ EVERY_S: Final = 0.1
 every one is seen; a look costs well under a millisecond of CPU."""
 
 
-class Ledger(Protocol):
+class ObservationSink(Protocol):
     """Where observations go; the recorder is one."""
 
     def partition(self, **row: object) -> None:
@@ -38,7 +38,7 @@ class Observer:
     A broker that does not answer holds up nobody but its own thread.
     """
 
-    def __init__(self, cluster: Cluster, ledger: Ledger, topic: Topic) -> None:
+    def __init__(self, cluster: Cluster, ledger: ObservationSink, topic: Topic) -> None:
         self._ledger = ledger
         self._topic = topic.name
         self._partitions = range(topic.partitions)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from highwater.checkers.model.protocol.rules_by_release import Rules
-    from highwater.checkers.model.report_types import Outcome, Reconciliation
+    from highwater.checkers.model.report_types import PartitionOutcome, Reconciliation
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
@@ -113,7 +113,7 @@ def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":
 
 
 def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
-    from highwater.checkers.model.report_types import Outcome, Reconciliation  # noqa: PLC0415 - as below
+    from highwater.checkers.model.report_types import PartitionOutcome, Reconciliation  # noqa: PLC0415 - as below
 
     return Reconciliation(
         run=run.name,
@@ -121,11 +121,11 @@ def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
         kind="random",
         status="unknown",
         reasons=(why,),
-        observed=Outcome(),
+        observed=PartitionOutcome(),
     )
 
 
-def _teller(plan: Plan) -> "Callable[[Rules], Outcome] | None":
+def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
     """What tells how a plan's script ends under some rules; None when it has none to play."""
     from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - as above
     from highwater.checkers.model.schedules.script import foretell  # noqa: PLC0415

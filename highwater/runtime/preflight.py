@@ -21,7 +21,7 @@ from highwater.harness.base.limits import (
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.nemesis.model_replay.script_lookup import find_script
-from highwater.nemesis.schedules.fault_spec import Choice
+from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.schedules.upgrade_path import check_levels
 from highwater.nemesis.schedules.validation import check_budget, check_steps
@@ -137,7 +137,7 @@ def _check_schedule(plan: Plan) -> None:
 
 def _check_nemesis(plan: Plan) -> None:
     for word in plan.nemesis:
-        Choice.of(word).require(plan, release(plan.kafka))
+        FaultSpec.of(word).require(plan, release(plan.kafka))
     if plan.nemesis:
         check_duration(plan.duration_s)
 

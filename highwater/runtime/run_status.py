@@ -10,7 +10,7 @@ import msgspec
 
 from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption
 from highwater.harness.runs.recorder import Recorder
-from highwater.harness.runs.store import Phase, Run, Status
+from highwater.harness.runs.store import Phase, Run, RunStatus
 from highwater.runtime.workload import Counts
 
 FULL_DISK_BYTES: Final = 1 << 20
@@ -19,7 +19,7 @@ Progress = Callable[[str], None]
 """Told what begins now, in a few words; the last word is ``frozen``."""
 
 
-class Narrator:
+class ProgressLine:
     """Records what the nemesis does, and has a line about how the run goes."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -37,13 +37,13 @@ class Narrator:
         return f"{numbers}; {self._last}" if self._last else numbers
 
 
-class Diary:
+class StatusKeeper:
     """Keeps ``status.json`` true at every moment, and tells the progress."""
 
     def __init__(self, run: Run, progress: Progress) -> None:
         self._run = run
         self._progress = progress
-        self._status = Status(phase="booting")
+        self._status = RunStatus(phase="booting")
         self._started = time.monotonic()
 
     def phase(self, phase: Phase) -> None:
@@ -104,7 +104,7 @@ class Diary:
             error.message = f"no space left on the disk of {self._run.path}: {error.message}"
             error.hint = "Free room or choose another folder with --store."
 
-    def _write(self, status: Status) -> None:
+    def _write(self, status: RunStatus) -> None:
         seconds = round(time.monotonic() - self._started, 3)
         self._status = msgspec.structs.replace(status, seconds=seconds)
         self._run.write_struct("status.json", self._status)

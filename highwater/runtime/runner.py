@@ -26,7 +26,7 @@ from highwater.harness.runs import manifest
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run, Store
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults.upgrades import climb_all
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.model_replay.script_lookup import find_script
@@ -38,8 +38,8 @@ from highwater.runtime.executed_steps import footsteps
 from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.run_environment import describe
-from highwater.runtime.run_status import Diary, Narrator, Progress
-from highwater.runtime.workload import Workload
+from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
+from highwater.runtime.workload import RunningWorkload
 
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
@@ -64,7 +64,7 @@ def execute(
     """
     check_plan(plan)
     run = store.create(plan, now=datetime.now(UTC))
-    with Diary(run, progress) as diary:
+    with StatusKeeper(run, progress) as diary:
         diary.phase("booting")
         with contextlib.closing(boot(plan, run.path)) as cluster:
             conduct(plan, run, cluster, diary, keep=cluster.freeze, stop=stop, progress=progress)
@@ -94,7 +94,7 @@ def conduct(
     plan: Plan,
     run: Run,
     cluster: Cluster,
-    diary: Diary,
+    diary: StatusKeeper,
     *,
     keep: Callable[[], object],
     stop: threading.Event,
@@ -120,16 +120,18 @@ def conduct(
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         replicas = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(Recorder(run, clock, wired=cluster.network is not None))
-        scribe = Narrator(recorder)
+        scribe = ProgressLine(recorder)
         nemesis = Nemesis(cluster, scribe, plan.topic, levels(plan))
         with (
             wire_watched(cluster.network, plan.topic.name, recorder.wire, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,
-            Workload(plan, cluster.bootstrap, recorder, run, access=cluster.client) as workload,
+            RunningWorkload(
+                plan, cluster.bootstrap, recorder, run, access=cluster.client
+            ) as workload,
         ):
             workload.warm_up()
             diary.phase("running")
-            scene = Scene(
+            scene = ScheduleContext(
                 plan=plan,
                 cluster=cluster,
                 probe=probe,
@@ -148,7 +150,7 @@ def conduct(
                 log=recorder,
                 clock=time.monotonic,
             )
-            with diary.problems(MissedError, WaitTimeoutError, UnreachableError):
+            with diary.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
                 _play(plan, scene)
             scene.check()
             _heal(plan, scene, workload, diary)
@@ -159,7 +161,7 @@ def conduct(
         diary.frozen(manifest.record(run, recorder.rows()))
 
 
-def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: Diary) -> None:
+def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusKeeper) -> None:
     """Add what the brokers logged, and make of all that was recorded what a judge reads."""
     lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
     recorder.log_lines(lines)
@@ -180,7 +182,7 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]
     return tuple(assignment[0])
 
 
-def _play(plan: Plan, scene: Scene) -> None:
+def _play(plan: Plan, scene: ScheduleContext) -> None:
     """Let the plan's schedule happen."""
     script = find_script(plan)
     if script is not None:
@@ -192,7 +194,9 @@ def _play(plan: Plan, scene: Scene) -> None:
         generator.play(scene, generator.draw(plan), duration_s=plan.duration_s)
 
 
-def _heal(plan: Plan, scene: Scene, workload: Workload, diary: Diary) -> None:
+def _heal(
+    plan: Plan, scene: ScheduleContext, workload: RunningWorkload, diary: StatusKeeper
+) -> None:
     """Mend everything, let the producers hear their last answers, and let the replicas settle."""
     diary.phase("healing")
     scene.nemesis.heal_all()
@@ -202,7 +206,7 @@ def _heal(plan: Plan, scene: Scene, workload: Workload, diary: Diary) -> None:
         diary.quiesced()
 
 
-def _read(workload: Workload, diary: Diary) -> None:
+def _read(workload: RunningWorkload, diary: StatusKeeper) -> None:
     """Fence every partition and read everything up to the fence."""
     diary.phase("reading")
     limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
@@ -210,7 +214,7 @@ def _read(workload: Workload, diary: Diary) -> None:
     diary.add([read.problem for read in reads if read.problem is not None])
 
 
-def _quiesce(plan: Plan, scene: Scene) -> None:
+def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
     """Wait until all brokers have sessions, and all replicas are in the ISR and end alike.
 
     The ISR is the assignment then, and each leader has committed all that it holds.

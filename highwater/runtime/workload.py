@@ -22,10 +22,10 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
-from highwater.harness.clients.operation_buffers import SendTape
+from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
-from highwater.harness.clients.record_sender import Answer, Sender
-from highwater.harness.clients.send_rate import Life, Pace, draws, lives
+from highwater.harness.clients.record_sender import Sender, SendOutcome
+from highwater.harness.clients.send_rate import ClientLifetime, RateLimiter, draws, lives
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.runs.history import FAIL, INFO, OK, READ, RUN, SEND
 from highwater.harness.runs.plan import Plan
@@ -46,7 +46,7 @@ class Counts:
     read: int
 
 
-class Workload:
+class RunningWorkload:
     """The clients of one run. Start and stop it, or use it as a context manager.
 
     Args:
@@ -108,12 +108,12 @@ class Workload:
     def _produce(self, name: str, prefix: str) -> None:
         """One producer without transactions, life after life; who crashes waits for no answer."""
         plan, clock = self._plan, self._recorder.clock
-        pace = Pace(plan.workload.rate / plan.workload.producers, clock)
+        pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
         lengths = draws(plan, f"{name} lives")
         sent = 0
         for life in lives(self._stop, lengths, plan.workload.churn_s):
             process = life.named(name)
-            tape = SendTape(
+            tape = SendBuffer(
                 self._recorder,
                 process=process,
                 topic=plan.topic,
@@ -126,7 +126,7 @@ class Workload:
             loop.run(life, partial(self._last_wait_s, life))
             sent = loop.sent
 
-    def _last_wait_s(self, life: Life) -> float:
+    def _last_wait_s(self, life: ClientLifetime) -> float:
         """How long a producer that ends waits for its answers."""
         return 0.0 if life.crashed else self._answer_limit_s
 
@@ -195,7 +195,7 @@ class Workload:
         *,
         acks: str | None = None,
         limit_s: float | None = None,
-    ) -> Answer:
+    ) -> SendOutcome:
         """Send one record of that name and wait for its fate; process ``story`` of the history.
 
         Args:

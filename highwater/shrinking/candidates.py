@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from highwater.harness.runs.fault_steps import Step, Steps, end_of, in_order
+from highwater.harness.runs.fault_steps import FaultStep, Steps, end_of, in_order
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault
 
@@ -20,14 +20,14 @@ _LENGTHS_S: Final = (0.5, 1.0, 2.0, 4.0)
 _RATES: Final = (10.0, 50.0, 200.0, 1000.0)
 
 
-class Smaller(NamedTuple):
+class Candidate(NamedTuple):
     """A plan that may do, and what was made smaller, in words."""
 
     says: str
     plan: Plan
 
 
-def waits(steps: Sequence[Step]) -> list[float]:
+def waits(steps: Sequence[FaultStep]) -> list[float]:
     """How long, in seconds, nothing is struck before the first step, and between the others."""
     found, until = [], 0.0
     for step in in_order(steps):
@@ -37,9 +37,9 @@ def waits(steps: Sequence[Step]) -> list[float]:
     return found
 
 
-def tight(steps: Sequence[Step], most_s: float) -> Steps:
+def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
     """The steps with every wait cut to so many seconds; what overlaps goes on overlapping."""
-    done: list[Step] = []
+    done: list[FaultStep] = []
     until = cut = 0.0
     for step in in_order(steps):
         cut += max(0.0, step.at_s - until - most_s)
@@ -48,7 +48,7 @@ def tight(steps: Sequence[Step], most_s: float) -> Steps:
     return tuple(done)
 
 
-def with_steps(plan: Plan, steps: Sequence[Step], most_s: float) -> Plan:
+def with_steps(plan: Plan, steps: Sequence[FaultStep], most_s: float) -> Plan:
     """The plan with some of its steps, and no longer a wait than there was.
 
     Args:
@@ -62,15 +62,15 @@ def with_steps(plan: Plan, steps: Sequence[Step], most_s: float) -> Plan:
     return replace(plan, steps=closer, duration_s=round(ends_s + rest_s, 3), to=to)
 
 
-def shorter_waits(plan: Plan) -> Iterator[Smaller]:
+def shorter_waits(plan: Plan) -> Iterator[Candidate]:
     """Plans that wait less, the shortest first."""
     longest = max(waits(plan.steps), default=0.0)
     for most_s in _WAITS_S:
         if most_s < longest:
-            yield Smaller(f"waits of {most_s:g} s", with_steps(plan, plan.steps, most_s))
+            yield Candidate(f"waits of {most_s:g} s", with_steps(plan, plan.steps, most_s))
 
 
-def shorter_steps(plan: Plan, index: int) -> Iterator[Smaller]:
+def shorter_steps(plan: Plan, index: int) -> Iterator[Candidate]:
     """Plans in which one step takes less time, and what comes after its end comes earlier."""
     old = plan.steps[index]
     for lasts_s in _LENGTHS_S:
@@ -87,54 +87,54 @@ def shorter_steps(plan: Plan, index: int) -> Iterator[Smaller]:
         ]
         whole = max(0.0, plan.duration_s - end_of(plan.steps)) + end_of(steps)
         smaller = replace(plan, steps=in_order(steps), duration_s=round(whole, 3))
-        yield Smaller(f"{lasts_s:g} s of {old.fault}", smaller)
+        yield Candidate(f"{lasts_s:g} s of {old.fault}", smaller)
 
 
-def fewer_partitions(plan: Plan, partitions: Iterable[int]) -> Iterator[Smaller]:
+def fewer_partitions(plan: Plan, partitions: Iterable[int]) -> Iterator[Candidate]:
     """Plans with one partition, of those in which the harm was seen."""
     if plan.topic.partitions > 1:
         for partition in partitions:
-            yield Smaller(f"partition {partition} alone", alone(plan, partition))
+            yield Candidate(f"partition {partition} alone", alone(plan, partition))
 
 
-def fewer_clients() -> tuple[Callable[[Plan], Iterator[Smaller]], ...]:
+def fewer_clients() -> tuple[Callable[[Plan], Iterator[Candidate]], ...]:
     """What can be left out of who writes and reads, each for itself."""
     return _one_producer, _no_reader, _no_churn
 
 
-def _one_producer(plan: Plan) -> Iterator[Smaller]:
+def _one_producer(plan: Plan) -> Iterator[Candidate]:
     work = plan.workload
     if work.producers > 1:
-        yield Smaller("1 producer", replace(plan, workload=replace(work, producers=1)))
+        yield Candidate("1 producer", replace(plan, workload=replace(work, producers=1)))
 
 
-def _no_reader(plan: Plan) -> Iterator[Smaller]:
+def _no_reader(plan: Plan) -> Iterator[Candidate]:
     work = plan.workload
     if work.consumers + work.subscribe and len(work.isolation) == 1:
         fewer = replace(work, consumers=0, subscribe=0)
-        yield Smaller("no reader but the last", replace(plan, workload=fewer))
+        yield Candidate("no reader but the last", replace(plan, workload=fewer))
 
 
-def _no_churn(plan: Plan) -> Iterator[Smaller]:
+def _no_churn(plan: Plan) -> Iterator[Candidate]:
     if plan.workload.churn_s:
         stay = replace(plan.workload, churn_s=0.0)
-        yield Smaller("clients that stay", replace(plan, workload=stay))
+        yield Candidate("clients that stay", replace(plan, workload=stay))
 
 
-def fewer_records(plan: Plan) -> Iterator[Smaller]:
+def fewer_records(plan: Plan) -> Iterator[Candidate]:
     """Plans that send more slowly, the slowest first."""
     work = plan.workload
     for rate in _RATES:
         if not work.rate or rate < work.rate:
             slower = replace(work, rate=rate)
-            yield Smaller(f"{rate:g} records a second", replace(plan, workload=slower))
+            yield Candidate(f"{rate:g} records a second", replace(plan, workload=slower))
 
 
-def no_rest(plan: Plan) -> Iterator[Smaller]:
+def no_rest(plan: Plan) -> Iterator[Candidate]:
     """The plan without any time after its last step."""
     ends_s = end_of(plan.steps)
     if plan.duration_s > ends_s > 0:
-        yield Smaller("no time after the last step", replace(plan, duration_s=ends_s))
+        yield Candidate("no time after the last step", replace(plan, duration_s=ends_s))
 
 
 def alone(plan: Plan, partition: int) -> Plan:

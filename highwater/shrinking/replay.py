@@ -6,14 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from highwater.api import Judged, Progress, judge_all
+from highwater.api import JudgedRun, Progress, judge_all
 from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.spark_options import HERE, SparkOptions
 from highwater.harness.base.wording import count
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.executed_steps import By, whole_steps
 from highwater.runtime.preflight import check_plan
 
@@ -89,7 +89,7 @@ def perform(
     repeat: int = 1,
     spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
-) -> list[Judged]:
+) -> list[JudgedRun]:
     """Do a plan so many times, on one warm cluster with a topic for each, and judge all runs.
 
     Raises:
@@ -101,7 +101,7 @@ def perform(
     with (
         SparkStarter(spark) as starter,
         tempfile.TemporaryDirectory(prefix="highwater-") as folder,
-        Fleet(Path(folder) / "clusters") as fleet,
+        ClusterPool(Path(folder) / "clusters") as fleet,
     ):
         done: list[Run] = []
         for number in range(repeat):

@@ -2,11 +2,11 @@
 
 Every question, "does this plan still do it?", is asked of real brokers, and they answer by chance:
 a schedule that lost a record once may keep all of them the next time. So a plan is run up to
-``Rule.tries`` times and counts when ``Rule.hits`` of them do it. With 1 of 3, a plan that does it
-in half of its runs is taken for one that does in 7 of 8 cases, and one that never does is never
-taken. Fewer faults are worth a harm that is seen less often; shorter faults and fewer records are
-not, so of these one run more has to do it. What is left is run some more times in the end, to say
-how often it does it.
+``HitThreshold.tries`` times and counts when ``HitThreshold.hits`` of them do it. With 1 of 3, a
+plan that does it in half of its runs is taken for one that does in 7 of 8 cases, and one that never
+does is never taken. Fewer faults are worth a harm that is seen less often; shorter faults and fewer
+records are not, so of these one run more has to do it. What is left is run some more times in the
+end, to say how often it does it.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.runtime.preflight import check_plan
 from highwater.shrinking.candidates import (
-    Smaller,
+    Candidate,
     fewer_clients,
     fewer_partitions,
     fewer_records,
@@ -33,7 +33,7 @@ from highwater.shrinking.candidates import (
 )
 from highwater.shrinking.ddmin import ddmin
 from highwater.shrinking.exported_test import brief_json
-from highwater.shrinking.trials import Rule, TimeIsUpError, Trials
+from highwater.shrinking.trials import HitThreshold, TimeIsUpError, Trials
 
 Ended = Literal["smallest", "time", "interrupted", "not-reproduced"]
 
@@ -60,7 +60,7 @@ class Search:
         try:
             longest = max(waits(self.best.steps), default=0.0)
             whole = with_steps(self.best, self.best.steps, longest)
-            if not self._holds(Smaller(f"all {count(len(whole.steps), 'fault')}", whole)):
+            if not self._holds(Candidate(f"all {count(len(whole.steps), 'fault')}", whole)):
                 return "not-reproduced"
             self._go_through(shorter_waits)
             self._fewest_steps()
@@ -95,17 +95,17 @@ class Search:
 
         def still(steps: Steps) -> bool:
             says = f"{len(steps):,} of {count(len(plan.steps), 'fault')}"
-            return self._holds(Smaller(says, with_steps(plan, steps, longest)))
+            return self._holds(Candidate(says, with_steps(plan, steps, longest)))
 
         ddmin(plan.steps, still)  # what holds is smaller each time, and so the best
 
     def _go_through(
-        self, smaller: Callable[[Plan], Iterator[Smaller]], rule: Rule | None = None
+        self, smaller: Callable[[Plan], Iterator[Candidate]], rule: HitThreshold | None = None
     ) -> None:
         """Take the first of some plans that does it."""
         any(self._holds(one, rule) for one in smaller(self.best))
 
-    def _holds(self, candidate: Smaller, rule: Rule | None = None) -> bool:
+    def _holds(self, candidate: Candidate, rule: HitThreshold | None = None) -> bool:
         try:
             check_plan(candidate.plan)
         except UsageError:  # what moved closer together overlaps now

@@ -16,14 +16,14 @@ from highwater.harness.base.spark_options import HERE, SparkOptions
 from highwater.harness.runs.fault_steps import end_of
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.executed_steps import By
 from highwater.runtime.preflight import check_plan
 from highwater.shrinking.exported_test import module_of
 from highwater.shrinking.replay import as_taken, refuse_external
 from highwater.shrinking.search import Ended, Search
 from highwater.shrinking.target import Goal
-from highwater.shrinking.trials import Attempt, Rule, Trials
+from highwater.shrinking.trials import Attempt, HitThreshold, Trials
 
 _LOOKED_AT: Final = 100
 _NAMED: Final = 3
@@ -51,7 +51,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
+class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
     """What shrinking came to; ``shrunk.json``.
 
     Attributes:
@@ -89,7 +89,7 @@ class Effort:
         limit_s: no run begins after so many seconds.
     """
 
-    rule: Rule = field(default_factory=Rule)
+    rule: HitThreshold = field(default_factory=HitThreshold)
     counts: int = 5
     limit_s: float = float("inf")
 
@@ -109,7 +109,7 @@ def shrink_run(
     spark: SparkOptions = HERE,
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
-) -> Shrunk:
+) -> ShrinkResult:
     """Find the smallest plan that does the same harm as a judged run; see ``shrink``.
 
     Args:
@@ -147,7 +147,7 @@ def shrink(
     spark: SparkOptions = HERE,
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
-) -> Shrunk:
+) -> ShrinkResult:
     """Make a plan of steps as small as it can be.
 
     Brokers stay warm from one run to the next, and so does Spark. ``folder`` gets ``plan.json`` as
@@ -172,7 +172,7 @@ def shrink(
     with (
         SparkStarter(spark) as starter,
         tempfile.TemporaryDirectory(prefix="highwater-") as clusters,
-        Fleet(Path(clusters) / "clusters") as fleet,
+        ClusterPool(Path(clusters) / "clusters") as fleet,
     ):
         trials = Trials(
             goal=goal,
@@ -189,7 +189,7 @@ def shrink(
         hits, runs = work.counted
         if ended == "smallest" and effort.counts:
             hits, runs = work.confirm(effort.counts)
-    found = Shrunk(
+    found = ShrinkResult(
         plan=work.best,
         goal=goal,
         ended=ended,

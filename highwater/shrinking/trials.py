@@ -22,7 +22,7 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Verdict
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.shrinking.target import Goal
 
 _FAILURES_MOST: Final = 3
@@ -59,7 +59,7 @@ class TimeIsUpError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class HitThreshold:
     """When a plan counts as doing it: in at least ``hits`` of at most ``tries`` runs."""
 
     tries: int = 3
@@ -70,7 +70,7 @@ class Rule:
         return hits >= self.hits or runs - hits > self.tries - self.hits
 
     @property
-    def stricter(self) -> "Rule":
+    def stricter(self) -> "HitThreshold":
         """The same with one more that has to do it, where there are so many."""
         return replace(self, hits=min(self.tries, self.hits + 1))
 
@@ -89,9 +89,9 @@ class Trials:
     """
 
     goal: Goal
-    rule: Rule
+    rule: HitThreshold
     folder: Path
-    fleet: Fleet
+    fleet: ClusterPool
     session: Callable[[], SparkSession]
     deadline: float
     tell: Callable[[Attempt], None]
@@ -108,7 +108,7 @@ class Trials:
     def _file(self) -> Path:
         return self.folder / "attempts.jsonl"
 
-    def holds(self, plan: Plan, says: str, *, rule: Rule | None = None) -> Attempt:
+    def holds(self, plan: Plan, says: str, *, rule: HitThreshold | None = None) -> Attempt:
         """Try a plan until it is decided.
 
         Args:
@@ -131,11 +131,11 @@ class Trials:
         self.tell(attempt)
         return attempt
 
-    def _key(self, plan: Plan, rule: Rule) -> str:
+    def _key(self, plan: Plan, rule: HitThreshold) -> str:
         asked = plan.to_json() + msgspec.json.encode((self.goal, rule.tries, rule.hits))
         return hashlib.sha256(asked).hexdigest()[:16]
 
-    def _try(self, plan: Plan, says: str, key: str, rule: Rule) -> Attempt:
+    def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
         """The first runs are as few as could be enough, the others are judged in one pass."""
         began = time.monotonic()
         found: list[tuple[Run, Verdict]] = []

@@ -9,7 +9,7 @@ from highwater.testing.results import Result
 
 if TYPE_CHECKING:
     from highwater.harness.runs.plan import Plan
-    from highwater.testing.plan_from_kwargs import Words
+    from highwater.testing.plan_from_kwargs import RunArguments
     from highwater.testing.session import Laboratory
 
 
@@ -33,7 +33,7 @@ class KafkaRun:
         return f"<kafka_run for {self.case.id} on {self.case.driver}>"
 
     def __call__(
-        self, plan: "Plan | None" = None, *, check: bool = True, **words: "Unpack[Words]"
+        self, plan: "Plan | None" = None, *, check: bool = True, **words: "Unpack[RunArguments]"
     ) -> Result:
         """Perform a run and judge it.
 
@@ -60,7 +60,7 @@ class KafkaRun:
         result.assert_judged()
         return result
 
-    def plan(self, **words: "Unpack[Words]") -> "Plan":
+    def plan(self, **words: "Unpack[RunArguments]") -> "Plan":
         """The plan of a run for this case; ``msgspec.structs.replace`` changes what else there is.
 
         Raises:
@@ -70,7 +70,7 @@ class KafkaRun:
 
         return make(self.case, **words)
 
-    def _ready(self, plan: "Plan | None", words: "Words") -> "Plan":
+    def _ready(self, plan: "Plan | None", words: "RunArguments") -> "Plan":
         """A plan for this case and no other: the test's name would not be true."""
         if plan is None:
             return self.plan(**words)

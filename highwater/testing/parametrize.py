@@ -22,7 +22,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {"acks": "all", "min_isr": 1, "unclean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class SessionChoice:
     """What the command line and the ini file chose for a whole session.
 
     Attributes:
@@ -94,7 +94,7 @@ def driver(name: str) -> str:
     return name
 
 
-def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: Choice) -> list[Case]:
+def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionChoice) -> list[Case]:
     """Every case of a test, in the order of its marker's releases and settings.
 
     A marker that names releases is held to those of the command line: the others are left out, and
@@ -117,7 +117,7 @@ def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: Choice) -
     return [_case(kafka, chosen, choice) for kafka in kafkas for chosen in combined]
 
 
-def _case(kafka: str, chosen: Mapping[str, Any], choice: Choice) -> Case:
+def _case(kafka: str, chosen: Mapping[str, Any], choice: SessionChoice) -> Case:
     said = {name: value for name, value in chosen.items() if value is not None}
     words = [
         _ELECTIONS[value] if name == "unclean" else f"{name}={value}"
@@ -132,7 +132,7 @@ def _case(kafka: str, chosen: Mapping[str, Any], choice: Choice) -> Case:
     )
 
 
-def _left_out(kafka: str, choice: Choice) -> str:
+def _left_out(kafka: str, choice: SessionChoice) -> str:
     if choice.only is not None and kafka not in choice.only:
         return f"--highwater-kafka={','.join(choice.only)} leaves Kafka {kafka} out"
     drivers = release(kafka).drivers

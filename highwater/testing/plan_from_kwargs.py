@@ -13,7 +13,7 @@ from highwater.nemesis.stories.registry import STORIES, find_story
 from highwater.testing.parametrize import Case
 
 
-class Words(TypedDict, total=False):
+class RunArguments(TypedDict, total=False):
     """What a test says of a run; the settings are its case's unless they are given here.
 
     Attributes:
@@ -35,7 +35,7 @@ class Words(TypedDict, total=False):
     unclean: bool
 
 
-def make(case: Case, **words: Unpack[Words]) -> Plan:
+def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
     """The plan of a run for a case.
 
     Raises:
@@ -56,7 +56,7 @@ def make(case: Case, **words: Unpack[Words]) -> Plan:
     return replace(base, driver=case.driver, topic=topic, workload=workload)
 
 
-def _base(case: Case, words: Words) -> Plan:
+def _base(case: Case, words: RunArguments) -> Plan:
     seed = words.get("seed", 0)
     faults = words.get("nemesis", "none")
     names = parse_values.nemesis(faults if isinstance(faults, str) else ",".join(faults))

@@ -7,7 +7,7 @@ from highwater.harness.base.errors import HarnessError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from highwater.api import Judged, Loaded
+    from highwater.api import JudgedRun, StoredRun
     from highwater.checkers.model.report_types import Reconciliation
     from highwater.harness.runs.plan import Plan
     from highwater.harness.runs.verdict import Anomaly
@@ -65,7 +65,7 @@ class Result:
         plan: what was asked for; ``plan.command()`` repeats it.
     """
 
-    def __init__(self, judged: "Judged") -> None:
+    def __init__(self, judged: "JudgedRun") -> None:
         verdict = judged.verdict
         self._judged = judged
         self.verdict: Literal["valid", "invalid", "unknown"] = verdict.verdict
@@ -91,11 +91,11 @@ class Result:
         return as_predicted(self._judged.run, self._judged.verdict)
 
     @property
-    def tables(self) -> "Loaded":
+    def tables(self) -> "StoredRun":
         """The stored run: its tables as pandas or Spark, and the whole verdict."""
-        from highwater.api import Loaded  # noqa: PLC0415 - imports Spark
+        from highwater.api import StoredRun  # noqa: PLC0415 - imports Spark
 
-        return Loaded(self._judged.run)
+        return StoredRun(self._judged.run)
 
     @property
     def where(self) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from highwater.api import Judged, judge_all
+from highwater.api import JudgedRun, judge_all
 from highwater.checkers.spark.session import SparkStarter
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.drivers import DRIVERS, require_driver
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Store
-from highwater.runtime.cluster_pool import WARM_CONFIG, Fleet, is_whole
+from highwater.runtime.cluster_pool import WARM_CONFIG, ClusterPool, is_whole
 from highwater.runtime.preflight import check_plan
 from highwater.testing.parametrize import Case
 
@@ -38,7 +38,7 @@ class Laboratory:
         self._stop = threading.Event()
         self._spark: SparkStarter | None = None
         self._open: tuple[str, str] | None = None
-        self._fleet: Fleet | None = None
+        self._fleet: ClusterPool | None = None
         self._cluster: Cluster | None = None
 
     def __enter__(self) -> Self:
@@ -47,7 +47,7 @@ class Laboratory:
     def __exit__(self, *_: object) -> None:
         self._clear()
 
-    def perform(self, plan: Plan) -> Judged:
+    def perform(self, plan: Plan) -> JudgedRun:
         """Run a plan on real brokers and judge it; Spark starts while the first brokers boot.
 
         Raises:
@@ -60,7 +60,7 @@ class Laboratory:
                 self._spark = SparkStarter()
             self._turn_to(plan.kafka, plan.driver)
             if self._fleet is None:
-                self._fleet = Fleet(self._directory / "runs", warm=_WARM)
+                self._fleet = ClusterPool(self._directory / "runs", warm=_WARM)
             run = self._fleet.execute(plan, self._store, stop=self._stop)
             (judged,) = judge_all([run], self._spark.session())
         return judged

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.releases.release import Release
-from highwater.nemesis.faults.registry import Aim, aimed, fault
+from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
 
 
 def _who(cluster: Cluster) -> str:
@@ -15,7 +15,7 @@ def _who(cluster: Cluster) -> str:
 
 
 @aimed("controller-kill", at="coordination")
-def controller_kill(cluster: Cluster, _: Aim) -> Iterator[str]:
+def controller_kill(cluster: Cluster, _: FaultTarget) -> Iterator[str]:
     """SIGKILL ZooKeeper or the KRaft controller; healing starts it on what it left."""
     cluster.coordinator.kill()
     try:
@@ -25,7 +25,7 @@ def controller_kill(cluster: Cluster, _: Aim) -> Iterator[str]:
 
 
 @aimed("controller-pause", at="coordination")
-def controller_pause(cluster: Cluster, _: Aim) -> Iterator[str]:
+def controller_pause(cluster: Cluster, _: FaultTarget) -> Iterator[str]:
     """Freeze ZooKeeper or the KRaft controller (SIGSTOP); healing wakes it."""
     cluster.coordinator.pause()
     try:

@@ -40,7 +40,7 @@ _BATCHED: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class BatchOnDisk:
     """A batch of records: where it lies, and from which offset to which."""
 
     position: int
@@ -50,7 +50,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class LostOffsets:
     """What a replica lost: the offsets from ``after`` on, up to ``before``."""
 
     topic: str
@@ -90,7 +90,7 @@ def segments(replica: Path) -> list[Path]:
     return sorted(path for path in replica.iterdir() if SEGMENT.fullmatch(path.name))
 
 
-def batches(segment: Path) -> Iterator[Batch]:
+def batches(segment: Path) -> Iterator[BatchOnDisk]:
     """The whole batches of a segment in order; in formats 0 and 1 each message is one.
 
     There a batch bears the offset of its last record.
@@ -105,13 +105,13 @@ def batches(segment: Path) -> Iterator[Batch]:
         last = offset
         if magic >= _BATCHED:
             last += int.from_bytes(data[at + _LAST_DELTA_AT :][:4])
-        yield Batch(position=at, end=end, first=offset, last=last)
+        yield BatchOnDisk(position=at, end=end, first=offset, last=last)
         at = end
 
 
 def lose_unflushed(
     directory: Path, topic: str, *, flushes: int | None, spared: float = 0.0
-) -> list[Cut]:
+) -> list[LostOffsets]:
     """Cut from a topic's replicas, and Kafka's own, what a power failure may take.
 
     That is what was never flushed: from the recovery point on, and only of the newest segment,
@@ -163,7 +163,7 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
         os.truncate(own[-1], start + int(spared * (end - start)))
 
 
-def wipe(directory: Path) -> list[Cut]:
+def wipe(directory: Path) -> list[LostOffsets]:
     """Remove all that a broker has, but for who it is: a new disk in the old one's place."""
     held = [_whole(replica) for replica in partitions(directory)]
     for entry in directory.iterdir():
@@ -174,7 +174,7 @@ def wipe(directory: Path) -> list[Cut]:
     return [one for one in held if one.before > one.after]
 
 
-def remove_segment(directory: Path, topic: str) -> list[Cut]:
+def remove_segment(directory: Path, topic: str) -> list[LostOffsets]:
     """Remove the oldest segment of each replica of a topic, and its indexes with it."""
     found = []
     for replica in partitions(directory, topic):
@@ -198,7 +198,7 @@ def remove_indexes(directory: Path, topic: str) -> int:
 
 def flip_bit(
     directory: Path, topic: str, partition: int, choice: float
-) -> tuple[Batch, int] | None:
+) -> tuple[BatchOnDisk, int] | None:
     """Flip one bit of the payload of one batch of a replica's newest segment that has any.
 
     Args:
@@ -219,7 +219,7 @@ def flip_bit(
     return None
 
 
-def _whole(replica: Path) -> Cut:
+def _whole(replica: Path) -> LostOffsets:
     """All that a replica holds."""
     own = segments(replica)
     first = int(own[0].stem) if own else 0
@@ -227,7 +227,9 @@ def _whole(replica: Path) -> Cut:
     return _cut(replica, first, held[-1].last + 1 if held else int(own[-1].stem) if own else 0)
 
 
-def _cut(replica: Path, after: int, before: int) -> Cut:
+def _cut(replica: Path, after: int, before: int) -> LostOffsets:
     name = PARTITION.fullmatch(replica.name)
     assert name is not None
-    return Cut(topic=name["topic"], partition=int(name["partition"]), before=before, after=after)
+    return LostOffsets(
+        topic=name["topic"], partition=int(name["partition"]), before=before, after=after
+    )

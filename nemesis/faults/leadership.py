@@ -6,7 +6,7 @@ from functools import partial
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.faults.registry import Aim, NothingDoneError, aimed, by_request
+from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aimed, by_request
 
 _LOOK_LIMIT_S = 10.0
 _ELECTED_LIMIT_S = 60.0
@@ -14,7 +14,7 @@ _UNCLEAN = "unclean.leader.election.enable"
 _ELECT_LEADERS = (2, 4)
 
 
-def _state(cluster: Cluster, aim: Aim) -> PartitionState:
+def _state(cluster: Cluster, aim: FaultTarget) -> PartitionState:
     with contextlib.closing(cluster.probe()) as probe:
         return await_condition(
             lambda: probe.partition(aim.topic.name, aim.partition),
@@ -33,7 +33,7 @@ def _others(cluster: Cluster, state: PartitionState) -> list[int]:
 
 
 @aimed("move-leader", at="topic", why_not=by_request, commands=())
-def move_leader(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def move_leader(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Move leadership of a partition to another member of the ISR, by a preferred election."""
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
     heirs = _others(cluster, state)
@@ -45,7 +45,7 @@ def move_leader(cluster: Cluster, aim: Aim) -> Iterator[str]:
 
 
 @aimed("reassign", at="topic", why_not=by_request, commands=())
-def reassign(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Take a follower's replica away; healing assigns it anew, and it copies all there is."""
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
     others = _others(cluster, state)
@@ -63,7 +63,7 @@ def reassign(cluster: Cluster, aim: Aim) -> Iterator[str]:
 
 
 @aimed("unclean-election", at="cluster", needs="--unclean", awaits_sessions=True)
-def unclean_election(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Leave a partition to one broker, kill that, and have one elected that lacks its last records.
 
     The administrator asks for it, by ElectLeaders since 2.4 (KIP-460), and before by the topic's
@@ -99,7 +99,9 @@ def unclean_election(cluster: Cluster, aim: Aim) -> Iterator[str]:
         cluster.configure(aim.topic.name, {_UNCLEAN: aim.topic.settings()[_UNCLEAN]})
 
 
-def _leave_alone(cluster: Cluster, probe: Probe, aim: Aim, leader: int, others: list[int]) -> None:
+def _leave_alone(
+    cluster: Cluster, probe: Probe, aim: FaultTarget, leader: int, others: list[int]
+) -> None:
     """Shut every other broker down in order, and wait until the leader is the whole ISR."""
     for one in others:
         cluster.brokers[one].stop()

@@ -14,7 +14,7 @@ from highwater.clusters.relay.rules import (
     COORDINATION,
     Kind,
     Link,
-    Rule,
+    RelayRule,
     between,
     into,
     out_of,
@@ -101,7 +101,7 @@ def slow_link(cluster: Cluster, broker: int) -> Iterator[str]:
     """Delay every message between a broker and its peers by 100 to 300 ms."""
     network = _network(cluster)
     links = between([broker], network.brokers)
-    rule = Rule(kind="slow", links=links, delay_s=DELAY_S, jitter_s=JITTER_S)
+    rule = RelayRule(kind="slow", links=links, delay_s=DELAY_S, jitter_s=JITTER_S)
     with network.under(rule):
         yield f"messages from and to broker {broker} take {DELAY_S:g} s and more"
 
@@ -111,7 +111,7 @@ def throttle(cluster: Cluster, broker: int) -> Iterator[str]:
     """Let 20 kB a second pass on each connection between a broker and its peers."""
     network = _network(cluster)
     links = between([broker], network.brokers)
-    with network.under(Rule(kind="slow", links=links, bytes_per_s=BYTES_PER_S)):
+    with network.under(RelayRule(kind="slow", links=links, bytes_per_s=BYTES_PER_S)):
         yield f"broker {broker} has {BYTES_PER_S / 1000:g} kB a second for each peer"
 
 
@@ -119,7 +119,7 @@ def throttle(cluster: Cluster, broker: int) -> Iterator[str]:
 def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
     """Hold back every answer that would tell a follower a higher HW: its window stays open."""
     network = _network(cluster)
-    rule = Rule(kind="hold", links=into(broker, network.brokers), what="hw")
+    rule = RelayRule(kind="hold", links=into(broker, network.brokers), what="hw")
     with network.under(rule):
         yield f"broker {broker} hears of no higher HW"
 
@@ -130,7 +130,7 @@ def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
     network = _network(cluster)
     sources = network.nodes | {broker}
     links = frozenset((source, broker) for source in sources)
-    with network.under(Rule(kind="hold", links=links, what="leadership")):
+    with network.under(RelayRule(kind="hold", links=links, what="leadership")):
         yield f"broker {broker} hears of no new leader"
 
 
@@ -139,7 +139,7 @@ def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
     """Hold back a broker's changes of an ISR: as a leader it can neither shrink nor expand one."""
     network = _network(cluster)
     links = frozenset((broker, target) for target in network.nodes)
-    with network.under(Rule(kind="hold", links=links, what="isr")):
+    with network.under(RelayRule(kind="hold", links=links, what="isr")):
         yield f"broker {broker} can change no ISR"
 
 
@@ -151,7 +151,7 @@ def _network(cluster: Cluster) -> Network:
 
 def _links(network: Network, kind: Kind, links: frozenset[Link], says: str) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
-        stack.enter_context(network.under(Rule(kind=kind, links=links)))
+        stack.enter_context(network.under(RelayRule(kind=kind, links=links)))
         yield says
 
 

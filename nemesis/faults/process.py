@@ -11,7 +11,7 @@ from highwater.clusters.admin.sessions import await_sessions
 from highwater.clusters.core.interfaces import Cluster, UnreachableError
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.faults.registry import Aim, aimed, fault
+from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
 
 _STORM: Final = 3
 _SESSION_LIMIT_S: Final = 60.0
@@ -109,7 +109,7 @@ def _await_end(cluster: Cluster, broker: int) -> None:
 
 
 @aimed("rolling-restart", at="cluster", commands=("stop", "start"), awaits_sessions=True)
-def rolling_restart(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Restart every broker in order, one after the other, each once the last has its session."""
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():

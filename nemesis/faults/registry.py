@@ -27,7 +27,7 @@ class NothingDoneError(HarnessError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
+class FaultTarget:
     """What a fault is aimed at.
 
     Attributes:
@@ -60,7 +60,7 @@ class Aim:
 
 Needs = Literal["", "--unclean", "--to"]
 Body = Callable[[Cluster, int], Iterator[str]]
-AimedBody = Callable[[Cluster, Aim], Iterator[str]]
+AimedBody = Callable[[Cluster, FaultTarget], Iterator[str]]
 WhyNot = Callable[[Release, str], str]
 """Says of a release and a driver why a fault cannot be had there; nothing, if it can."""
 
@@ -144,7 +144,7 @@ def fault(
     """Register a generator as the fault ``name`` of a broker, which it is given the id of."""
 
     def register(body: Body) -> Body:
-        def aimed_body(cluster: Cluster, aim: Aim) -> Iterator[str]:
+        def aimed_body(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             return body(cluster, aim.victim)
 
         _registry[name] = Fault(

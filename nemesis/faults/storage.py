@@ -18,7 +18,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.fault_effects import phrase
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
-from highwater.nemesis.faults.registry import Aim, aimed, fault
+from highwater.nemesis.faults.registry import FaultTarget, aimed, fault
 
 FLUSHES: Final = "flush.messages"
 _GARBAGE_BYTES: Final = 64
@@ -32,7 +32,7 @@ def flushes(topic: Topic) -> int | None:
 
 
 @contextlib.contextmanager
-def _dead(cluster: Cluster, aim: Aim) -> Iterator[Broker]:
+def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
     """A broker that is killed, and started again whatever comes."""
     target = cluster.brokers[aim.victim]
     target.kill()
@@ -42,17 +42,18 @@ def _dead(cluster: Cluster, aim: Aim) -> Iterator[Broker]:
         target.start()
 
 
-def _told(aim: Aim, cuts: Iterable[disk_damage.Cut], otherwise: str) -> str:
+def _told(aim: FaultTarget, cuts: Iterable[disk_damage.LostOffsets], otherwise: str) -> str:
     """What the topic under test lost, in words."""
     return ", ".join(one.says for one in cuts if one.topic == aim.topic.name) or otherwise
 
 
 @aimed("power-failure")
-def power_failure(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and take from its logs what was never flushed, as the end of power does.
 
     No lower than the recovery point, and nothing of a segment that a newer one has followed: what
-    Kafka flushed stays. ``Aim.choice`` is the share of the unflushed bytes that reached the disk.
+    Kafka flushed stays. ``FaultTarget.choice`` is the share of the unflushed bytes that reached the
+    disk.
     """
     with _dead(cluster, aim) as target:
         cuts = disk_damage.lose_unflushed(
@@ -63,7 +64,7 @@ def power_failure(cluster: Cluster, aim: Aim) -> Iterator[str]:
 
 
 @aimed("wipe")
-def wipe(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and empty its log directory; it comes back under its old id with nothing."""
     with _dead(cluster, aim) as target:
         told = _told(aim, disk_damage.wipe(target.directory), "there was nothing on it")
@@ -71,7 +72,7 @@ def wipe(cluster: Cluster, aim: Aim) -> Iterator[str]:
 
 
 @aimed("segment-deleted")
-def segment_deleted(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and delete the oldest segment of each of the topic's replicas there."""
     with _dead(cluster, aim) as target:
         cuts = disk_damage.remove_segment(target.directory, aim.topic.name)
@@ -79,7 +80,7 @@ def segment_deleted(cluster: Cluster, aim: Aim) -> Iterator[str]:
 
 
 @aimed("index-deleted")
-def index_deleted(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and delete every index of the topic, which it builds anew when it starts."""
     with _dead(cluster, aim) as target:
         count = disk_damage.remove_indexes(target.directory, aim.topic.name)
@@ -87,7 +88,7 @@ def index_deleted(cluster: Cluster, aim: Aim) -> Iterator[str]:
 
 
 @aimed("bit-flip")
-def bit_flip(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and flip one bit of a record of the partition.
 
     Kafka checks, as it starts, what lies above the recovery point, and cuts the log where a
@@ -103,24 +104,24 @@ def bit_flip(cluster: Cluster, aim: Aim) -> Iterator[str]:
             yield f"one bit is flipped on broker {target.id}; cut there, {lost}"
 
 
-def _checkpoint(directory: Path, aim: Aim, name: str) -> list[Path]:
+def _checkpoint(directory: Path, aim: FaultTarget, name: str) -> list[Path]:
     """The files of a checkpoint that bear on the topic: one a broker, or one a replica."""
     if name == HIGH_WATERMARK:
         return [directory / name]
     return [replica / name for replica in disk_damage.partitions(directory, aim.topic.name)]
 
 
-def _missing(file: Path, _: Aim) -> None:
+def _missing(file: Path, _: FaultTarget) -> None:
     file.unlink(missing_ok=True)
 
 
-def _garbage(file: Path, aim: Aim) -> None:
+def _garbage(file: Path, aim: FaultTarget) -> None:
     """What no release can read: bytes at random."""
     dice = random.Random(f"{file.name} {aim.choice}")  # noqa: S311 - to be repeatable, not secret
     file.write_bytes(dice.randbytes(_GARBAGE_BYTES))
 
 
-def _stale(file: Path, aim: Aim) -> None:
+def _stale(file: Path, aim: FaultTarget) -> None:
     """Every offset as it may have been earlier: a share of what it is."""
     if not file.exists():
         return
@@ -132,7 +133,11 @@ def _stale(file: Path, aim: Aim) -> None:
 
 
 def _on_checkpoint(
-    cluster: Cluster, aim: Aim, name: str, harm: Callable[[Path, Aim], None], says: str
+    cluster: Cluster,
+    aim: FaultTarget,
+    name: str,
+    harm: Callable[[Path, FaultTarget], None],
+    says: str,
 ) -> Iterator[str]:
     """Harm a checkpoint of a broker that is killed.
 
@@ -188,31 +193,31 @@ def _epochs(kafka: Release, _: str) -> str:
 
 
 @aimed("hw-missing")
-def hw_missing(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def hw_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and delete its high watermarks on disk; it takes them for 0 then."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _missing, "is deleted")
 
 
 @aimed("hw-stale")
-def hw_stale(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def hw_stale(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and put its high watermarks on disk back to what they may have been earlier."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _stale, "is out of date")
 
 
 @aimed("hw-garbage")
-def hw_garbage(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def hw_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and write bytes at random over its high watermarks on disk."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _garbage, "is garbage")
 
 
 @aimed("epochs-missing", why_not=_epochs)
-def epochs_missing(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def epochs_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and delete what its replicas know of leader epochs (KIP-101)."""
     yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _missing, "is deleted")
 
 
 @aimed("epochs-garbage", why_not=_epochs)
-def epochs_garbage(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def epochs_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and write bytes at random over what its replicas know of leader epochs."""
     yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _garbage, "is garbage")
 

@@ -8,12 +8,12 @@ from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.releases.release import Release
-from highwater.nemesis.faults.registry import Aim, aimed, by_request
+from highwater.nemesis.faults.registry import FaultTarget, aimed, by_request
 
 _OLD_FORMAT: Final = "0.10.0"
 
 
-def _changed(cluster: Cluster, aim: Aim, name: str, value: str) -> Iterator[str]:
+def _changed(cluster: Cluster, aim: FaultTarget, name: str, value: str) -> Iterator[str]:
     before = aim.topic.settings().get(name)
     cluster.configure(aim.topic.name, {name: value})
     try:
@@ -23,19 +23,19 @@ def _changed(cluster: Cluster, aim: Aim, name: str, value: str) -> Iterator[str]
 
 
 @aimed("set-min-isr", at="topic", why_not=by_request, commands=())
-def set_min_isr(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def set_min_isr(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Ask for every replica to be in sync (min.insync.replicas), so that acks=all needs all."""
     yield from _changed(cluster, aim, "min.insync.replicas", str(aim.topic.replication_factor))
 
 
 @aimed("set-retention", at="topic", why_not=by_request, commands=())
-def set_retention(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def set_retention(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Let records be deleted after a week (retention.ms), and so segments be looked through."""
     yield from _changed(cluster, aim, "retention.ms", str(7 * 86_400_000))
 
 
 @aimed("set-segment", at="topic", why_not=by_request, commands=())
-def set_segment(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def set_segment(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Begin a new segment every second (segment.ms), and flush the one before."""
     yield from _changed(cluster, aim, "segment.ms", "1000")
 
@@ -45,7 +45,7 @@ def _unclean(kafka: Release, _: str) -> str:
 
 
 @aimed("set-unclean", at="topic", why_not=_unclean, needs="--unclean")
-def set_unclean(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def set_unclean(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Forbid unclean elections (unclean.leader.election.enable); healing allows them again."""
     yield from _changed(cluster, aim, "unclean.leader.election.enable", "false")
 
@@ -57,6 +57,6 @@ def _formats(kafka: Release, _: str) -> str:
 
 
 @aimed("set-format", at="topic", why_not=_formats)
-def set_format(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def set_format(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Write records as 0.10.0 did (message.format.version), which have no leader epochs."""
     yield from _changed(cluster, aim, "message.format.version", _OLD_FORMAT)

@@ -16,14 +16,14 @@ from highwater.clusters.core.interfaces import Broker, Cluster, Coordinator, Pro
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Topic
-from highwater.nemesis.faults.registry import Aim, NothingDoneError, aimed
+from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aimed
 
 _SESSION_LIMIT_S: Final = 60.0
 _ISR_LIMIT_S: Final = 60.0
 
 
 @aimed("upgrade", at="cluster", needs="--to", awaits_sessions=True)
-def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Roll every broker, in order, to the next step of --to: jars, protocol or message format.
 
     On KRaft the controller goes first, and metadata.version is raised without a restart. The next
@@ -38,7 +38,7 @@ def upgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
 
 
 @aimed("downgrade", at="cluster", needs="--to", awaits_sessions=True)
-def downgrade(cluster: Cluster, aim: Aim) -> Iterator[str]:
+def downgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Roll every broker back to the jars before, in order, as long as the protocol is theirs.
 
     Once the newer protocol was spoken Kafka's upgrade notes promise no way back, and none is tried.

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from highwater.checkers.model.schedules.schedule import Expect
 from highwater.harness.runs.history import OK
-from highwater.nemesis.context import Scene
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import hw_on_disk
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class ReplicaAssignment:
     """Which broker plays which replica of the model."""
 
     brokers: Mapping[int, int]
@@ -21,7 +21,7 @@ class Cast:
 
 
 def differences(
-    scene: Scene, cast: Cast, expect: Expect, *, silent: Collection[int]
+    scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect, *, silent: Collection[int]
 ) -> dict[str, str]:
     """In what the brokers differ from what is expected, each with what is there instead.
 
@@ -47,7 +47,7 @@ Seen = list[tuple[str, object, object]]
 """What it is, what it is to be (None: anything), and what it is."""
 
 
-def _controller(scene: Scene, cast: Cast, expect: Expect) -> Seen:
+def _controller(scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:
     seen: Seen = []
     if expect.leader is not None or expect.isr is not None:
         state = scene.probe.partition(scene.topic, 0)
@@ -60,14 +60,16 @@ def _controller(scene: Scene, cast: Cast, expect: Expect) -> Seen:
     return seen
 
 
-def _records(scene: Scene, expect: Expect) -> Seen:
+def _records(scene: ScheduleContext, expect: Expect) -> Seen:
     answers = {name: told for name, told in scene.direct.answers.items() if told is not None}
     acked = frozenset(name for name, told in answers.items() if told.outcome == OK)
     refused = frozenset(answers) - acked
     return [("acknowledged", expect.acked, acked), ("refused", expect.refused, refused)]
 
 
-def _replicas(scene: Scene, cast: Cast, expect: Expect, silent: Collection[int]) -> Seen:
+def _replicas(
+    scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect, silent: Collection[int]
+) -> Seen:
     seen: Seen = []
     leos, hws = expect.leo or {}, expect.hw or {}
     for number in sorted((set(leos) | set(hws)) - set(silent)):

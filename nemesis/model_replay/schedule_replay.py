@@ -10,13 +10,13 @@ import contextlib
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.checkers.model.schedules.schedule import Schedule, Step
+from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.hw_lag_window import widen
 from highwater.nemesis.model_replay.step_player import Player
 from highwater.nemesis.stories.story import FETCH_WAIT_S
@@ -101,7 +101,7 @@ class Replay:
         )
         return tuple(sorted(set(cluster.brokers) - {controller})[: self.schedule.replicas])
 
-    def play(self, scene: Scene) -> None:
+    def play(self, scene: ScheduleContext) -> None:
         """Play it.
 
         Raises:
@@ -111,7 +111,7 @@ class Replay:
         play(scene, self.schedule)
 
 
-def play(scene: Scene, schedule: Schedule) -> None:
+def play(scene: ScheduleContext, schedule: Schedule) -> None:
     """Take every step of a schedule, on a scene whose replicas are in the schedule's order.
 
     Raises:
@@ -129,10 +129,10 @@ def play(scene: Scene, schedule: Schedule) -> None:
                 player.take(step)
             except HarnessError as error:
                 scene.check()  # the end of the run is no missed step
-                raise MissedError(f"{title}: {error.message}") from error
+                raise ScheduleNotFollowedError(f"{title}: {error.message}") from error
             scene.note(title, None if step.broker is None else player.broker(step.broker))
 
 
-def _title(step: Step) -> str:
+def _title(step: ScheduleStep) -> str:
     whom = step.record if step.broker is None else f"broker {step.broker}"
     return f"{step.action} {whom or ''}".strip()

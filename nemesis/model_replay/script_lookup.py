@@ -5,7 +5,7 @@ from typing import Protocol
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.context import Scene
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.model_replay.schedule_replay import Replay
 from highwater.nemesis.stories.registry import find_story
 
@@ -16,7 +16,7 @@ class Script(Protocol):
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
         """The brokers of partition 0, preferred leader first."""
 
-    def play(self, scene: Scene, /) -> None:
+    def play(self, scene: ScheduleContext, /) -> None:
         """Let it happen; MissedError when it cannot be followed."""
 
 

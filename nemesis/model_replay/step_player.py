@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from highwater.checkers.model.schedules.schedule import Schedule, Step
+from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import MissedError, Scene
-from highwater.nemesis.model_replay.expectations import Cast, differences
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.model_replay.expectations import ReplicaAssignment, differences
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
 STEP_LIMIT_S: Final = 30.0
@@ -21,9 +21,9 @@ _T = TypeVar("_T")
 class Player:
     """One schedule under way. Replicas go by the model's numbers; ``broker`` translates."""
 
-    def __init__(self, scene: Scene, schedule: Schedule) -> None:
+    def __init__(self, scene: ScheduleContext, schedule: Schedule) -> None:
         self._scene = scene
-        self._cast = Cast(dict(zip(schedule.order, scene.replicas, strict=True)))
+        self._cast = ReplicaAssignment(dict(zip(schedule.order, scene.replicas, strict=True)))
         self._frozen: dict[int, float] = {}
         self._woken: dict[int, float] = {}
         self._paused: set[int] = set()
@@ -34,7 +34,7 @@ class Player:
         """The real broker of a replica."""
         return self._cast.brokers[number]
 
-    def take(self, step: Step) -> None:
+    def take(self, step: ScheduleStep) -> None:
         """Freeze who is held, do it, and wait for what must be seen.
 
         Raises:
@@ -118,12 +118,12 @@ class Player:
         if heir is not None and heir >= 0:
             self._scene.cluster.line_up(self._scene.topic, 0, self.broker(heir))
 
-    def send(self, step: Step) -> None:
+    def send(self, step: ScheduleStep) -> None:
         """Send to the broker named, or to the leader, once nothing of it can reach who is held."""
         scene = self._scene
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
-            raise MissedError(f"nobody leads {scene.topic}-0")
+            raise ScheduleNotFollowedError(f"nobody leads {scene.topic}-0")
         self._drain(number)
         address = scene.cluster.brokers[self.broker(number)].address
         scene.direct.send(step.record or "", 0, address=address)
@@ -140,13 +140,13 @@ class Player:
             until = max(since, self._woken.get(leader, since)) + FETCH_WAIT_S + _DRAINED_S
             self._scene.hold(until - self._scene.clock())
 
-    def kill(self, step: Step) -> None:
+    def kill(self, step: ScheduleStep) -> None:
         """Kill it, frozen or not."""
         number = _target(step)
         self._scene.nemesis.inject("kill", self.broker(number))
         self._gone(number)
 
-    def stop(self, step: Step) -> None:
+    def stop(self, step: ScheduleStep) -> None:
         """Shut it down in order."""
         number = _target(step)
         self._scene.nemesis.inject("stop", self.broker(number))
@@ -158,28 +158,28 @@ class Player:
         self._paused.discard(number)
         self._frozen.pop(number, None)
 
-    def pause(self, step: Step) -> None:
+    def pause(self, step: ScheduleStep) -> None:
         """Freeze it until it is resumed."""
         self._paused.add(_target(step))
         self._hold(step.held)
 
-    def resume(self, step: Step) -> None:
+    def resume(self, step: ScheduleStep) -> None:
         """Wake it, unless it is held."""
         self._paused.discard(_target(step))
         self._hold(step.held)
 
-    def start(self, step: Step) -> None:
+    def start(self, step: ScheduleStep) -> None:
         """Start it on what it left; where its old session lives on, that is waited out."""
         number = _target(step)
         self._scene.nemesis.heal(self.broker(number))
         self._down.discard(number)
         self._expired.discard(number)
 
-    def move(self, step: Step) -> None:
+    def move(self, step: ScheduleStep) -> None:
         """Have it elected by plan."""
         self._scene.cluster.move_leader(self._scene.topic, 0, self.broker(_target(step)))
 
-    def expire(self, step: Step) -> None:
+    def expire(self, step: ScheduleStep) -> None:
         """End its session, or wait until it has ended."""
         broker = self.broker(_target(step))
         self._expired.add(_target(step))
@@ -190,12 +190,12 @@ class Player:
             f"the session of broker {broker} to end",
         )
 
-    def learn(self, step: Step) -> None:
+    def learn(self, step: ScheduleStep) -> None:
         """Wait until a broker takes itself for the leader, or no more, as the controller does."""
         number, scene = _target(step), self._scene
         broker = self.broker(number)
         if number in self._silent:
-            raise MissedError(f"broker {broker} is frozen or dead, and learns nothing")
+            raise ScheduleNotFollowedError(f"broker {broker} is frozen or dead, and learns nothing")
         leads = self._leader() == number
         self._await(
             lambda: scene.probe.leads(broker, scene.topic, 0) == leads,
@@ -210,10 +210,12 @@ class Player:
         live = self._live()
         ended = sorted(self.broker(one) for one in silent if self.broker(one) not in live)
         if ended:
-            raise MissedError(f"broker {ended[0]} was frozen for so long that its session ended")
+            raise ScheduleNotFollowedError(
+                f"broker {ended[0]} was frozen for so long that its session ended"
+            )
 
 
-_COMMANDS: Final[Mapping[str, Callable[[Player, Step], None]]] = {
+_COMMANDS: Final[Mapping[str, Callable[[Player, ScheduleStep], None]]] = {
     "send": Player.send,
     "kill": Player.kill,
     "stop": Player.stop,
@@ -226,7 +228,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Player, Step], None]]] = {
 }
 
 
-def _target(step: Step) -> int:
+def _target(step: ScheduleStep) -> int:
     if step.broker is None:
-        raise MissedError(f"{step.action} does not say which broker")
+        raise ScheduleNotFollowedError(f"{step.action} does not say which broker")
     return step.broker

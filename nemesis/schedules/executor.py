@@ -13,9 +13,9 @@ from typing import Final, Protocol
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import Scene
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import NothingDoneError, find_fault
-from highwater.nemesis.injector import StruckError
+from highwater.nemesis.injector import FaultConflictError
 from highwater.nemesis.schedules.fault_spec import resolve
 
 HEALTH_LIMIT_S: Final = 30.0
@@ -24,7 +24,7 @@ BROKERS: Final = "brokers"
 _OVERLAPS: Final = "it would overlap with an open fault"
 
 
-class Aimed(Protocol):
+class PlannedFault(Protocol):
     """A fault and whom it is to strike, drawn or written down."""
 
     @property
@@ -45,7 +45,7 @@ class Aimed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class ActiveFault:
     """A step that was taken and is to be mended.
 
     Attributes:
@@ -57,17 +57,17 @@ class Struck:
     broker: int | None
 
 
-def targets(scene: Scene, step: Aimed) -> list[int | None]:
+def targets(scene: ScheduleContext, step: PlannedFault) -> list[int | None]:
     """Whom a step means now: brokers, or nobody in particular where it strikes none."""
     if find_fault(step.fault).scope != "broker":
         return [None]
     return [*resolve(scene, step.target, step.partition, step.choice)]
 
 
-class Striker:
+class ScheduleExecutor:
     """Injects and mends the faults of one schedule. Safe to use from several threads."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: ScheduleContext) -> None:
         self._scene = scene
         self._budget = scene.plan.budget
         self._spent: Counter[str] = Counter()
@@ -84,14 +84,14 @@ class Striker:
         require_health(self._scene)
         self._scene.log.step("begin")
 
-    def aim(self, step: Aimed) -> list[int | None]:
+    def aim(self, step: PlannedFault) -> list[int | None]:
         """Look up whom a step means now; a step that means nobody is left out."""
         found = targets(self._scene, step)
         if not found:
             self.leave_out(step, None, f"there is no {step.target} that could be struck")
         return found
 
-    def strike(self, step: Aimed, broker: int | None) -> Struck | None:
+    def strike(self, step: PlannedFault, broker: int | None) -> ActiveFault | None:
         """Inject a fault; None when it is left out, of which a note is made.
 
         Args:
@@ -108,7 +108,7 @@ class Striker:
         if why:
             self.leave_out(step, broker, why)
             return None
-        taken = Struck(next(self._numbers), step.fault, broker)
+        taken = ActiveFault(next(self._numbers), step.fault, broker)
         log.step("strike", step=taken.number, **_row(step, broker))
         ended = broker is not None and self._scene.cluster.brokers[broker].state == "down"
         try:
@@ -122,33 +122,33 @@ class Striker:
         return taken
 
     def leave_out(
-        self, step: Aimed, broker: int | None, why: str, *, number: int | None = None
+        self, step: PlannedFault, broker: int | None, why: str, *, number: int | None = None
     ) -> None:
         """Say that a step is not taken, and why; its number, if it has one already."""
         self._scene.note(f"{step.fault} is left out: {why}", broker)
         self._scene.log.step("left-out", step=number, says=why, **_row(step, broker))
 
-    def mend(self, *struck: Struck) -> None:
+    def mend(self, *struck: ActiveFault) -> None:
         """Heal what these steps broke, side by side; returns when that has taken effect."""
         if not struck:
             return
         with ThreadPoolExecutor(len(struck), thread_name_prefix="heal") as pool:
             list(pool.map(self._mend, struck))
 
-    def _mend(self, one: Struck) -> None:
+    def _mend(self, one: ActiveFault) -> None:
         with self._ending(one):
             self._scene.log.step("heal", step=one.number)
             self._scene.nemesis.mend(one.fault, one.broker)
             self._scene.log.step("healed", step=one.number)
 
     @contextmanager
-    def _ending(self, one: Struck) -> Iterator[None]:
+    def _ending(self, one: ActiveFault) -> Iterator[None]:
         try:
             yield
         finally:
             self._end(one)
 
-    def _end(self, one: Struck) -> None:
+    def _end(self, one: ActiveFault) -> None:
         with self._lock:
             if one.broker is not None:
                 self._hurt[one.broker] -= 1
@@ -186,7 +186,7 @@ def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
     Raises:
         HarnessError: the error itself.
     """
-    if isinstance(error, StruckError):
+    if isinstance(error, FaultConflictError):
         return _OVERLAPS
     if ended:
         return f"its broker had ended by itself: {error.message}"
@@ -196,7 +196,7 @@ def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
     raise error
 
 
-def _row(step: Aimed, broker: int | None) -> dict[str, object]:
+def _row(step: PlannedFault, broker: int | None) -> dict[str, object]:
     return {
         "fault": step.fault,
         "target": step.target,
@@ -206,7 +206,7 @@ def _row(step: Aimed, broker: int | None) -> dict[str, object]:
     }
 
 
-def require_health(scene: Scene) -> None:
+def require_health(scene: ScheduleContext) -> None:
     """Wait until every broker has a session and every replica is in sync, before anything is hurt.
 
     Raises:

@@ -14,7 +14,7 @@ from highwater.harness.base.errors import UsageError, WaitTimeoutError
 from highwater.harness.base.limits import WEIGHT
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.context import Scene
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import Fault, find_fault
 
 TARGETS: Final = {
@@ -33,7 +33,7 @@ _WORD: Final = re.compile(r"(?P<name>[a-z][a-z-]*)(?:@(?P<target>\w+))?(?:=(?P<w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class FaultSpec:
     """One word of a nemesis.
 
     Attributes:
@@ -106,7 +106,7 @@ class Choice:
             )
 
 
-def resolve(scene: Scene, target: str, partition: int, choice: float) -> list[int]:
+def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
     """The brokers that a target means now, those that a fault is open on left out.
 
     Where the one that is meant is struck already, or nobody leads, it is another.
@@ -132,7 +132,7 @@ def resolve(scene: Scene, target: str, partition: int, choice: float) -> list[in
     return [candidates[int(choice * len(candidates))]] if candidates else []
 
 
-def _share(scene: Scene, healthy: list[int], target: str, choice: float) -> list[int]:
+def _share(scene: ScheduleContext, healthy: list[int], target: str, choice: float) -> list[int]:
     """So many of the brokers, from one of them on and round."""
     total = len(scene.cluster.brokers)
     count = {"minority": (total - 1) // 2, "majority": total // 2 + 1, "all": total}[target]
@@ -140,7 +140,7 @@ def _share(scene: Scene, healthy: list[int], target: str, choice: float) -> list
     return sorted([*healthy[first:], *healthy[:first]][:count])
 
 
-def _state(scene: Scene, partition: int) -> tuple[int, tuple[int, ...]]:
+def _state(scene: ScheduleContext, partition: int) -> tuple[int, tuple[int, ...]]:
     try:
         state = scene.probe.partition(scene.topic, partition)
     except (UnreachableError, WaitTimeoutError):
@@ -148,7 +148,7 @@ def _state(scene: Scene, partition: int) -> tuple[int, tuple[int, ...]]:
     return state.leader, state.isr
 
 
-def _controller(scene: Scene) -> int:
+def _controller(scene: ScheduleContext) -> int:
     try:
         return scene.probe.controller()
     except (UnreachableError, WaitTimeoutError):

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.fault_steps import Step, Steps, overlap
+from highwater.harness.runs.fault_steps import FaultStep, Steps, overlap
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.context import Scene
-from highwater.nemesis.schedules.executor import Striker
-from highwater.nemesis.schedules.fault_spec import Choice
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.schedules.executor import ScheduleExecutor
+from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 CALM_S = (1.0, 4.0)
 TROUBLE_S = (0.5, 8.0)
@@ -27,7 +27,7 @@ LEAST_S: Final = CALM_S[0] + TROUBLE_S[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strike:
+class GroupedFault:
     """One fault on one target.
 
     Attributes:
@@ -43,15 +43,15 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bout:
+class FaultGroup:
     """Wait ``after_s``, strike, wait ``lasts_s``, heal."""
 
     after_s: float
     lasts_s: float
-    strikes: tuple[Strike, ...]
+    strikes: tuple[GroupedFault, ...]
 
 
-def draw(plan: Plan, lane: int = 0) -> list[Bout]:
+def draw(plan: Plan, lane: int = 0) -> list[FaultGroup]:
     """The bouts of a plan's random schedule; the same plan gives the same bouts.
 
     One broker is struck in three bouts of four, several in the rest; never more than all. There is
@@ -63,13 +63,13 @@ def draw(plan: Plan, lane: int = 0) -> list[Bout]:
     Raises:
         UsageError: a word of the plan's nemesis is none.
     """
-    choices = [Choice.of(word) for word in plan.nemesis]
+    choices = [FaultSpec.of(word) for word in plan.nemesis]
     drawn = [one for one in choices for _ in range(one.weight)]
     if not drawn:
         return []
     seed = f"{plan.seed} {lane}" if lane else plan.seed
     dice = random.Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
-    bouts: list[Bout] = []
+    bouts: list[FaultGroup] = []
     clock = 0.0
     while True:
         bout = _bout(dice, drawn, plan)
@@ -100,14 +100,14 @@ def draw_steps(plan: Plan) -> Steps:
     return overlap(*(_timed(draw(plan, lane)) for lane in range(plan.overlap)))
 
 
-def _timed(bouts: Sequence[Bout]) -> Steps:
+def _timed(bouts: Sequence[FaultGroup]) -> Steps:
     """Bouts as steps, as if healing took no time."""
-    steps: list[Step] = []
+    steps: list[FaultStep] = []
     clock = 0.0
     for bout in bouts:
         clock += bout.after_s
         steps += [
-            Step(
+            FaultStep(
                 fault=strike.fault,
                 at_s=round(clock, 2),
                 lasts_s=bout.lasts_s,
@@ -121,18 +121,18 @@ def _timed(bouts: Sequence[Bout]) -> Steps:
     return tuple(steps)
 
 
-def _bout(dice: random.Random, choices: Sequence[Choice], plan: Plan) -> Bout:
+def _bout(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> FaultGroup:
     several = dice.random() < 0.25  # noqa: PLR2004 - said in the docstring of draw
     count = dice.randint(2, max(2, plan.brokers)) if several else 1
     strikes = tuple(_strike(dice, choices, plan) for _ in range(min(count, plan.brokers)))
-    return Bout(
+    return FaultGroup(
         after_s=round(dice.uniform(*CALM_S), 2),
         lasts_s=round(dice.uniform(*TROUBLE_S), 2),
         strikes=strikes,
     )
 
 
-def _shortened(bout: Bout, most_s: float) -> Bout:
+def _shortened(bout: FaultGroup, most_s: float) -> FaultGroup:
     """The bout, cut to a length that has room for a fault."""
     after_s = min(bout.after_s, most_s - TROUBLE_S[0])
     lasts_s = min(bout.lasts_s, most_s - after_s)
@@ -141,10 +141,10 @@ def _shortened(bout: Bout, most_s: float) -> Bout:
     return replace(bout, after_s=after_s, lasts_s=lasts_s)
 
 
-def _strike(dice: random.Random, choices: Sequence[Choice], plan: Plan) -> Strike:
+def _strike(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> GroupedFault:
     """A target is drawn even where the word names one, so that this changes nothing else."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
-    return Strike(
+    return GroupedFault(
         fault=chosen.fault.name,
         target=chosen.target or target,
         partition=dice.randrange(plan.topic.partitions),
@@ -152,7 +152,7 @@ def _strike(dice: random.Random, choices: Sequence[Choice], plan: Plan) -> Strik
     )
 
 
-def play(scene: Scene, bouts: Sequence[Bout], *, duration_s: float) -> None:
+def play(scene: ScheduleContext, bouts: Sequence[FaultGroup], *, duration_s: float) -> None:
     """Play the bouts one after the other; every fault is healed at the end of its bout.
 
     Healing takes time of its own (a broker boots in seconds), so the later ones come later than
@@ -161,7 +161,7 @@ def play(scene: Scene, bouts: Sequence[Bout], *, duration_s: float) -> None:
     Raises:
         HarnessError: the run has to end.
     """
-    striker = Striker(scene)
+    striker = ScheduleExecutor(scene)
     striker.begin()
     deadline = scene.clock() + duration_s
     for number, bout in enumerate(bouts):

@@ -4,7 +4,7 @@ from typing import Final
 
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault
-from highwater.nemesis.schedules.fault_spec import Choice
+from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.stories.network import STORIES
 
 _FAMILY: Final = "network"
@@ -16,6 +16,6 @@ def wired(plan: Plan) -> bool:
     Raises:
         UsageError: the plan names a fault that there is not.
     """
-    families = {Choice.of(word).fault.family for word in plan.nemesis}
+    families = {FaultSpec.of(word).fault.family for word in plan.nemesis}
     families |= {find_fault(step.fault).family for step in plan.steps}
     return plan.wire or plan.story in STORIES or _FAMILY in families

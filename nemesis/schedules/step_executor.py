@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from highwater.harness.runs.fault_steps import Step, end_of, in_order
-from highwater.nemesis.context import Scene
+from highwater.harness.runs.fault_steps import FaultStep, end_of, in_order
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import find_fault
-from highwater.nemesis.schedules.executor import Striker
+from highwater.nemesis.schedules.executor import ScheduleExecutor
 
 _TURN_S: Final = 20.0
 """How long a step waits for its target, on which an earlier fault is healed more slowly than when
@@ -22,13 +22,13 @@ _LOOK_S: Final = 0.05
 _THREADS_MOST: Final = 64
 
 
-def play(scene: Scene, steps: Sequence[Step], *, duration_s: float = 0.0) -> None:
+def play(scene: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float = 0.0) -> None:
     """Take every step, and let time pass up to ``duration_s`` if they end before.
 
     Raises:
         HarnessError: a fault could not be injected or healed, or the run has to end.
     """
-    striker, ended = Striker(scene), threading.Event()
+    striker, ended = ScheduleExecutor(scene), threading.Event()
     striker.begin()
     start = scene.clock()
     pool = ThreadPoolExecutor(min(_THREADS_MOST, max(1, len(steps))), thread_name_prefix="step")
@@ -49,7 +49,7 @@ def play(scene: Scene, steps: Sequence[Step], *, duration_s: float = 0.0) -> Non
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _hold_until(scene: Scene, deadline: float, futures: Sequence[Future[None]]) -> None:
+def _hold_until(scene: ScheduleContext, deadline: float, futures: Sequence[Future[None]]) -> None:
     while (left := deadline - scene.clock()) > 0:
         scene.hold(min(left, 0.2))
         _raise_failed(futures)
@@ -61,7 +61,7 @@ def _raise_failed(futures: Sequence[Future[None]]) -> None:
             future.result()
 
 
-def _whom(striker: Striker, step: Step) -> list[int | None]:
+def _whom(striker: ScheduleExecutor, step: FaultStep) -> list[int | None]:
     """Whom a step means: one that is named is struck when its turn comes, others are looked up."""
     if find_fault(step.fault).scope == "broker" and step.target.isdecimal():
         return [int(step.target)]
@@ -69,7 +69,11 @@ def _whom(striker: Striker, step: Step) -> list[int | None]:
 
 
 def _take(
-    scene: Scene, striker: Striker, step: Step, broker: int | None, ended: threading.Event
+    scene: ScheduleContext,
+    striker: ScheduleExecutor,
+    step: FaultStep,
+    broker: int | None,
+    ended: threading.Event,
 ) -> None:
     """Inject one fault and heal it; on a thread of its own."""
     deadline = scene.clock() + _TURN_S

@@ -7,11 +7,11 @@ from math import isfinite
 from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.limits import FAULTS_S, TIMES, out_of_range
-from highwater.harness.runs.fault_steps import Step, in_order
+from highwater.harness.runs.fault_steps import FaultStep, in_order
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import BROKERS
-from highwater.nemesis.schedules.fault_spec import Choice
+from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 
 def check_budget(plan: Plan) -> None:
@@ -54,13 +54,13 @@ def check_steps(plan: Plan, kafka: Release) -> None:
         _refuse_overlap([step for step in plan.steps if _scope(step) == scope], f"the {scope}")
 
 
-def _scope(step: Step) -> str:
+def _scope(step: FaultStep) -> str:
     return find_fault(step.fault).scope
 
 
-def _check(step: Step, plan: Plan, kafka: Release) -> None:
+def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
     aimed = _scope(step) == "broker"
-    Choice.of(f"{step.fault}@{step.target}" if aimed else step.fault).require(plan, kafka)
+    FaultSpec.of(f"{step.fault}@{step.target}" if aimed else step.fault).require(plan, kafka)
     limits = (
         (step.at_s, *FAULTS_S, "seconds until it"),
         (step.lasts_s, *FAULTS_S, "seconds of it"),
@@ -72,7 +72,7 @@ def _check(step: Step, plan: Plan, kafka: Release) -> None:
             raise out_of_range(value, least, most, what)
 
 
-def _refuse_overlap(steps: Sequence[Step], target: str) -> None:
+def _refuse_overlap(steps: Sequence[FaultStep], target: str) -> None:
     for before, after in pairwise(in_order(steps)):
         if after.at_s < before.ends_s:
             raise UsageError(

@@ -8,7 +8,7 @@ from typing import Final
 
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import VICTIM, await_alone, await_replicas, settle
 from highwater.nemesis.stories.story import FETCH_WAIT_S, story
 
@@ -53,7 +53,7 @@ _UNCLEAN: Final = """
         "With acks=0 and acks=1 the record is lost on every release; with acks=all it is kept."
     ),
 )
-def leader_kill(scene: Scene) -> None:
+def leader_kill(scene: ScheduleContext) -> None:
     """A record that the leader alone holds is lost with it; acks=0 and acks=1 acknowledge such."""
     a, b, survivor = scene.replicas
     parked = scene.clock()
@@ -74,10 +74,10 @@ def leader_kill(scene: Scene) -> None:
     scene.nemesis.heal_all((b, survivor))
     _await_leader(scene, b)
     if scene.plan.workload.acks != "all" and scene.probe.replica(b, scene.topic, 0).leo > offset:
-        raise MissedError(f"{VICTIM} had reached broker {b} before it was held back")
+        raise ScheduleNotFollowedError(f"{VICTIM} had reached broker {b} before it was held back")
 
 
-def _hold_back(scene: Scene, followers: tuple[int, int], parked: float) -> None:
+def _hold_back(scene: ScheduleContext, followers: tuple[int, int], parked: float) -> None:
     """Pause the followers so that nothing which is written from now on can reach them.
 
     To pause them is not enough. A fetch that is parked at the leader would be answered with the
@@ -92,7 +92,9 @@ def _hold_back(scene: Scene, followers: tuple[int, int], parked: float) -> None:
     for broker in followers:
         scene.nemesis.inject("pause", broker)
     if scene.clock() > parked + FETCH_WAIT_S:
-        raise MissedError("the followers were paused too late to have no fetch at the leader")
+        raise ScheduleNotFollowedError(
+            "the followers were paused too late to have no fetch at the leader"
+        )
     scene.hold(latest + _AFTER_S - scene.clock())
 
 
@@ -104,7 +106,7 @@ def _hold_back(scene: Scene, followers: tuple[int, int], parked: float) -> None:
     ),
     controller="A",
 )
-def unclean(scene: Scene) -> None:
+def unclean(scene: ScheduleContext) -> None:
     """An unclean leader does not have what A acknowledged as the only member of the ISR.
 
     On ZooKeeper A is the controller: a new one does not take brokers out of an ISR that were dead
@@ -131,7 +133,7 @@ def unclean(scene: Scene) -> None:
         _await_vacancy(scene, a, others)
 
 
-def _await_leader(scene: Scene, *brokers: int) -> None:
+def _await_leader(scene: ScheduleContext, *brokers: int) -> None:
     """Wait until one of these brokers leads partition 0."""
     names = " or ".join(map(str, brokers))
     state = await_condition(
@@ -145,7 +147,7 @@ def _await_leader(scene: Scene, *brokers: int) -> None:
     scene.note(f"broker {state.leader} leads in epoch {state.leader_epoch}", state.leader)
 
 
-def _await_vacancy(scene: Scene, a: int, others: list[int]) -> None:
+def _await_vacancy(scene: ScheduleContext, a: int, others: list[int]) -> None:
     """Wait until every broker but A has a session: who may be elected then, would be."""
     await_condition(
         scene.probe.live_brokers,

@@ -16,7 +16,7 @@ from typing import Final
 from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.hw_lag_window import await_window
 from highwater.nemesis.stories.helpers import (
     SUCCESSOR,
@@ -58,7 +58,7 @@ _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4
     _LOSS,
     outcome="Up to 0.10.2 the record is lost, whatever the acks; later releases keep it.",
 )
-def loss(scene: Scene) -> None:
+def loss(scene: ScheduleContext) -> None:
     """A committed record is lost under clean elections: C cuts it off, then leads."""
     a, _, _ = scene.replicas
     offset = settle(scene)
@@ -66,7 +66,9 @@ def loss(scene: Scene) -> None:
     commit_victim(scene, offset)
     began = kill_leader(scene, offset)
     if hw_on_disk(scene, a) > offset:
-        raise MissedError(f"broker {a} wrote HW {offset + 1} to its disk before it was killed")
+        raise ScheduleNotFollowedError(
+            f"broker {a} wrote HW {offset + 1} to its disk before it was killed"
+        )
     _fail_over_to_survivor(scene, began)
 
 
@@ -77,7 +79,7 @@ def loss(scene: Scene) -> None:
         "Up to 0.10.2 in-sync replicas differ for ever, whatever the acks; later releases agree."
     ),
 )
-def divergence(scene: Scene) -> None:
+def divergence(scene: ScheduleContext) -> None:
     """Two acknowledged records stand at one offset: A comes back with a HW that spares its own."""
     a, _, survivor = scene.replicas
     offset = settle(scene)
@@ -88,7 +90,7 @@ def divergence(scene: Scene) -> None:
     scene.note(f"{SUCCESSOR} is stored at offset {successor} by broker {survivor}", survivor)
 
 
-def commit_victim(scene: Scene, offset: int) -> None:
+def commit_victim(scene: ScheduleContext, offset: int) -> None:
     """Send the record that the story is about; wait until A has committed it, B and C hold it."""
     a, *followers = scene.replicas
     scene.send(VICTIM, leader=a)
@@ -105,7 +107,7 @@ def commit_victim(scene: Scene, offset: int) -> None:
     )
 
 
-def kill_leader(scene: Scene, offset: int) -> float:
+def kill_leader(scene: ScheduleContext, offset: int) -> float:
     """Kill A inside the window, where there is one; returns when that was asked for."""
     a, *followers = scene.replicas
     began = scene.clock()
@@ -119,7 +121,7 @@ def kill_leader(scene: Scene, offset: int) -> float:
     try:
         seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset, limit_s=0.5)
     except WaitTimeoutError as error:
-        raise MissedError(f"the HW-lag window was missed: {error.message}") from error
+        raise ScheduleNotFollowedError(f"the HW-lag window was missed: {error.message}") from error
     for broker, state in seen.items():
         scene.note(
             f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
@@ -129,17 +131,19 @@ def kill_leader(scene: Scene, offset: int) -> float:
     return began
 
 
-def _fail_over_to_survivor(scene: Scene, began: float) -> None:
+def _fail_over_to_survivor(scene: ScheduleContext, began: float) -> None:
     """Kill B before A's session has ended, but late enough; wait until C leads."""
     a, b, survivor = scene.replicas
     scene.hold(began + GAP_S - scene.clock())
     scene.nemesis.inject("kill", b)
     if a not in scene.probe.live_brokers():
-        raise MissedError(f"the session of broker {a} ended before broker {b} was dead")
+        raise ScheduleNotFollowedError(
+            f"the session of broker {a} ended before broker {b} was dead"
+        )
     await_turns(scene, b, survivor)
 
 
-def await_turns(scene: Scene, b: int, survivor: int) -> None:
+def await_turns(scene: ScheduleContext, b: int, survivor: int) -> None:
     """Wait until C leads, and make sure that B, dead, was the leader in between.
 
     Raises:
@@ -163,4 +167,6 @@ def await_turns(scene: Scene, b: int, survivor: int) -> None:
         passing=(UnreachableError,),
     )
     if b not in led:
-        raise MissedError(f"broker {b} was never made leader before broker {survivor} was")
+        raise ScheduleNotFollowedError(
+            f"broker {b} was never made leader before broker {survivor} was"
+        )

@@ -12,7 +12,7 @@ from highwater.checkers.kafka_files.checkpoints import (
 from highwater.clusters.core.interfaces import ReplicaState, UnreachableError
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.story import CHECKPOINT_S
 
 SETTLED: Final = ("m0", "m1", "m2")
@@ -22,7 +22,7 @@ _ALONE_S: Final = 30
 _POLL_S: Final = 0.01
 
 
-def settle(scene: Scene) -> int:
+def settle(scene: ScheduleContext) -> int:
     """Send the first records and wait until every replica holds them, committed.
 
     The followers' own HW lags behind until the next record brings it; nothing waits for that.
@@ -43,7 +43,7 @@ def settle(scene: Scene) -> int:
     return leo
 
 
-def await_alone(scene: Scene, broker: int) -> None:
+def await_alone(scene: ScheduleContext, broker: int) -> None:
     """Wait until a broker is the only member of partition 0's ISR, and note it.
 
     Raises:
@@ -60,7 +60,7 @@ def await_alone(scene: Scene, broker: int) -> None:
 
 
 def await_replicas(
-    scene: Scene,
+    scene: ScheduleContext,
     until: Callable[[dict[int, ReplicaState]], bool],
     *,
     what: str,
@@ -84,10 +84,10 @@ def await_replicas(
             passing=(UnreachableError,),
         )
     except WaitTimeoutError as error:
-        raise MissedError(error.message) from error
+        raise ScheduleNotFollowedError(error.message) from error
 
 
-def hw_on_disk(scene: Scene, broker: int) -> int:
+def hw_on_disk(scene: ScheduleContext, broker: int) -> int:
     """The HW of partition 0 that a broker has written to its disk; 0 when it has none."""
     try:
         text = scene.cluster.brokers[broker].read(HIGH_WATERMARK)
@@ -96,7 +96,7 @@ def hw_on_disk(scene: Scene, broker: int) -> int:
     return parse_offsets(text, Path(HIGH_WATERMARK)).get((scene.topic, 0), 0)
 
 
-def await_hw_on_disk(scene: Scene, broker: int, hw: int) -> None:
+def await_hw_on_disk(scene: ScheduleContext, broker: int, hw: int) -> None:
     """Wait until a broker has written its HW to replication-offset-checkpoint.
 
     Raises:
@@ -112,7 +112,7 @@ def await_hw_on_disk(scene: Scene, broker: int, hw: int) -> None:
             passing=(CheckpointError,),
         )
     except WaitTimeoutError as error:
-        raise MissedError(error.message) from error
+        raise ScheduleNotFollowedError(error.message) from error
     scene.note(f"broker {broker} has HW {hw} on disk", broker)
 
 

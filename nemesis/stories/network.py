@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from highwater.clusters.core.interfaces import Network, UnreachableError
-from highwater.clusters.relay.rules import Rule, between
+from highwater.clusters.relay.rules import RelayRule, between
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.history import OK
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.hw_lag_window import await_window, hold_window
 from highwater.nemesis.stories.failovers import GAP_S, await_turns, commit_victim, kill_leader
 from highwater.nemesis.stories.helpers import (
@@ -66,7 +66,7 @@ _HELD_FETCH: Final = """
         " keep it."
     ),
 )
-def cut_off(scene: Scene) -> None:
+def cut_off(scene: ScheduleContext) -> None:
     """The network alone loses a committed record: A, then B are cut off, and C leads without it.
 
     Links are reset and not merely silent: up to 0.10.2 a controller and a follower wait for
@@ -84,14 +84,16 @@ def cut_off(scene: Scene) -> None:
         with _missed_if_late():
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
         scene.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
-        held.enter_context(network.under(Rule(kind="reset", links=between([b], [survivor]))))
+        held.enter_context(network.under(RelayRule(kind="reset", links=between([b], [survivor]))))
         scene.note(f"brokers {b} and {survivor} are cut off from each other", b)
         began = scene.clock()
         scene.nemesis.inject("reset", a)
         scene.hold(began + GAP_S - scene.clock())
         scene.nemesis.inject("reset", b)
         if a not in scene.probe.live_brokers():
-            raise MissedError(f"the session of broker {a} ended before broker {b} was cut off")
+            raise ScheduleNotFollowedError(
+                f"the session of broker {a} ended before broker {b} was cut off"
+            )
         await_turns(scene, b, survivor)
         _send_successor(scene, survivor)
 
@@ -104,7 +106,7 @@ def cut_off(scene: Scene) -> None:
         " speak a protocol or write a message format from before 0.11."
     ),
 )
-def held_fetch(scene: Scene) -> None:
+def held_fetch(scene: ScheduleContext) -> None:
     """A committed record is lost though its new leader B lives, and is asked: C cuts, B dies.
 
     In ``loss`` B is dead when C begins to follow it, so that a follower which asks first keeps the
@@ -118,7 +120,9 @@ def held_fetch(scene: Scene) -> None:
     commit_victim(scene, offset)
     kill_leader(scene, offset)
     if hw_on_disk(scene, a) > offset:
-        raise MissedError(f"broker {a} wrote HW {offset + 1} to its disk before it was killed")
+        raise ScheduleNotFollowedError(
+            f"broker {a} wrote HW {offset + 1} to its disk before it was killed"
+        )
     began_ns = time.monotonic_ns()
     with network.hw_held(scene.topic, 0, survivor, above=offset - 1), _missed_if_late():
         _await_leader(scene, b)
@@ -129,7 +133,7 @@ def held_fetch(scene: Scene) -> None:
     _await_leader(scene, survivor)
 
 
-def _await_leader(scene: Scene, broker: int) -> None:
+def _await_leader(scene: ScheduleContext, broker: int) -> None:
     state = await_condition(
         lambda: scene.probe.partition(scene.topic, 0),
         lambda state: state.leader == broker,
@@ -141,13 +145,13 @@ def _await_leader(scene: Scene, broker: int) -> None:
     scene.note(f"broker {broker} leads in epoch {state.leader_epoch}", broker)
 
 
-def _network(scene: Scene) -> Network:
+def _network(scene: ScheduleContext) -> Network:
     if scene.cluster.network is None:
         raise HarnessError("this story needs the wire")
     return scene.cluster.network
 
 
-def _see_window(scene: Scene, offset: int) -> None:
+def _see_window(scene: ScheduleContext, offset: int) -> None:
     _, *followers = scene.replicas
     with _missed_if_late():
         seen = await_window(scene.probe, scene.topic, 0, followers, offset=offset)
@@ -159,7 +163,7 @@ def _see_window(scene: Scene, offset: int) -> None:
         )
 
 
-def _send_successor(scene: Scene, survivor: int) -> None:
+def _send_successor(scene: ScheduleContext, survivor: int) -> None:
     """Write to C, which A and B cannot know of; clients that ask them who leads would be misled."""
     with _missed_if_late():
         await_condition(
@@ -180,7 +184,7 @@ def _send_successor(scene: Scene, survivor: int) -> None:
             every_s=0.02,
         )
     if answer is None or answer.outcome != OK:
-        raise MissedError(f"broker {survivor} did not acknowledge {SUCCESSOR}")
+        raise ScheduleNotFollowedError(f"broker {survivor} did not acknowledge {SUCCESSOR}")
     scene.note(f"{SUCCESSOR} is stored at offset {answer.offset} by broker {survivor}", survivor)
 
 
@@ -189,4 +193,4 @@ def _missed_if_late() -> Iterator[None]:
     try:
         yield
     except WaitTimeoutError as error:
-        raise MissedError(error.message) from error
+        raise ScheduleNotFollowedError(error.message) from error

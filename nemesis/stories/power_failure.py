@@ -11,7 +11,7 @@ from typing import Final
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.releases.release import Release
 from highwater.harness.base.waiting import await_condition
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.stories.helpers import VICTIM, await_alone, await_replicas, settle
 from highwater.nemesis.stories.story import story
@@ -57,7 +57,7 @@ def _ends_itself(release: Release) -> str:
     min_isr_most=2,
     why_not=_ends_itself,
 )
-def power_failure(scene: Scene) -> None:
+def power_failure(scene: ScheduleContext) -> None:
     """The last in-sync replica loses its unflushed tail, and is elected again all the same.
 
     B and C are shut down in order one after the other, as for maintenance, so that A is the whole
@@ -90,7 +90,7 @@ def power_failure(scene: Scene) -> None:
     scene.note(f"broker {leader} leads" if leader in others else f"nobody leads without broker {a}")
 
 
-def _require_segment(scene: Scene, broker: int, offset: int) -> None:
+def _require_segment(scene: ScheduleContext, broker: int, offset: int) -> None:
     """Make sure that a broker's newest segment of partition 0 begins at an offset.
 
     Raises:
@@ -98,4 +98,6 @@ def _require_segment(scene: Scene, broker: int, offset: int) -> None:
     """
     newest = disk_damage.segments(scene.cluster.brokers[broker].directory / f"{scene.topic}-0")[-1]
     if int(newest.stem) != offset:
-        raise MissedError(f"{VICTIM} at {offset} is not the first of its segment: {newest.name}")
+        raise ScheduleNotFollowedError(
+            f"{VICTIM} at {offset} is not the first of its segment: {newest.name}"
+        )

@@ -1,8 +1,8 @@
 """What a story is: a schedule for three brokers, its settings, and a script of it for the model.
 
-A schedule is a function of a Scene. Write one in a file of its family and decorate it with
-``story``; ``nemesis.stories.registry`` knows them all. How it must end on a release nobody writes
-down: the model plays the script under that release's rules.
+A schedule is a function of a ScheduleContext. Write one in a file of its family and decorate it
+with ``story``; ``nemesis.stories.registry`` knows them all. Nobody writes down how it must end on
+a release: the model plays the script under that release's rules.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,13 +14,13 @@ from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.clusters.releases.catalogue import Release
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
-from highwater.nemesis.context import Scene
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
 
 if TYPE_CHECKING:
     from highwater.checkers.model.protocol.rules_by_release import Rules
-    from highwater.checkers.model.report_types import Beat, Outcome
-    from highwater.checkers.model.schedules.script import Setting
+    from highwater.checkers.model.report_types import ModelSnapshot, PartitionOutcome
+    from highwater.checkers.model.schedules.script import ScriptSettings
 
 SESSION_MS: Final = 3500
 """Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
@@ -76,7 +76,7 @@ class Story:
     """
 
     name: str
-    play: Callable[[Scene], None]
+    play: Callable[[ScheduleContext], None]
     script: str
     outcome: str
     controller: Role
@@ -90,7 +90,9 @@ class Story:
         """What happens in it, one sentence."""
         return _first_line(self.play)
 
-    def foretell(self, release: Release, plan: Plan, rules: "Rules | None" = None) -> "Outcome":
+    def foretell(
+        self, release: Release, plan: Plan, rules: "Rules | None" = None
+    ) -> "PartitionOutcome":
         """What the model makes of the story: what is lost and forked, and the logs of A, B, C.
 
         Args:
@@ -102,18 +104,20 @@ class Story:
 
         return play(self.script, self._setting(release, plan, rules))
 
-    def rehearse(self, release: Release, plan: Plan) -> "tuple[Beat, ...]":
+    def rehearse(self, release: Release, plan: Plan) -> "tuple[ModelSnapshot, ...]":
         """How the model has A, B and C after each line of the script."""
         from highwater.checkers.model.schedules.script_trace import course  # noqa: PLC0415 - as above
 
         return course(self.script, self._setting(release, plan))
 
-    def _setting(self, release: Release, plan: Plan, rules: "Rules | None" = None) -> "Setting":
+    def _setting(
+        self, release: Release, plan: Plan, rules: "Rules | None" = None
+    ) -> "ScriptSettings":
         from highwater.checkers.model.protocol.rules_by_release import old_format, rules_of  # noqa: PLC0415 - as above
-        from highwater.checkers.model.schedules.script import Setting  # noqa: PLC0415 - as above
+        from highwater.checkers.model.schedules.script import ScriptSettings  # noqa: PLC0415 - as above
 
         limits = {"protocol": plan.protocol, "written": plan.format}
-        return Setting(
+        return ScriptSettings(
             rules=rules or rules_of(release.name, **limits),
             old_format=old_format(**limits),
             acks=plan.workload.acks,
@@ -182,10 +186,10 @@ def story(
     topic_config: Mapping[str, str] = MappingProxyType({}),
     min_isr_most: int = 1,
     why_not: Callable[[Release], str] = lambda _: "",
-) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
+) -> Callable[[Callable[[ScheduleContext], None]], Callable[[ScheduleContext], None]]:
     """Register a schedule."""
 
-    def register(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
+    def register(play: Callable[[ScheduleContext], None]) -> Callable[[ScheduleContext], None]:
         STORIES[name] = Story(
             name=name,
             play=play,

@@ -12,8 +12,8 @@ from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.reports.drawings.svg import join, line, rect, svg, tag, text
 
 if TYPE_CHECKING:
-    from highwater.checkers.model.protocol.readable_state import Entry, Replica, State
-    from highwater.checkers.model.schedules.counterexample import Counterexample, Step
+    from highwater.checkers.model.protocol.readable_state import LogEntry, ModelReplica, State
+    from highwater.checkers.model.schedules.counterexample import Counterexample, CounterexampleStep
 
 WIDE: Final = 1150.0
 """Of a band of columns; as many as fit stand side by side, the others below them."""
@@ -68,7 +68,7 @@ class _Column:
     """One step with the state before it; the words above it, cut into lines."""
 
     number: int
-    step: "Step"
+    step: "CounterexampleStep"
     before: "State"
     lines: tuple[str, ...]
     last: bool
@@ -200,7 +200,9 @@ def _column(column: _Column, sheet: _Sheet, head: float) -> Markup:
     )
 
 
-def _lane(b: int, replica: "Replica", before: "Replica", state: "State", sheet: _Sheet) -> Markup:
+def _lane(
+    b: int, replica: "ModelReplica", before: "ModelReplica", state: "State", sheet: _Sheet
+) -> Markup:
     dot = "isr" if b in state.isr else "isr out"
     told = "in the ISR" if b in state.isr else "not in the ISR"
     cut = before.log[replica.leo :]
@@ -219,7 +221,7 @@ def _lane(b: int, replica: "Replica", before: "Replica", state: "State", sheet: 
     )
 
 
-def role(b: int, replica: "Replica") -> str:
+def role(b: int, replica: "ModelReplica") -> str:
     """``leader, epoch 1``, ``follows B, epoch 1``, ``killed``."""
     if replica.process in DOWN:
         return DOWN[replica.process]
@@ -229,13 +231,13 @@ def role(b: int, replica: "Replica") -> str:
     return f"{who}, epoch {replica.epoch}"
 
 
-def _class(b: int, replica: "Replica") -> str:
+def _class(b: int, replica: "ModelReplica") -> str:
     if replica.process in DOWN:
         return "role dead"
     return "role lead" if replica.follows == b else "role"
 
 
-def _box(offset: int, entry: "Entry", state: str) -> Markup:
+def _box(offset: int, entry: "LogEntry", state: str) -> Markup:
     x = BOX * offset + 5
     words = f"offset {offset}: {entry.record}, written in epoch {entry.epoch}"
     title = tag("title", f"{words}, cut away" if state == "gone" else words)
@@ -279,5 +281,5 @@ def _words(column: _Column) -> str:
     return f"{column.number}. {column.step.says}: {held}."
 
 
-def _held(replica: "Replica") -> list[str]:
+def _held(replica: "ModelReplica") -> list[str]:
     return [entry.record for entry in replica.log]

@@ -6,7 +6,7 @@ from typing import Final
 from markupsafe import Markup
 
 from highwater.harness.runs.verdict import Anomaly
-from highwater.reports.drawings.replica_frames import Cell, Frame, Lane
+from highwater.reports.drawings.replica_frames import Frame, FrameCell, Lane
 from highwater.reports.drawings.svg import join, line, rect, svg, tag, text
 from highwater.reports.text import short
 
@@ -61,7 +61,7 @@ def _x(index: float) -> float:
     return LABEL + CELL * index
 
 
-def _axis(cell: Cell, anomaly: Anomaly) -> str:
+def _axis(cell: FrameCell, anomaly: Anomaly) -> str:
     return "axis here" if cell.offset == anomaly.offset else "axis"
 
 
@@ -88,7 +88,7 @@ def _role(lane: Lane) -> str:
     return "role lead" if lane.role.startswith("leader") else "role"
 
 
-def _cell(cell: Cell, x: float, top: float, anomaly: Anomaly) -> Markup:
+def _cell(cell: FrameCell, x: float, top: float, anomaly: Anomaly) -> Markup:
     kind = anomaly.kind if cell.state in {"subject", "other"} else ""
     class_ = f"cell {cell.state} {kind}".strip()
     title = tag(

@@ -7,16 +7,16 @@ from typing import Final
 from markupsafe import Markup
 
 from highwater.reports.drawings.svg import Scale, rect, tag, text
-from highwater.reports.observations import Leadership, Scene
+from highwater.reports.observations import LeadershipPeriod, PartitionObservations
 
 BAND: Final = 16.0
 _NARROWEST: Final = 2.0
 """Narrower than that no strip is seen."""
 
 
-def reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
+def reigns(leaderships: Sequence[LeadershipPeriod]) -> list[LeadershipPeriod]:
     """Only the rows in which the leader or its epoch changed."""
-    found: list[Leadership] = []
+    found: list[LeadershipPeriod] = []
     for each in leaderships:
         if not found or (found[-1].leader, found[-1].epoch) != (each.leader, each.epoch):
             found.append(each)
@@ -24,7 +24,7 @@ def reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
 
 
 def bands(
-    rows: Sequence[Leadership], broker: int, time: Scale, top: float, lane: float
+    rows: Sequence[LeadershipPeriod], broker: int, time: Scale, top: float, lane: float
 ) -> list[Markup]:
     """The leader band on top of a lane, the ISR bar at its foot."""
     parts = []
@@ -44,7 +44,7 @@ def bands(
 
 
 def _intervals(
-    rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
+    rows: Sequence[LeadershipPeriod], time: Scale, holds: Callable[[LeadershipPeriod], bool]
 ) -> list[tuple[float, float, int | None]]:
     """From where to where, in which epoch, the condition held; one epoch's neighbours joined."""
     found: list[tuple[float, float, int | None]] = []
@@ -60,7 +60,7 @@ def _intervals(
     return found
 
 
-def epochs(scene: Scene, broker: int, time: Scale, top: float) -> list[Markup]:
+def epochs(scene: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
     """The leader epochs in which a replica answered and did not lead; no strip where it was silent.
 
     A replica that slept through an epoch is one that the rules of KIP-101 and KIP-279 are about.

@@ -8,12 +8,12 @@ from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.counterexample_svg import DOWN, Harm, beginning, role
-from highwater.reports.drawings.replica_frames import Cell, Frame, Lane
+from highwater.reports.drawings.replica_frames import Frame, FrameCell, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from highwater.checkers.model.protocol.readable_state import Replica, State
+    from highwater.checkers.model.protocol.readable_state import ModelReplica, State
     from highwater.checkers.model.schedules.counterexample import Counterexample
 
 OFFSETS_LEAST: Final = 2
@@ -81,10 +81,10 @@ def _lane(b: int, state: "State", before: "State", harm: Harm, width: int) -> La
     )
 
 
-def _cell(offset: int, now: "Replica", was: "Replica", harm: Harm) -> Cell:
+def _cell(offset: int, now: "ModelReplica", was: "ModelReplica", harm: Harm) -> FrameCell:
     if offset < now.leo:
         record = now.log[offset].record
-        return Cell(offset=offset, state=harm.of(record), value=record)
+        return FrameCell(offset=offset, state=harm.of(record), value=record)
     if offset < was.leo:
-        return Cell(offset=offset, state="gone", value=was.log[offset].record)
-    return Cell(offset=offset, state="none")
+        return FrameCell(offset=offset, state="gone", value=was.log[offset].record)
+    return FrameCell(offset=offset, state="none")

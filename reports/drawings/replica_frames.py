@@ -12,8 +12,15 @@ import numpy as np
 
 from highwater.harness.runs.verdict import Anomaly, Witness
 from highwater.reports.event_groups import actors, grouped, title
-from highwater.reports.observations import UNKNOWN, Cut, Evidence, Fault, Place, Scene
-from highwater.reports.replica_contents import Held, Holdings
+from highwater.reports.observations import (
+    UNKNOWN,
+    FaultInterval,
+    PartitionObservations,
+    Place,
+    RunObservations,
+    TruncationEvent,
+)
+from highwater.reports.replica_contents import Holdings, RecordOnDisk
 
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"
@@ -27,7 +34,7 @@ AHEAD: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class FrameCell:
     """One offset of one replica at one moment.
 
     Attributes:
@@ -57,7 +64,7 @@ class Lane:
     leo: int | None
     hw: int | None
     cut: tuple[int, int] | None
-    cells: tuple[Cell, ...]
+    cells: tuple[FrameCell, ...]
     name: str = ""
 
     @property
@@ -89,7 +96,7 @@ class Frame:
         )
 
 
-def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Frame]:
+def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> list[Frame]:
     """One anomaly's story as at most ``FRAMES_MAX`` frames; none without offset or observations."""
     scene = evidence.scenes.get((anomaly.topic, anomaly.partition))
     if anomaly.offset is None or scene is None or not scene.tracks:
@@ -136,7 +143,7 @@ def frames(anomaly: Anomaly, evidence: Evidence, holdings: Holdings) -> list[Fra
 
 def states(
     subject: Anomaly,
-    evidence: Evidence,
+    evidence: RunObservations,
     holdings: Holdings,
     moments: Sequence[tuple[str, int, int]],
 ) -> list[Frame]:
@@ -179,8 +186,8 @@ class _Stage:
     """What all frames of one anomaly share."""
 
     anomaly: Anomaly
-    scene: Scene
-    faults: tuple[Fault, ...]
+    scene: PartitionObservations
+    faults: tuple[FaultInterval, ...]
     holdings: Holdings
     sends: Mapping[Place, tuple[tuple[int, str], ...]]
 
@@ -250,16 +257,16 @@ class _Stage:
         leo: int,
         cut: tuple[int, int] | None,
         times: tuple[int, ...],
-    ) -> Cell:
+    ) -> FrameCell:
         since, until, *_ = times
         if offset >= leo:
             gone = cut is not None and cut[1] <= offset < cut[0]
             value = self._value(broker, offset, since) if gone else None
-            return Cell(offset=offset, state="gone" if gone else "none", value=value)
+            return FrameCell(offset=offset, state="gone" if gone else "none", value=value)
         value = self._value(broker, offset, until)
         if offset != self.anomaly.offset:
-            return Cell(offset=offset, state="record", value=value)
-        return Cell(
+            return FrameCell(offset=offset, state="record", value=value)
+        return FrameCell(
             offset=offset, state="subject" if value == self.anomaly.value else "other", value=value
         )
 
@@ -267,7 +274,7 @@ class _Stage:
         """What stood there: the disk tells of the last writing, the history of earlier ones."""
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
-        held: Held | None = self.holdings.get(broker, {}).get(offset)
+        held: RecordOnDisk | None = self.holdings.get(broker, {}).get(offset)
         if now == len(writings) and held is not None:
             return held.value
         place = (*self.scene.partition, offset)
@@ -308,13 +315,13 @@ def places(anomalies: Iterable[Anomaly]) -> set[Place]:
     }
 
 
-def _real_cut(cuts: Sequence[Cut], before: int) -> tuple[int, int] | None:
+def _real_cut(cuts: Sequence[TruncationEvent], before: int) -> tuple[int, int] | None:
     """(LEO before, LEO after) when the log really became shorter."""
     lowest = min((cut.offset for cut in cuts), default=before)
     return (before, lowest) if lowest < before else None
 
 
-def _fault_on(faults: Sequence[Fault], broker: int, time_ns: int) -> Fault | None:
+def _fault_on(faults: Sequence[FaultInterval], broker: int, time_ns: int) -> FaultInterval | None:
     for fault in faults:
         ended = fault.end_ns is not None and fault.end_ns <= time_ns
         if fault.broker == broker and fault.start_ns <= time_ns and not ended:

@@ -21,7 +21,7 @@ from highwater.reports.drawings.svg import (
     text,
     ticks,
 )
-from highwater.reports.observations import Evidence, Fault, Ints
+from highwater.reports.observations import FaultInterval, Ints, RunObservations
 from highwater.reports.text import seconds, were
 
 WIDTH: Final = 1120.0
@@ -37,7 +37,7 @@ _NS: Final = 1_000_000_000
 _DECADES: Final = tuple(10.0**power for power in range(-4, 4))  # seconds, from 0.1 ms
 
 
-def pace(evidence: Evidence) -> Markup | None:
+def pace(evidence: RunObservations) -> Markup | None:
     """The drawing, or None where too little was sent."""
     sends = evidence.pace
     if len(sends.ended_ns) < FEWEST:
@@ -57,7 +57,7 @@ def pace(evidence: Evidence) -> Markup | None:
     )
 
 
-def describe(evidence: Evidence) -> str:
+def describe(evidence: RunObservations) -> str:
     """The drawing in words."""
     sends = evidence.pace
     half, most = np.percentile(sends.took_ns, [50, 100])
@@ -92,7 +92,7 @@ def _grid(time: Scale, bottom: float) -> list[Markup]:
     return parts
 
 
-def _region(fault: Fault, time: Scale, bottom: float) -> Markup:
+def _region(fault: FaultInterval, time: Scale, bottom: float) -> Markup:
     end = time.hi if fault.end_ns is None else fault.end_ns
     x, width = time(fault.start_ns), max(2.0, time(end) - time(fault.start_ns))
     who = "" if fault.broker is None else f" {fault.broker}"

@@ -21,7 +21,15 @@ from highwater.reports.drawings.svg import (
     text,
     ticks,
 )
-from highwater.reports.observations import UNKNOWN, Evidence, Fault, Ints, Partition, Scene, Track
+from highwater.reports.observations import (
+    UNKNOWN,
+    FaultInterval,
+    Ints,
+    Partition,
+    PartitionObservations,
+    RunObservations,
+    Track,
+)
 from highwater.reports.text import seconds, short
 
 WIDTH: Final = 1120.0
@@ -38,7 +46,7 @@ MARKS_MAX: Final = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class TimelineMark:
     """A record worth marking where it was acknowledged."""
 
     time_ns: int
@@ -47,7 +55,11 @@ class Mark:
 
 
 def timeline(
-    scene: Scene, evidence: Evidence, marks: Sequence[Mark] = (), *, uid: str = "timeline"
+    scene: PartitionObservations,
+    evidence: RunObservations,
+    marks: Sequence[TimelineMark] = (),
+    *,
+    uid: str = "timeline",
 ) -> Markup:
     """The drawing, ``WIDTH`` wide, a lane of ``LANE`` per replica."""
     brokers = scene.brokers
@@ -73,7 +85,7 @@ def timeline(
     )
 
 
-def describe(scene: Scene, evidence: Evidence) -> str:
+def describe(scene: PartitionObservations, evidence: RunObservations) -> str:
     """The drawing in words: leaders, faults and cuts in order of time."""
     found = [
         (each.time_ns, f"broker {each.leader} leads" if each.leader >= 0 else "nobody leads")
@@ -90,7 +102,7 @@ def describe(scene: Scene, evidence: Evidence) -> str:
     return f"{told}{more}." if told else "Nothing was observed."
 
 
-def _offsets(scene: Scene) -> tuple[int, int]:
+def _offsets(scene: PartitionObservations) -> tuple[int, int]:
     told = [t.leo[t.leo != UNKNOWN] for t in scene.tracks.values()]
     told += [t.hw[t.hw != UNKNOWN] for t in scene.tracks.values()]
     known = np.concatenate(told) if told else np.empty(0, np.int64)
@@ -107,7 +119,9 @@ def _grid(time: Scale, end_ns: int, top: float, bottom: float) -> Markup:
     return join(parts)
 
 
-def _acks(evidence: Evidence, partition: Partition, marks: Sequence[Mark], time: Scale) -> Markup:
+def _acks(
+    evidence: RunObservations, partition: Partition, marks: Sequence[TimelineMark], time: Scale
+) -> Markup:
     """Acknowledgements along the top: a stroke each, or their rate when they are many."""
     top, base = 30.0, 24 + ACKS - 12
     acks = evidence.acks.get(partition, np.empty(0, np.int64))
@@ -157,8 +171,8 @@ def _rate(acks: Ints, done: str, time: Scale, top: float, base: float) -> Markup
 
 
 def _lane(
-    scene: Scene,
-    faults: Sequence[Fault],
+    scene: PartitionObservations,
+    faults: Sequence[FaultInterval],
     broker: int,
     time: Scale,
     offsets: tuple[int, int],
@@ -187,7 +201,7 @@ def _levels(offsets: tuple[int, int], y: Scale) -> list[Markup]:
     return [text(LEFT - 10, y(v) + 4, f"{v:,}", "axis", "end") for v in levels]
 
 
-def _spans(faults: Sequence[Fault], broker: int, time: Scale, top: float) -> list[Markup]:
+def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float) -> list[Markup]:
     parts = []
     for fault in faults:
         if fault.broker not in {broker, None}:
@@ -257,7 +271,7 @@ def _back(points: Sequence[tuple[float, float]]) -> str:
     return "".join(words)
 
 
-def _cuts(scene: Scene, broker: int, time: Scale, y: Scale) -> list[Markup]:
+def _cuts(scene: PartitionObservations, broker: int, time: Scale, y: Scale) -> list[Markup]:
     """A downward triangle wherever the log really became shorter."""
     parts, last = [], -1e9
     track = scene.tracks.get(broker)
@@ -281,7 +295,7 @@ def _cuts(scene: Scene, broker: int, time: Scale, y: Scale) -> list[Markup]:
     return parts
 
 
-def _elections(scene: Scene, time: Scale, top: float, bottom: float) -> Markup:
+def _elections(scene: PartitionObservations, time: Scale, top: float, bottom: float) -> Markup:
     """A dashed line wherever the leader changed."""
     changes = reigns(scene.leaderships)
     parts = []

@@ -23,7 +23,7 @@ from highwater.reports import model_text
 from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.replica_frames import FAULT_NS, Frame, Lane, places, states
 from highwater.reports.html import render, save
-from highwater.reports.observations import Evidence
+from highwater.reports.observations import RunObservations
 from highwater.reports.replica_contents import Holdings, read_holdings
 from highwater.reports.run_evidence import gather
 from highwater.reports.sections.settings import Fact, facts
@@ -35,7 +35,7 @@ _BEFORE: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ComparedStep:
     """Something that the schedule did or waited for; ``key`` is the same in both runs."""
 
     key: tuple[str, str]
@@ -46,16 +46,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ComparedRun:
     """One of the two runs."""
 
     run: Run
     plan: Plan
     verdict: Verdict
     model: Reconciliation | None
-    evidence: Evidence
+    evidence: RunObservations
     holdings: Holdings
-    steps: tuple[Step, ...]
+    steps: tuple[ComparedStep, ...]
     missing: tuple[str, ...]
 
     @classmethod
@@ -94,7 +94,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class RunAtStep:
     """One run at one step."""
 
     frame: Frame
@@ -107,12 +107,12 @@ class Pair:
 
     number: int
     says: tuple[str | None, str | None]
-    shown: tuple[Shown | None, Shown | None]
+    shown: tuple[RunAtStep | None, RunAtStep | None]
     parts: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ModelSwitch:
     """A switch of the model: what it is, and whether the left and the right release have it."""
 
     name: str
@@ -141,7 +141,7 @@ def write(left: Run, right: Run, path: Path) -> Path:
 def page(left: Run, right: Run) -> str:
     """The page as HTML; raises as ``write``."""
     subject = _subject(left.verdict()) or _subject(right.verdict())
-    sides = (Side.of(left, subject), Side.of(right, subject))
+    sides = (ComparedRun.of(left, subject), ComparedRun.of(right, subject))
     pairs = _pairs(sides, subject)
     parting = next((pair.number for pair in pairs if pair.parts), None)
     shown = _window(pairs, parting)
@@ -172,10 +172,10 @@ def _there(subject: Anomaly, plan: Plan) -> Anomaly:
     return msgspec.structs.replace(subject, topic=plan.topic.name)
 
 
-def _steps(evidence: Evidence) -> tuple[Step, ...]:
+def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
     found = []
     for fault in evidence.faults:
-        begin = Step(
+        begin = ComparedStep(
             key=(fault.name, "inject"),
             broker=fault.broker,
             says=fault.says,
@@ -190,7 +190,7 @@ def _steps(evidence: Evidence) -> tuple[Step, ...]:
             )
             found.append(end)
     found += [
-        Step(
+        ComparedStep(
             key=(note.name, "note"),
             broker=note.broker,
             says=note.says,
@@ -202,7 +202,7 @@ def _steps(evidence: Evidence) -> tuple[Step, ...]:
     return tuple(sorted(found, key=lambda step: step.at_ns))
 
 
-def _pairs(sides: tuple[Side, Side], subject: Anomaly | None) -> list[Pair]:
+def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> list[Pair]:
     """The steps of both runs, together as long as they are the same."""
     left, right = (side.steps for side in sides)
     same = list(takewhile(lambda both: both[0].key == both[1].key, zip(left, right, strict=False)))
@@ -211,7 +211,7 @@ def _pairs(sides: tuple[Side, Side], subject: Anomaly | None) -> list[Pair]:
             "these two runs have no step of their schedules in common",
             hint="Compare runs of one story, or a run and its replay.",
         )
-    steps: list[tuple[Step | None, Step | None]] = [
+    steps: list[tuple[ComparedStep | None, ComparedStep | None]] = [
         *same,
         *zip_longest(left[len(same) :], right[len(same) :]),
     ]
@@ -234,7 +234,7 @@ def _pairs(sides: tuple[Side, Side], subject: Anomaly | None) -> list[Pair]:
     return pairs
 
 
-def _drawn(side: Side, subject: Anomaly | None) -> list[Frame]:
+def _drawn(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
     """A run's replicas after each of its steps: just before the next one, or at the end."""
     if subject is None:
         return []
@@ -248,7 +248,7 @@ def _drawn(side: Side, subject: Anomaly | None) -> list[Frame]:
     return states(_there(subject, side.plan), side.evidence, side.holdings, moments)
 
 
-def _cast(same: Sequence[tuple[Step, Step]]) -> Mapping[int, int]:
+def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
     """Which broker of the right run has the part of which of the left, as their steps show it."""
     found: dict[int, int] = {}
     for one, two in same:
@@ -274,10 +274,10 @@ def _harm(lane: Lane) -> tuple[bool, bool]:
     return lane.cut is not None, any(cell.state == "other" for cell in lane.cells)
 
 
-def _show(frame: Frame | None, subject: Anomaly | None, uid: str) -> Shown | None:
+def _show(frame: Frame | None, subject: Anomaly | None, uid: str) -> RunAtStep | None:
     if frame is None or subject is None:
         return None
-    return Shown(frame=frame, drawing=frame_strip.frame(frame, subject, f"{uid}{frame.number}"))
+    return RunAtStep(frame=frame, drawing=frame_strip.frame(frame, subject, f"{uid}{frame.number}"))
 
 
 def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
@@ -287,13 +287,13 @@ def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
     return list(pairs[first : first + STEPS_MAX])
 
 
-def _settings(sides: tuple[Side, Side]) -> list[tuple[Fact, Fact]]:
+def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]:
     """The settings in which the runs differ."""
     both = zip(*(facts(side.plan, None, side.evidence.deeds) for side in sides), strict=True)
     return [(one, two) for one, two in both if one.value != two.value]
 
 
-def _rules(sides: tuple[Side, Side]) -> tuple[list[Rule], list[Rule]]:
+def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], list[ModelSwitch]]:
     """The switches of the model that the releases differ in: those that explain, and the others."""
     plans = [side.plan for side in sides]
     if not {plan.played_on for plan in plans} <= set(RELEASES):
@@ -308,7 +308,9 @@ def _rules(sides: tuple[Side, Side]) -> tuple[list[Rule], list[Rule]]:
         for link in finding.because
     }
     found = [
-        Rule(name=one, says=model_text.rule_says(one), on=(getattr(left, one), getattr(right, one)))
+        ModelSwitch(
+            name=one, says=model_text.rule_says(one), on=(getattr(left, one), getattr(right, one))
+        )
         for one in SWITCHES
         if getattr(left, one) != getattr(right, one)
     ]

@@ -16,7 +16,7 @@ from highwater.reports.drawings.counterexample_svg import bands, harm, whole
 from highwater.reports.drawings.model_frames import rehearsal
 from highwater.reports.html import drawing_css, render, save
 from highwater.reports.run_evidence import gather
-from highwater.reports.sections.replay_steps import Foreseen, cast, foreseen
+from highwater.reports.sections.replay_steps import ReplayStep, cast, foreseen
 from highwater.reports.sections.settings import Fact
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _MOVES: Final = ("move", "stop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
+class ReplayOutcome:
     """What real brokers made of a counterexample.
 
     Attributes:
@@ -50,7 +50,7 @@ class Replayed:
     link: str
     said: model_text.Section | None
     why: tuple[str, ...]
-    steps: tuple[Foreseen, ...] = ()
+    steps: tuple[ReplayStep, ...] = ()
     cast: str = ""
     same: bool = False
 
@@ -72,7 +72,7 @@ def write(found: "Counterexample", path: Path, runs: Sequence[Run] = ()) -> Path
     return save(path, page(found, [_replayed(found, run, path.parent) for run in runs]))
 
 
-def page(found: "Counterexample", replays: Sequence[Replayed] = ()) -> str:
+def page(found: "Counterexample", replays: Sequence[ReplayOutcome] = ()) -> str:
     """The page as HTML."""
     return render(
         "counterexample.html.j2",
@@ -142,10 +142,10 @@ def _facts(found: "Counterexample") -> list[Fact]:
     return [*facts, *([Fact(name="Rules changed", value=", ".join(switched))] if switched else [])]
 
 
-def _replayed(found: "Counterexample", run: Run, home: Path) -> Replayed:
+def _replayed(found: "Counterexample", run: Run, home: Path) -> ReplayOutcome:
     said, plan, evidence = model_text.read(run), run.plan(), gather(run)
     link = os.path.relpath(run.report.resolve(), home.resolve()).replace(os.sep, "/")
-    return Replayed(
+    return ReplayOutcome(
         kafka=plan.kafka,
         steps=foreseen(plan, run.status(), evidence),
         cast=cast(plan, evidence),

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from highwater.checkers.inspection.report_types import Inspection, PartitionState, Verdict
+from highwater.checkers.inspection.report_types import InspectedPartition, Inspection, Verdict
 from highwater.harness.base.wording import count
 from highwater.reports.html import render, save
 
@@ -71,7 +71,7 @@ def headline(found: Inspection) -> str:
     return f"All replicas of {total} agree."
 
 
-def _telling(each: PartitionState) -> bool:
+def _telling(each: InspectedPartition) -> bool:
     """Whether there is anything to say beyond its line in the table."""
     findings = [*each.findings, *(one for side in each.replicas for one in side.findings)]
     return each.verdict != "agree" or any(one.severity != "note" for one in findings)

@@ -9,18 +9,18 @@ from typing import Final
 from urllib.parse import quote
 
 from highwater.harness.base.wording import count
-from highwater.harness.runs.matrix_cells import Matrix, Row, Setting, Skipped
+from highwater.harness.runs.matrix_cells import Matrix, MatrixRow, MatrixSetting, SkippedCombination
 from highwater.harness.runs.verdict import INVALID, UNKNOWN, VALID
 from highwater.reports.html import render, save
 from highwater.reports.model_text import COLOURS, GOOD, WORDS
-from highwater.reports.pages.matrix_changes import Changes, changes
+from highwater.reports.pages.matrix_changes import MatrixChanges, changes
 
 _NAMED_MAX: Final = 4
 """Combinations that a reason for skipping names; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class RunInCell:
     """One run in its cell.
 
     Attributes:
@@ -30,7 +30,7 @@ class Shown:
         odd: how it is shown where something is amiss; nothing where all is well.
     """
 
-    row: Row
+    row: MatrixRow
     colour: str
     link: str
     notes: tuple[str, ...]
@@ -38,7 +38,7 @@ class Shown:
     odd: str
 
     @classmethod
-    def of(cls, row: Row) -> "Shown":
+    def of(cls, row: MatrixRow) -> "RunInCell":
         """A row as the page shows it."""
         allowed = row.verdict == VALID and bool(row.lost)
         notes = [f"{row.divergent:,} forked"] if row.divergent else []
@@ -56,7 +56,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class MatrixLine:
     """One row of the matrix.
 
     Attributes:
@@ -65,15 +65,15 @@ class Line:
 
     name: str
     terms: str
-    cells: tuple[tuple[Shown, ...], ...]
+    cells: tuple[tuple[RunInCell, ...], ...]
 
 
 def write(
-    rows: Sequence[Row],
+    rows: Sequence[MatrixRow],
     path: Path,
     *,
     matrix: Matrix | None = None,
-    earlier: Iterable[tuple[str, Sequence[Row]]] = (),
+    earlier: Iterable[tuple[str, Sequence[MatrixRow]]] = (),
 ) -> Path:
     """Write the page of judged runs, linking to each one's report.
 
@@ -93,7 +93,7 @@ def write(
         changes=_changes(rows, earlier),
         kafkas=kafkas,
         lines=_lines(rows, kafkas),
-        shown=[Shown.of(row) for row in rows],
+        shown=[RunInCell.of(row) for row in rows],
         headline=headline(rows),
         sums=sums(rows, matrix),
         worst=worst(row.verdict for row in rows),
@@ -108,12 +108,14 @@ def write(
     return save(path, html)
 
 
-def _changes(rows: Sequence[Row], earlier: Iterable[tuple[str, Sequence[Row]]]) -> Changes | None:
+def _changes(
+    rows: Sequence[MatrixRow], earlier: Iterable[tuple[str, Sequence[MatrixRow]]]
+) -> MatrixChanges | None:
     found = (changes(name, before, rows) for name, before in earlier)
     return next((one for one in found if one is not None), None)
 
 
-def headline(rows: Sequence[Row]) -> str:
+def headline(rows: Sequence[MatrixRow]) -> str:
     """What matters most in one sentence with denominators."""
     promised = [row for row in rows if row.acks == "all" and not row.unclean]
     judged = {row.kafka for row in promised if row.verdict != UNKNOWN}
@@ -127,12 +129,12 @@ def headline(rows: Sequence[Row]) -> str:
     return f"{_broken(rows)}."
 
 
-def _broken(rows: Sequence[Row]) -> str:
+def _broken(rows: Sequence[MatrixRow]) -> str:
     broken = sum(row.verdict == INVALID for row in rows)
     return f"{broken} of {count(len(rows), 'run')} broke a promise"
 
 
-def sums(rows: Sequence[Row], matrix: Matrix | None) -> list[str]:
+def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
     """What all runs come to beside the headline, a clause each."""
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
@@ -160,15 +162,15 @@ def worst(verdicts: Iterable[str]) -> str:
     return next((each for each in (INVALID, UNKNOWN) if each in found), VALID)
 
 
-def _lines(rows: Sequence[Row], kafkas: Sequence[str]) -> list[Line]:
-    found: dict[tuple[object, ...], dict[str, list[Shown]]] = {}
-    first: dict[tuple[object, ...], Row] = {}
+def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]:
+    found: dict[tuple[object, ...], dict[str, list[RunInCell]]] = {}
+    first: dict[tuple[object, ...], MatrixRow] = {}
     for row in rows:
-        found.setdefault(row.line, {}).setdefault(row.kafka, []).append(Shown.of(row))
+        found.setdefault(row.line, {}).setdefault(row.kafka, []).append(RunInCell.of(row))
         first.setdefault(row.line, row)
     drivers = len({row.driver for row in rows}) > 1
     return [
-        Line(
+        MatrixLine(
             name=first[line].happened,
             terms=_terms(first[line], driver=drivers),
             cells=tuple(tuple(cells.get(kafka, ())) for kafka in kafkas),
@@ -177,7 +179,7 @@ def _lines(rows: Sequence[Row], kafkas: Sequence[str]) -> list[Line]:
     ]
 
 
-def _foretold(row: Row) -> tuple[str, str]:
+def _foretold(row: MatrixRow) -> tuple[str, str]:
     """What rules and model say of a cell, and in which colour if something is amiss."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN
@@ -188,7 +190,7 @@ def _foretold(row: Row) -> tuple[str, str]:
     return ("predicted", "") if row.as_predicted else ("not predicted", INVALID)
 
 
-def _terms(setting: Setting, *, driver: bool) -> str:
+def _terms(setting: MatrixSetting, *, driver: bool) -> str:
     """The settings of a row, in the fewest words."""
     words = [f"acks={setting.acks}", f"min.isr {setting.min_isr}"]
     words += ["unclean elections"] if setting.unclean else []
@@ -196,9 +198,9 @@ def _terms(setting: Setting, *, driver: bool) -> str:
     return ", ".join(words)
 
 
-def _reasons(skipped: Sequence[Skipped]) -> list[tuple[str, int, str]]:
+def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]]:
     """Each reason, how many combinations it keeps from being run, and the first of them."""
-    found: dict[str, list[Skipped]] = {}
+    found: dict[str, list[SkippedCombination]] = {}
     for each in skipped:
         found.setdefault(each.reason, []).append(each)
     return [

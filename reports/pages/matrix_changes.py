@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.harness.runs.matrix_cells import Row
+from highwater.harness.runs.matrix_cells import MatrixRow
 from highwater.harness.runs.verdict import INVALID, UNKNOWN, VALID
 from highwater.reports.model_text import GOOD
 
@@ -24,12 +24,12 @@ class Change:
     """One setting on one release, at its worst before and now."""
 
     word: Word
-    before: Row
-    now: Row
+    before: MatrixRow
+    now: MatrixRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class MatrixChanges:
     """A matrix against an earlier one.
 
     Attributes:
@@ -47,7 +47,9 @@ class Changes:
     gone: int
 
 
-def changes(since: str, earlier: Iterable[Row], rows: Iterable[Row]) -> Changes | None:
+def changes(
+    since: str, earlier: Iterable[MatrixRow], rows: Iterable[MatrixRow]
+) -> MatrixChanges | None:
     """Compare two matrices; None where they have no setting in common.
 
     Args:
@@ -62,7 +64,7 @@ def changes(since: str, earlier: Iterable[Row], rows: Iterable[Row]) -> Changes 
         *(Change(word="worse", before=a, now=b) for a, b in pairs if _gravity(b) > _gravity(a)),
         *(Change(word="better", before=a, now=b) for a, b in pairs if _gravity(b) < _gravity(a)),
     )
-    return Changes(
+    return MatrixChanges(
         since=since,
         found=found,
         same=len(both) - len(found),
@@ -71,9 +73,9 @@ def changes(since: str, earlier: Iterable[Row], rows: Iterable[Row]) -> Changes 
     )
 
 
-def _worst(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:
+def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
     """Of every setting the run that ended worst, whatever its seed."""
-    found: dict[tuple[object, ...], Row] = {}
+    found: dict[tuple[object, ...], MatrixRow] = {}
     for row in rows:
         key = (*row.line, row.kafka)
         seen = found.get(key)
@@ -81,11 +83,11 @@ def _worst(rows: Iterable[Row]) -> dict[tuple[object, ...], Row]:
     return found
 
 
-def _gravity(row: Row) -> tuple[int, bool, bool, bool]:
+def _gravity(row: MatrixRow) -> tuple[int, bool, bool, bool]:
     """How bad its end is; what is as bad counts as the same end."""
     return _RANKS.index(row.verdict), _strange(row), bool(row.divergent), bool(row.lost)
 
 
-def _strange(row: Row) -> bool:
+def _strange(row: MatrixRow) -> bool:
     """Whether rules or model say something else."""
     return row.as_predicted is False or (row.model is not None and row.model not in GOOD)

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from markupsafe import Markup
 
-from highwater.checkers.model.report_types import Because, Finding, Reconciliation
+from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, Reconciliation
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.fault_counts import title
 from highwater.harness.runs.plan import Plan
@@ -22,17 +22,17 @@ from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.replica_frames import Frame, frames, places
 from highwater.reports.drawings.svg import Share, bar, svg, text
 from highwater.reports.drawings.throughput import pace
-from highwater.reports.drawings.timeline import Mark, timeline
+from highwater.reports.drawings.timeline import TimelineMark, timeline
 from highwater.reports.event_groups import Burst, bursts
 from highwater.reports.html import render, save
-from highwater.reports.observations import Evidence, Partition
+from highwater.reports.observations import Partition, RunObservations
 from highwater.reports.replica_contents import Holdings, SideBySide, read_holdings, side_by_side
 from highwater.reports.run_evidence import gather
 from highwater.reports.sections.assumptions import assumptions
-from highwater.reports.sections.broker_log_excerpts import Lines, around
+from highwater.reports.sections.broker_log_excerpts import LogExcerpt, around
 from highwater.reports.sections.fault_effects import effects
 from highwater.reports.sections.prevention import prevention
-from highwater.reports.sections.raw_records import Raw, Raws, read_raw
+from highwater.reports.sections.raw_records import RawRecord, Raws, read_raw
 from highwater.reports.sections.replay_steps import cast, foreseen
 from highwater.reports.sections.settings import facts
 from highwater.reports.sections.story_acts import acts, subject
@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class FindingStory:
     """One finding as the page tells it: frames where there are observations, evidence always.
 
     Attributes:
@@ -60,12 +60,12 @@ class Story:
     burst: Burst
     frames: tuple[tuple[Frame, Markup], ...]
     key: tuple[tuple[str, str, str], ...]
-    raws: tuple[Raw, ...]
-    lines: Lines
+    raws: tuple[RawRecord, ...]
+    lines: LogExcerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class FinalReplicas:
     """The replicas of one partition at the end."""
 
     name: str
@@ -177,7 +177,7 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
         return None
 
 
-def _partitions(verdict: Verdict, evidence: Evidence) -> list[Partition]:
+def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:
     """The partitions worth drawing: those with findings first."""
     found = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies)
     found |= dict.fromkeys(evidence.scenes)
@@ -185,16 +185,16 @@ def _partitions(verdict: Verdict, evidence: Evidence) -> list[Partition]:
 
 
 def _story(
-    number: int, link: str, burst: Burst, evidence: Evidence,
+    number: int, link: str, burst: Burst, evidence: RunObservations,
     holdings: Mapping[Partition, Holdings], raws: Mapping[Partition, Raws],
-) -> Story:  # fmt: skip
+) -> FindingStory:  # fmt: skip
     anomaly = burst.first
     held = holdings.get((anomaly.topic, anomaly.partition), {})
     shown = frames(anomaly, evidence, held)
     drawn = tuple((f, frame_strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in shown)
     key = tuple(frame_strip.key(anomaly, shown))
     there = raws.get((anomaly.topic, anomaly.partition), {}).get(anomaly.offset or 0, ())
-    return Story(
+    return FindingStory(
         link=link,
         anomaly=anomaly,
         burst=burst,
@@ -218,7 +218,9 @@ def _raws(
     }
 
 
-def _frame_of(stories: Sequence[Story], finding: Finding, link: Because) -> tuple[str, int] | None:
+def _frame_of(
+    stories: Sequence[FindingStory], finding: ModelFinding, link: ExplanationLink
+) -> tuple[str, int] | None:
     """The drawing that shows a link of the model's chain: its id, and the number of its step."""
     place = (finding.kind, finding.topic, finding.partition, finding.offset)
     for each in stories:
@@ -260,10 +262,12 @@ def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
     return found
 
 
-def _timeline(partition: Partition, evidence: Evidence, verdict: Verdict) -> tuple[str, Markup]:
+def _timeline(
+    partition: Partition, evidence: RunObservations, verdict: Verdict
+) -> tuple[str, Markup]:
     topic, number = partition
     marks = [
-        Mark(time_ns=evidence.acked_at[a.value], name=a.value, kind=a.kind)
+        TimelineMark(time_ns=evidence.acked_at[a.value], name=a.value, kind=a.kind)
         for a in verdict.anomalies
         if a.value is not None
         and a.value in evidence.acked_at
@@ -314,7 +318,7 @@ def ledger_bars(verdict: Verdict) -> Markup:
     return svg(width, 128.0, "Where every record went", about, *drawn, uid="ledger")
 
 
-def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[Side]:
+def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[FinalReplicas]:
     found = []
     for (topic, number), held in holdings.items():
         if not held:
@@ -324,5 +328,5 @@ def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[Sid
             for a in verdict.anomalies
             if (a.topic, a.partition) == (topic, number) and a.offset is not None
         ]
-        found.append(Side(name=f"{topic}-{number}", table=side_by_side(held, subjects)))
+        found.append(FinalReplicas(name=f"{topic}-{number}", table=side_by_side(held, subjects)))
     return found

@@ -21,7 +21,7 @@ RUNS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class RunListing:
     """One run as the index lists it.
 
     Attributes:
@@ -75,15 +75,15 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
             yield folder.name, quote(f"{folder.name}/index.html")
 
 
-def _entry(root: Path, name: str) -> Entry:
+def _entry(root: Path, name: str) -> RunListing:
     """A run, whatever state it is in: one that is being written is listed as that."""
     run = Run(root / name)
     link = quote(f"{name}/{run.report.name}") if is_file(run.report) else None
     try:
         plan = run.plan()
     except StoreError as error:
-        return Entry(name=name, link=link, why=error.message)
-    known = Entry(
+        return RunListing(name=name, link=link, why=error.message)
+    known = RunListing(
         name=name,
         link=link,
         kafka=plan.kafka,

@@ -9,8 +9,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from highwater.harness.runs.nightly_cells import STATES, Mark, State, worst
-from highwater.harness.runs.nightly_outcome import Outcome
+from highwater.harness.runs.nightly_cells import STATES, CellResult, State, worst
+from highwater.harness.runs.nightly_outcome import NightOutcome
 from highwater.reports.drawings.svg import join, line, number, rect, svg, tag, text
 from highwater.reports.html import render, save
 
@@ -35,18 +35,18 @@ STATE_LOOK: Final = {"good": "valid", "unknown": "unknown", "missing": "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TrendLine:
     """A setting: its worst mark tonight, or when it last ran, and its sparkline."""
 
-    mark: Mark
+    mark: CellResult
     spark: Markup
 
 
 class Sparklines:
     """Draws settings over the same nights, each with ids of its own on the page."""
 
-    def __init__(self, history: Iterable[Mark]) -> None:
-        self._marks: dict[str, dict[str, Mark]] = {}
+    def __init__(self, history: Iterable[CellResult]) -> None:
+        self._marks: dict[str, dict[str, CellResult]] = {}
         nights: set[str] = set()
         for mark in history:
             seen = self._marks.setdefault(mark.key, {})
@@ -61,10 +61,10 @@ class Sparklines:
         """Every setting that ever ran."""
         return sorted(self._marks)
 
-    def line(self, key: str) -> Line:
+    def line(self, key: str) -> TrendLine:
         """A setting's row of a table."""
         last = self._marks[key][max(self._marks[key])]
-        return Line(mark=last, spark=self.draw(key))
+        return TrendLine(mark=last, spark=self.draw(key))
 
     def draw(self, key: str) -> Markup:
         """A bar a night, higher the worse it was; no bar where the setting did not run."""
@@ -97,7 +97,7 @@ def _bars(states: Sequence[tuple[int, State]], wanted: State, step: float) -> Ma
     return tag("path", d="".join(moves), class_=_CLASSES[wanted]) if moves else Markup("")
 
 
-def write(outcome: Outcome, path: Path) -> Path:
+def write(outcome: NightOutcome, path: Path) -> Path:
     """Write the trend page.
 
     Returns:
@@ -120,11 +120,11 @@ def write(outcome: Outcome, path: Path) -> Path:
         state_look=STATE_LOOK,
         nights=_nights(outcome),
         tables=[
-            (name, about, [Line(mark=mark, spark=lines.draw(mark.key)) for mark in marks])
+            (name, about, [TrendLine(mark=mark, spark=lines.draw(mark.key)) for mark in marks])
             for name, about, marks in tables
         ],
         canaries=[
-            (mark, Line(mark=mark, spark=lines.draw(mark.key)))
+            (mark, TrendLine(mark=mark, spark=lines.draw(mark.key)))
             for mark in outcome.marks
             if mark.canary in outcome.canaries
         ],
@@ -135,7 +135,7 @@ def write(outcome: Outcome, path: Path) -> Path:
     return save(path, html)
 
 
-def _nights(outcome: Outcome) -> Markup:
+def _nights(outcome: NightOutcome) -> Markup:
     """A column a night: how many cells came out how, with a lamp in the night's colour below."""
     nights = outcome.nights()
     if not nights:

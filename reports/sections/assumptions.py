@@ -16,9 +16,9 @@ from highwater.harness.base.files import open_regular
 from highwater.harness.base.wording import count
 from highwater.harness.runs.history import STEPS_TABLE
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import Verdict
-from highwater.reports.observations import UNKNOWN, Evidence, Fault, Track
+from highwater.reports.observations import UNKNOWN, FaultInterval, RunObservations, Track
 from highwater.reports.sections.fault_effects import Effect
 from highwater.reports.text import seconds
 
@@ -48,7 +48,7 @@ class Assumption:
 
 
 def assumptions(
-    run: Run, plan: Plan, status: Status | None, verdict: Verdict, evidence: Evidence,
+    run: Run, plan: Plan, status: RunStatus | None, verdict: Verdict, evidence: RunObservations,
     struck: list[Effect],
 ) -> list[Assumption]:  # fmt: skip
     """Every assumption, in the order in which a sceptic asks.
@@ -78,7 +78,7 @@ def _whole(verdict: Verdict) -> Assumption:
     return Assumption(name=name, word="not held", found=" ".join(found))
 
 
-def _faults(plan: Plan, evidence: Evidence, struck: list[Effect]) -> Assumption:
+def _faults(plan: Plan, evidence: RunObservations, struck: list[Effect]) -> Assumption:
     name = "Every fault did something"
     if not struck:
         none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing
@@ -125,7 +125,7 @@ def _left_out(run: Run) -> Iterator[Assumption]:
     )
 
 
-def _observer(evidence: Evidence) -> Assumption:
+def _observer(evidence: RunObservations) -> Assumption:
     name = "Every broker was in sight but for faults"
     told, blind = [], 0
     for (topic, partition), scene in evidence.scenes.items():
@@ -149,11 +149,11 @@ def _observer(evidence: Evidence) -> Assumption:
     return Assumption(name=name, word="not held", found=found)
 
 
-def _spans(evidence: Evidence, broker: int) -> list[Fault]:
+def _spans(evidence: RunObservations, broker: int) -> list[FaultInterval]:
     return [one for one in evidence.faults if one.broker in (None, broker)]
 
 
-def _blind(track: Track, faults: list[Fault], end_ns: int) -> Iterator[tuple[int, int]]:
+def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
     """Stretches without an answer that no fault overlaps; who is started again takes a moment."""
     ends = [*track.time_ns[1:], max(end_ns, int(track.time_ns[-1]))] if len(track.time_ns) else []
     for start, end, leo in zip(track.time_ns, ends, track.leo, strict=True):
@@ -163,13 +163,13 @@ def _blind(track: Track, faults: list[Fault], end_ns: int) -> Iterator[tuple[int
             yield int(start), int(end)
 
 
-def _during(fault: Fault, start: int, end: int, end_ns: int) -> bool:
+def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
     """Whether a fault overlaps a stretch, or ended just before it."""
     until = (end_ns if fault.end_ns is None else fault.end_ns) + 2 * _NS
     return fault.start_ns - _NS <= end and start <= until
 
 
-def _clocks(evidence: Evidence) -> Assumption:
+def _clocks(evidence: RunObservations) -> Assumption:
     name = "Brokers' logs and the observer tell the same time"
     apart = [
         drop - cut.time_ns
@@ -229,7 +229,7 @@ def _logged_flushes(run: Run) -> Mapping[str, str]:
     return found
 
 
-def _quiesced(status: Status | None) -> Assumption:
+def _quiesced(status: RunStatus | None) -> Assumption:
     name = "All was mended before the final read"
     if status is None:
         return Assumption(name=name, word="not observed", found="status.json is missing or broken.")

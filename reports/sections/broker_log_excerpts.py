@@ -22,7 +22,7 @@ _OF_BROKERS: Final = pa.array(["start", "stop"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ExcerptLine:
     """One line of a broker's log, with its time on the run's clock."""
 
     time_ns: int
@@ -32,14 +32,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class LogExcerpt:
     """The lines of a story in order of time, and how many more there are."""
 
-    shown: tuple[Line, ...]
+    shown: tuple[ExcerptLine, ...]
     left_out: int
 
 
-def around(table: pa.Table, anomaly: Anomaly) -> Lines:
+def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
     """The lines about a record's partition, or about whole brokers, from its first witness on.
 
     Args:
@@ -47,7 +47,7 @@ def around(table: pa.Table, anomaly: Anomaly) -> Lines:
     """
     times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
     if not times:
-        return Lines(shown=(), left_out=0)
+        return LogExcerpt(shown=(), left_out=0)
     named = pc.and_kleene(
         pc.equal(table["topic"], anomaly.topic), pc.equal(table["partition"], anomaly.partition)
     )
@@ -59,9 +59,9 @@ def around(table: pa.Table, anomaly: Anomaly) -> Lines:
     rows = table.filter(pc.and_kleene(within, pc.or_kleene(named, general)))
     rows = rows.sort_by([("time_ns", "ascending"), ("broker", "ascending")])
     kept = rows.take(_nearest(rows["time_ns"].to_numpy(), np.array(times)))
-    return Lines(
+    return LogExcerpt(
         shown=tuple(
-            Line(
+            ExcerptLine(
                 time_ns=row["time_ns"],
                 who="controller" if row["broker"] == _CONTROLLER else f"broker {row['broker']}",
                 kind=row["kind"],

@@ -11,7 +11,14 @@ from typing import Final
 import numpy as np
 
 from highwater.harness.base.wording import count
-from highwater.reports.observations import PAST, UNKNOWN, Evidence, Fault, Scene, Track
+from highwater.reports.observations import (
+    PAST,
+    UNKNOWN,
+    FaultInterval,
+    PartitionObservations,
+    RunObservations,
+    Track,
+)
 from highwater.reports.text import seconds
 
 EARLY_NS: Final = 200_000_000
@@ -30,13 +37,13 @@ class Effect:
         watched: whether the observer knew LEO and HW of any replica then.
     """
 
-    fault: Fault
+    fault: FaultInterval
     seen: tuple[str, ...]
     window: tuple[str, ...]
     watched: bool
 
 
-def effects(evidence: Evidence) -> list[Effect]:
+def effects(evidence: RunObservations) -> list[Effect]:
     """Every fault of a run, in order of time."""
     found = []
     for fault in sorted(evidence.faults, key=lambda one: one.start_ns):
@@ -46,7 +53,7 @@ def effects(evidence: Evidence) -> list[Effect]:
     return found
 
 
-def _seen(fault: Fault, evidence: Evidence) -> Iterator[str]:
+def _seen(fault: FaultInterval, evidence: RunObservations) -> Iterator[str]:
     end_ns = evidence.end_ns if fault.end_ns is None else fault.end_ns
     since, until = fault.start_ns - EARLY_NS, end_ns + LATE_NS
     for scene in evidence.scenes.values():
@@ -73,7 +80,9 @@ def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str
             return
 
 
-def _of_controller(fault: Fault, scene: Scene, since: int, until: int) -> Iterator[str]:
+def _of_controller(
+    fault: FaultInterval, scene: PartitionObservations, since: int, until: int
+) -> Iterator[str]:
     """Elections and changes of the ISR that have to do with the broker, or any if it is nobody.
 
     That a broker is made leader is an effect of no fault that only harms it.
@@ -92,7 +101,7 @@ def _of_controller(fault: Fault, scene: Scene, since: int, until: int) -> Iterat
             yield f"{_brokers(sorted(gone))} left the ISR at {at}"
 
 
-def _window(evidence: Evidence, at_ns: int) -> tuple[tuple[str, ...], bool]:
+def _window(evidence: RunObservations, at_ns: int) -> tuple[tuple[str, ...], bool]:
     found, watched = [], False
     several = len(evidence.scenes) > 1
     for (topic, partition), scene in evidence.scenes.items():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
-from highwater.checkers.model.report_types import Finding, Reconciliation
+from highwater.checkers.model.report_types import ModelFinding, Reconciliation
 from highwater.harness.runs.plan import Plan
 from highwater.reports.model_text import rule_says
 
@@ -33,7 +33,7 @@ def prevention(plan: Plan, said: Reconciliation | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for one in harmed for each in _of(plan, one)))
 
 
-def _of(plan: Plan, finding: Finding) -> Iterator[str]:
+def _of(plan: Plan, finding: ModelFinding) -> Iterator[str]:
     rules = dict.fromkeys(link.rule for link in finding.because)
     yield from (_SETTINGS[rule] for rule in rules if rule in _SETTINGS)
     now = rules_of(plan.played_on, protocol=plan.protocol, written=plan.format)

@@ -39,7 +39,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raw:
+class RawRecord:
     """What one replica has at an offset; no fields: it has nothing there.
 
     Attributes:
@@ -53,7 +53,7 @@ class Raw:
     fields: tuple[Field, ...] = ()
 
 
-Raws: TypeAlias = Mapping[int, Sequence[Raw]]
+Raws: TypeAlias = Mapping[int, Sequence[RawRecord]]
 """Offset to what each replica has there, by broker id."""
 
 
@@ -63,17 +63,17 @@ def read_raw(
     offsets: Collection[int],
     missing: list[str],
     without: Collection[str] = (),
-) -> dict[int, list[Raw]]:
+) -> dict[int, list[RawRecord]]:
     """Read what every frozen replica has at some offsets.
 
     Args:
         missing: told of what cannot be read.
         without: paths of files that are no evidence.
     """
-    found: dict[int, list[Raw]] = {offset: [] for offset in offsets}
+    found: dict[int, list[RawRecord]] = {offset: [] for offset in offsets}
     for folder in replica_folders(run, partition, without) if offsets else ():
         broker = int(folder.parent.name)
-        there: dict[int, Raw] = {}
+        there: dict[int, RawRecord] = {}
         try:
             for row in _rows(folder, offsets):
                 there[row["offset"]] = _raw(run, folder, broker, row)
@@ -81,7 +81,7 @@ def read_raw(
             missing.append(f"The records of broker {broker} cannot be read: {error}")
             continue
         for offset in offsets:
-            found[offset].append(there.get(offset, Raw(broker=broker)))
+            found[offset].append(there.get(offset, RawRecord(broker=broker)))
     return {offset: sorted(raws, key=lambda raw: raw.broker) for offset, raws in found.items()}
 
 
@@ -91,7 +91,7 @@ def _rows(folder: Path, offsets: Collection[int]) -> Iterator[dict[str, Any]]:
         yield from batch.filter(pc.is_in(batch["offset"], wanted)).to_pylist()
 
 
-def _raw(run: Run, folder: Path, broker: int, row: dict[str, Any]) -> Raw:
+def _raw(run: Run, folder: Path, broker: int, row: dict[str, Any]) -> RawRecord:
     path = folder / f"{row['segment']:020}.log"
     position = row["position"]
     told = {
@@ -109,7 +109,7 @@ def _raw(run: Run, folder: Path, broker: int, row: dict[str, Any]) -> Raw:
         for name, value in told.items()
         if value not in (None, "")
     )
-    return Raw(
+    return RawRecord(
         broker=broker,
         file=path.relative_to(run.path).as_posix(),
         position=position,

@@ -16,8 +16,8 @@ from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.checkers.model.schedules.schedule import Expect, Schedule
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Status
-from highwater.reports.observations import Evidence
+from highwater.harness.runs.store import RunStatus
+from highwater.reports.observations import RunObservations
 
 Word = Literal["as foretold", "otherwise", "not taken"]
 
@@ -30,7 +30,7 @@ _BROKERS: Final = frozenset(("leader", "ISR", "alive"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
+class ReplayStep:
     """One step of a schedule.
 
     Attributes:
@@ -47,7 +47,9 @@ class Foreseen:
     time_ns: int | None = None
 
 
-def foreseen(plan: Plan, status: Status | None, evidence: Evidence) -> tuple[Foreseen, ...]:
+def foreseen(
+    plan: Plan, status: RunStatus | None, evidence: RunObservations
+) -> tuple[ReplayStep, ...]:
     """The steps of a run's schedule; none where it followed none that can be read."""
     if plan.schedule is None:
         return ()
@@ -60,7 +62,7 @@ def foreseen(plan: Plan, status: Status | None, evidence: Evidence) -> tuple[For
     return tuple(_steps(schedule, noted, missed))
 
 
-def cast(plan: Plan, evidence: Evidence) -> str:
+def cast(plan: Plan, evidence: RunObservations) -> str:
     """``A is broker 1, B broker 2``: the first ISR is in the assignment's order; else nothing."""
     rows = [row for scene in evidence.scenes.values() for row in scene.leaderships[:1]]
     order = (plan.schedule or {}).get("order", ())
@@ -78,12 +80,12 @@ def _noted(told: Iterable[tuple[str, object]]) -> Iterator[tuple[int, object]]:
 
 def _steps(
     schedule: Schedule, noted: Mapping[int, object], missed: Mapping[int, object]
-) -> Iterator[Foreseen]:
+) -> Iterator[ReplayStep]:
     for number, step in enumerate(schedule.steps, start=1):
         time = noted.get(number)
         told = str(missed.get(number, ""))
         word: Word = "as foretold" if time is not None else "otherwise" if told else "not taken"
-        yield Foreseen(
+        yield ReplayStep(
             number=number,
             says=step.says or f"{step.action} {step.record or ''}".strip(),
             foretold=tuple(_foretold(step.expect)),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.harness.runs.fault_counts import Deeds, Happening
+from highwater.harness.runs.fault_counts import FaultCounts, Happening
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Environment
 
@@ -24,7 +24,7 @@ class Fact:
     means: str = ""
 
 
-def facts(plan: Plan, found: Environment | None, deeds: Deeds | None = None) -> list[Fact]:
+def facts(plan: Plan, found: Environment | None, deeds: FaultCounts | None = None) -> list[Fact]:
     """The key facts of a run, in the order in which a person asks for them.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from markupsafe import Markup
 
 from highwater.checkers.model.protocol.step_sentences import NAMES
-from highwater.checkers.model.report_types import Beat, Reconciliation
+from highwater.checkers.model.report_types import ModelSnapshot, Reconciliation
 from highwater.harness.runs.history import FENCE
 from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.drawings import frame_strip
@@ -21,13 +21,13 @@ from highwater.reports.drawings.replica_frames import (
     AHEAD,
     BEHIND,
     FAULT_NS,
-    Cell,
     Frame,
+    FrameCell,
     Lane,
     states,
 )
 from highwater.reports.model_text import listed
-from highwater.reports.observations import Evidence, Scene
+from highwater.reports.observations import PartitionObservations, RunObservations
 from highwater.reports.replica_contents import Holdings
 
 Word = Literal["as predicted", "otherwise", "not observed"]
@@ -55,7 +55,7 @@ _PHRASES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class StoryAct:
     """One act.
 
     Attributes:
@@ -92,12 +92,14 @@ def subject(said: Reconciliation | None, topic: str) -> Anomaly | None:
     )  # fmt: skip
 
 
-def _first_blow(course: Sequence[Beat]) -> int:
+def _first_blow(course: Sequence[ModelSnapshot]) -> int:
     """The last line before somebody is hurt; the last of all where nobody is."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 
-def acts(course: Sequence[Beat], about: Anomaly, evidence: Evidence, held: Holdings) -> list[Act]:
+def acts(
+    course: Sequence[ModelSnapshot], about: Anomaly, evidence: RunObservations, held: Holdings
+) -> list[StoryAct]:
     """Every act; none where the model did not know who played whom."""
     scene = evidence.scenes.get((about.topic, about.partition))
     if scene is None or not all(name.isdecimal() for beat in course for name in beat.logs):
@@ -114,7 +116,7 @@ def acts(course: Sequence[Beat], about: Anomaly, evidence: Evidence, held: Holdi
             tuple(_differs(told, brokers, about, last=number == len(grouped))) if brokers else ()
         )
         found.append(
-            Act(
+            StoryAct(
                 number=number,
                 title="; ".join(_says(beat) for beat in beats),
                 word="not observed"
@@ -132,10 +134,13 @@ def acts(course: Sequence[Beat], about: Anomaly, evidence: Evidence, held: Holdi
 
 
 def _grouped(
-    course: Sequence[Beat], about: Anomaly, evidence: Evidence, scene: Scene
-) -> Iterator[tuple[list[Beat], Span | None]]:
+    course: Sequence[ModelSnapshot],
+    about: Anomaly,
+    evidence: RunObservations,
+    scene: PartitionObservations,
+) -> Iterator[tuple[list[ModelSnapshot], Span | None]]:
     """The acts' beats, and when what begins each was observed."""
-    beats: list[Beat] = []
+    beats: list[ModelSnapshot] = []
     span: Span | None = None
     since = 0
     for beat in course:
@@ -152,7 +157,11 @@ def _grouped(
 
 
 def _span(
-    verb: str, words: list[str], beat: Beat, seen: tuple[Anomaly, Evidence, Scene], since: int
+    verb: str,
+    words: list[str],
+    beat: ModelSnapshot,
+    seen: tuple[Anomaly, RunObservations, PartitionObservations],
+    since: int,
 ) -> Span | None:
     """When what a line does was observed, not before ``since``; None where not all of it was."""
     about, evidence, scene = seen
@@ -189,7 +198,7 @@ _MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"
 
 
 def _moments(
-    grouped: Sequence[tuple[list[Beat], Span | None]], evidence: Evidence
+    grouped: Sequence[tuple[list[ModelSnapshot], Span | None]], evidence: RunObservations
 ) -> Iterator[tuple[str, int, int] | None]:
     """Title, begin and end of each act; None of one that was not observed, or not in its turn."""
     for i, (beats, span) in enumerate(grouped):
@@ -200,7 +209,7 @@ def _moments(
         yield beats[0].line, span[0], max(span[1], after[0] - (FAULT_NS if after[1] else 1))
 
 
-def _frame(number: int, beat: Beat, before: Beat, about: Anomaly) -> Frame:
+def _frame(number: int, beat: ModelSnapshot, before: ModelSnapshot, about: Anomaly) -> Frame:
     lanes = tuple(_lane(name, beat, before, about) for name in sorted(beat.logs, key=int))
     return Frame(
         number=number, beat="step", title=f"as the model has it after: {beat.line}",
@@ -208,7 +217,7 @@ def _frame(number: int, beat: Beat, before: Beat, about: Anomaly) -> Frame:
     )  # fmt: skip
 
 
-def _lane(name: str, beat: Beat, before: Beat, about: Anomaly) -> Lane:
+def _lane(name: str, beat: ModelSnapshot, before: ModelSnapshot, about: Anomaly) -> Lane:
     down = name in beat.down
     leo, was = len(beat.logs[name]), len(before.logs[name])
     leads = f"leader, epoch {beat.epoch}" if beat.leader == name else "follower"
@@ -230,14 +239,16 @@ def _lane(name: str, beat: Beat, before: Beat, about: Anomaly) -> Lane:
     )
 
 
-def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -> Cell:
+def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -> FrameCell:
     if offset < len(log):
         value = log[offset]
         here = "subject" if value == about.value else "other"
-        return Cell(offset=offset, state=here if offset == about.offset else "record", value=value)
+        return FrameCell(
+            offset=offset, state=here if offset == about.offset else "record", value=value
+        )
     if offset < len(was):
-        return Cell(offset=offset, state="gone", value=was[offset])
-    return Cell(offset=offset, state="none")
+        return FrameCell(offset=offset, state="gone", value=was[offset])
+    return FrameCell(offset=offset, state="none")
 
 
 def _differs(told: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterator[str]:
@@ -272,7 +283,7 @@ def _at(lane: Lane, about: Anomaly) -> str | None:
     return "" if cell.value and cell.value.startswith(FENCE) else cell.value
 
 
-def _says(beat: Beat) -> str:
+def _says(beat: ModelSnapshot) -> str:
     """A line of the script as a person reads it, with brokers for names."""
     verb, *words = beat.line.split()
     ids = dict(zip(NAMES, beat.logs, strict=True))

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from highwater.harness.runs.matrix_cells import Row
-from highwater.harness.runs.nightly_cells import Mark
-from highwater.harness.runs.nightly_outcome import Outcome
+from highwater.harness.runs.matrix_cells import MatrixRow
+from highwater.harness.runs.nightly_cells import CellResult
+from highwater.harness.runs.nightly_outcome import NightOutcome
 from highwater.harness.runs.store import Run
 from highwater.reports.html import save
 from highwater.reports.pages import (
@@ -170,22 +170,22 @@ def _others(store: Path, runs: list[Run], say: Say) -> dict[str, Path]:
     return {**pages, "shelf": save(store / "shelf.html", store_index.page(store))}
 
 
-def _row(run: Run, kafka: str, store: Path, say: Say) -> Row:
-    row = Row.of(run, run.verdict(), as_predicted=None, home=store)
+def _row(run: Run, kafka: str, store: Path, say: Say) -> MatrixRow:
+    row = MatrixRow.of(run, run.verdict(), as_predicted=None, home=store)
     return msgspec.structs.replace(
         row, kafka=kafka, story=say("story"), run=say(run.name), report=say("report"),
         problem=say("problem"),
     )  # fmt: skip
 
 
-def _night(say: Say) -> Outcome:
-    mark = Mark(
+def _night(say: Say) -> NightOutcome:
+    mark = CellResult(
         kafka="4.3.1", driver="local", story=say("story"), nemesis=None, acks="all", min_isr=1,
         unclean=False, seed=1, night="2026-11-21", state="bad", why=say("why"),
         canary=say("canary"),
     )  # fmt: skip
     marks = [mark, msgspec.structs.replace(mark, story=say("other"), state="good", canary=None)]
-    return Outcome(
+    return NightOutcome(
         night="2026-11-21", marks=marks, history=marks, canaries=[say("canary")],
         problems=[say("problem")], notes=[say("note")],
     )  # fmt: skip

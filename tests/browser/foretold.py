@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 
 from highwater.checkers.model.report_types import (
-    Beat,
-    Because,
     Difference,
-    Finding,
-    Outcome,
+    ExplanationLink,
+    ModelFinding,
+    ModelSnapshot,
+    PartitionOutcome,
     Reconciliation,
 )
 from highwater.checkers.model.schedules.script_trace import recast
@@ -20,21 +20,21 @@ from tests.browser.sample import TOPIC, ns
 
 KEPT: Final = ("m0", "m1", "m2")
 CHAIN: Final = (
-    Because(
+    ExplanationLink(
         rule="acks=all",
         says="Broker 1 acknowledged m3 when its whole ISR, 1, 2 and 3, held it.",
         event="m3 ok at offset 3; LEO 4 on brokers 1, 2 and 3",
         broker=1,
         time_ns=ns(5.412),
     ),
-    Because(
+    ExplanationLink(
         rule="epochs",
         says="A new leader was named, and broker 3 cut its log to its own HW 3, without asking.",
         event="Truncating log events-0 to offset 3. (kafka.log.Log)",
         broker=3,
         time_ns=ns(7.449),
     ),
-    Because(
+    ExplanationLink(
         rule="clean-election",
         says="Broker 3 was elected out of the ISR, and did not hold m3 any more.",
         event="leader 3, epoch 2, ISR [3]",
@@ -42,7 +42,7 @@ CHAIN: Final = (
         time_ns=ns(8.61),
     ),
 )
-LOST: Final = Finding(
+LOST: Final = ModelFinding(
     kind="lost-write", topic=TOPIC, partition=0, offset=3, record="m3", verdict="explained",
     because=CHAIN,
 )  # fmt: skip
@@ -50,13 +50,13 @@ LOST: Final = Finding(
 
 def outcome(
     *logs: Sequence[str], lost: tuple[str, ...] = (), forked: tuple[int, ...] = ()
-) -> Outcome:
+) -> PartitionOutcome:
     """Logs of brokers 1, 2 and 3."""
     held: Mapping[str, tuple[str, ...]] = {str(b): tuple(log) for b, log in enumerate(logs, 1)}
-    return Outcome(lost=lost, forked=forked, logs=dict(held))
+    return PartitionOutcome(lost=lost, forked=forked, logs=dict(held))
 
 
-def course(story: str, kafka: str) -> tuple[Beat, ...]:
+def course(story: str, kafka: str) -> tuple[ModelSnapshot, ...]:
     """How the model has brokers 1, 2 and 3 in a story, step by step."""
     found = find_story(story)
     return recast(found.rehearse(release(kafka), found.plan(kafka)), ("1", "2", "3"))
@@ -109,18 +109,18 @@ def not_reproduced(run: str) -> Reconciliation:
 
 def unexplained(run: str) -> Reconciliation:
     """A random run in which a record is gone that nobody cut."""
-    link = Because(
+    link = ExplanationLink(
         rule="out-of-thin-air",
         says="Broker 2 held m7 at offset 7, cut nothing, and does not hold it any more.",
         event="no truncation of broker 2 was logged or observed",
         broker=2,
         time_ns=None,
     )
-    strange = Finding(
+    strange = ModelFinding(
         kind="lost-write", topic=TOPIC, partition=0, offset=7, record="m7",
         verdict="unexplained", because=(link,), count=2,
     )  # fmt: skip
     return Reconciliation(
-        run=run, kafka="2.8.2", kind="random", status="unexplained", observed=Outcome(),
+        run=run, kafka="2.8.2", kind="random", status="unexplained", observed=PartitionOutcome(),
         findings=(LOST, strange), checked={"elections": 9},
     )  # fmt: skip

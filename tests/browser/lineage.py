@@ -5,7 +5,7 @@ from typing import Final
 from highwater.checkers.model.protocol.moves import Move
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
-from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.random_walks import play
 
 A, B, C = 0, 1, 2
@@ -27,7 +27,7 @@ FORK: Final = (*LOSS, (Move.SEND, C, 0))
 
 def found(moves: tuple[tuple[Move, int, int], ...], invariant: str) -> Counterexample:
     """A path on 0.10.2.2 that breaks an invariant with its last move."""
-    setting = Setting(kafka="0.10.2.2", scope=Scope(records=2, failures=0, moves=2))
+    setting = ModelSettings(kafka="0.10.2.2", scope=Scope(records=2, failures=0, moves=2))
     machine = setting.machine()
     rows = [(int(kind), a, b) for kind, a, b in moves]
     leaps = play(machine, rows, machine.invariants[invariant])

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from highwater.campaigns.matrix_run import write_matrix_page
 from highwater.checkers.inspection.report_types import (
     Copy,
-    Divergent,
+    DivergentOffset,
     EpochRun,
-    Finding,
+    InspectedPartition,
+    InspectedReplica,
     Inspection,
-    PartitionState,
-    ReplicaState,
+    LogFinding,
 )
-from highwater.harness.runs.matrix_cells import Row
+from highwater.harness.runs.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run
 from highwater.reports.html import save
 from highwater.reports.pages import (
@@ -52,7 +52,9 @@ def write_pages(store: Path) -> dict[str, Path]:
 def write_others(store: Path, runs: Mapping[str, Run]) -> dict[str, Path]:
     """The pages that are not of one run."""
     both = [runs["loss"], runs["valid"]]
-    rows = [Row.of(run, run.verdict(), as_predicted=None, home=store) for run in runs.values()]
+    rows = [
+        MatrixRow.of(run, run.verdict(), as_predicted=None, home=store) for run in runs.values()
+    ]
     found = {
         "matrix": write_matrix_page(judged(store / "matrix", FEW)),
         "releases": write_matrix_page(judged(store / "releases")),
@@ -70,7 +72,7 @@ def write_others(store: Path, runs: Mapping[str, Run]) -> dict[str, Path]:
 def inspected(*, value: str = "m3", topic: str = "events") -> Inspection:
     """Three replicas that differ at one offset, and one partition in which all is well."""
     copies = [(1, value, 0), (2, "m4", 2), (3, "m4", 2)]
-    fork = PartitionState(
+    fork = InspectedPartition(
         topic=topic,
         partition=0,
         verdict="fork",
@@ -80,15 +82,17 @@ def inspected(*, value: str = "m3", topic: str = "events") -> Inspection:
         divergent=1,
         below_hw=1,
         shown=(
-            Divergent(
+            DivergentOffset(
                 offset=3,
                 below_hw=True,
                 copies=tuple(Copy(broker=b, key=value, value=v, epoch=e) for b, v, e in copies),
             ),
         ),
-        findings=(Finding(kind="fork", severity="error", says=f"{value} and m4 at one offset."),),
+        findings=(
+            LogFinding(kind="fork", severity="error", says=f"{value} and m4 at one offset."),
+        ),
     )
-    well = PartitionState(
+    well = InspectedPartition(
         topic=topic,
         partition=1,
         verdict="agree",
@@ -98,11 +102,11 @@ def inspected(*, value: str = "m3", topic: str = "events") -> Inspection:
     return Inspection(verdict="fork", partitions=(fork, well), notes=(f"{topic}-9 is empty.",))
 
 
-def _replica(broker: int, said: str) -> ReplicaState:
-    return ReplicaState(
+def _replica(broker: int, said: str) -> InspectedReplica:
+    return InspectedReplica(
         broker=broker, directory=f"/var/kafka/{said}", leo=5, last_stable_offset=5, start=0,
         records=5, segments=1, bytes=725, formats=(2,), hw=5, recovery_point=5,
         epochs=(EpochRun(epoch=0, first=0, last=2), EpochRun(epoch=2, first=3, last=4)),
         epoch_checkpoint=((0, 0), (2, 3)), committed=1, aborted=1, aborted_ranges=((7, 3, 4),),
-        findings=(Finding(kind="unclean", severity="warning", says=f"No clean stop: {said}."),),
+        findings=(LogFinding(kind="unclean", severity="warning", says=f"No clean stop: {said}."),),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.harness.runs.history import TABLES, record_value
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Environment, Run, Status
+from highwater.harness.runs.store import Environment, Run, RunStatus
 from highwater.harness.runs.verdict import Verdict
 
 TOPIC: Final = "events"
@@ -44,7 +44,7 @@ class Sample:
     model: Reconciliation | None = None
     topic: str = TOPIC
     environment: Environment | None = None
-    status: Status = field(default_factory=lambda: Status(phase="frozen", quiesced=True))
+    status: RunStatus = field(default_factory=lambda: RunStatus(phase="frozen", quiesced=True))
 
     def write(self, store: Path) -> Run:
         """Lay the run down below a store and give it back."""

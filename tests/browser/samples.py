@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from highwater.harness.runs.history import TABLES, StreamWriter
 from highwater.harness.runs.plan import Plan, Workload
-from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import Anomaly, Ledger, Witness
 from tests.browser import foretold
 from tests.browser.sample import Sample, ns
@@ -32,7 +32,7 @@ def cut_short(*, name: str = "20261121T050300-2.8.2-kill-a7b8") -> Sample:
         checkers={"lost-write": "held", "divergence": "crashed: no replica was frozen"},
     )
     made.sends[-1] = (14.19, None, None, "p-9")
-    made.status = Status(phase="running", problems=("Broker 2 did not start again.",))
+    made.status = RunStatus(phase="running", problems=("Broker 2 did not start again.",))
     made.disks = {}
     return made
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.checkers.inspection.inspect import inspect
-from highwater.checkers.inspection.report_types import Inspection, PartitionState
+from highwater.checkers.inspection.report_types import InspectedPartition, Inspection
 from highwater.checkers.spark.session import spark
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.local.driver import open_cluster
@@ -18,7 +18,7 @@ from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.store import Store
 from highwater.nemesis.stories.registry import find_story
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -110,7 +110,7 @@ def make(name: str, directory: Path) -> Path:
         return cluster.freeze()
 
 
-def of(found: Inspection, topic: str) -> PartitionState:
+def of(found: Inspection, topic: str) -> InspectedPartition:
     return next(each for each in found.partitions if each.topic == topic)
 
 
@@ -162,7 +162,7 @@ def test_healthy_compacted_transactional_behind_flipped_and_torn(name: str, tmp_
 
 
 def test_a_fork_on_0_10_is_found_and_placed(tmp_path: Path) -> None:
-    with Fleet(tmp_path / "fleet") as fleet:
+    with ClusterPool(tmp_path / "fleet") as fleet:
         plan = find_story("divergence").plan("0.10.2.2", acks="all", unclean=False)
         run = fleet.execute(plan, Store(tmp_path), stop=threading.Event())
     (partition,) = inspect([run.path], spark()).partitions

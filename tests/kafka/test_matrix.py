@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.runs.matrix_cells import Cell, MatrixFolder
+from highwater.harness.runs.matrix_cells import MatrixCell, MatrixFolder
 from highwater.harness.runs.store import Run
 from tests.kafka.test_command import await_gone, finish, start
 
@@ -24,7 +24,7 @@ def phase_of(run: Run | None) -> str:
     return run.status().phase if run else "none"
 
 
-def await_second_cell(folder: MatrixFolder, cells: tuple[Cell, ...]) -> None:
+def await_second_cell(folder: MatrixFolder, cells: tuple[MatrixCell, ...]) -> None:
     await_condition(
         lambda: [phase_of(folder.run_of(cell)) for cell in cells[:2]],
         lambda phases: phases[0] == "frozen" and phases[1] in {"running", "healing"},
@@ -92,7 +92,7 @@ def assert_rewritten(folder: MatrixFolder, store: Path) -> None:
 
 
 def assert_a_killed_cell_is_unknown_not_lost(
-    folder: MatrixFolder, cell: Cell, rows: list[dict[str, Any]], store: Path
+    folder: MatrixFolder, cell: MatrixCell, rows: list[dict[str, Any]], store: Path
 ) -> None:
     """What kill -9 leaves of a run on a warm cluster: its history, and no replicas."""
     run = folder.run_of(cell)

@@ -11,11 +11,11 @@ from typing import Final
 
 import pytest
 
-from highwater.api import Judged, judge_all
+from highwater.api import JudgedRun, judge_all
 from highwater.checkers.spark.session import spark
 from highwater.harness.runs.store import Store
-from highwater.runtime.cluster_pool import Fleet
-from highwater.runtime.executed_steps import Footsteps
+from highwater.runtime.cluster_pool import ClusterPool
+from highwater.runtime.executed_steps import ExecutedSteps
 from highwater.shrinking.replay import read_plan
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -25,10 +25,10 @@ ALWAYS: Final = {"power-of-all", "unclean-election"}
 
 
 @pytest.fixture(scope="module")
-def again(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judged]:
+def again(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JudgedRun]:
     """Every plan's run, all judged in one pass."""
     folder = tmp_path_factory.mktemp("regressions")
-    with Fleet(folder / "fleet") as fleet:
+    with ClusterPool(folder / "fleet") as fleet:
         runs = [
             fleet.execute(read_plan(PLANS[name]), Store(folder), stop=threading.Event())
             for name in sorted(PLANS)
@@ -38,11 +38,11 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judged]:
 
 @pytest.mark.parametrize("name", sorted(PLANS))
 def test_what_was_lost_once_is_lost_or_kept_by_the_rules(
-    again: dict[str, Judged], name: str
+    again: dict[str, JudgedRun], name: str
 ) -> None:
     one = again[name]
     assert one.run.status().problems == ()
-    steps = Footsteps.from_json((one.run.path / "steps.json").read_bytes())
+    steps = ExecutedSteps.from_json((one.run.path / "steps.json").read_bytes())
     assert (len(steps.taken), steps.left_out) == (len(one.run.plan().steps), ())
     assert one.model is not None
     assert one.model.status == "explained", one.model.findings

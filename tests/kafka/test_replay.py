@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from highwater.api import Judged, judge_all
+from highwater.api import JudgedRun, judge_all
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
 from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay import step_player
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.model_replay import replay
 from tests.schedules import LOSS, ZOMBIE, two_moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def judged(kafka: str, tmp_path: Path, *schedules: Schedule) -> list[Judged]:
+def judged(kafka: str, tmp_path: Path, *schedules: Schedule) -> list[JudgedRun]:
     """Replay them on one release, and judge them in one pass."""
-    with Fleet(tmp_path / "fleet") as fleet:
+    with ClusterPool(tmp_path / "fleet") as fleet:
         runs = [
             replay(one, kafka, Store(tmp_path), stop=threading.Event(), fleet=fleet)
             for one in schedules
@@ -27,7 +27,7 @@ def judged(kafka: str, tmp_path: Path, *schedules: Schedule) -> list[Judged]:
     return judge_all(runs, spark())
 
 
-def lost(one: Judged) -> set[str | None]:
+def lost(one: JudgedRun) -> set[str | None]:
     return {anomaly.value for anomaly in one.verdict.anomalies if anomaly.kind == "lost-write"}
 
 

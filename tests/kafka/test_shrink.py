@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from highwater.harness.runs.fault_steps import Step, end_of
+from highwater.harness.runs.fault_steps import FaultStep, end_of
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
-from highwater.runtime.executed_steps import Footsteps
+from highwater.runtime.executed_steps import ExecutedSteps
 from highwater.shrinking.replay import as_taken
 from highwater.shrinking.shrinker import Effort, shrink
 from highwater.shrinking.target import Goal
-from highwater.shrinking.trials import Attempt, Rule, read_attempts
+from highwater.shrinking.trials import Attempt, HitThreshold, read_attempts
 
 pytestmark = [
     pytest.mark.kafka,
@@ -31,9 +31,9 @@ LOSSY = Plan(
     topic=Topic(partitions=1, replication_factor=1),
     workload=Workload(producers=1, consumers=0, rate=50),
     steps=(
-        Step(fault="pause", at_s=0.3, lasts_s=0.2, target="3"),
+        FaultStep(fault="pause", at_s=0.3, lasts_s=0.2, target="3"),
         # What the only replica has never flushed is gone, each time.
-        Step(fault="power-failure", at_s=1.0, lasts_s=0.5, target="leader"),
+        FaultStep(fault="power-failure", at_s=1.0, lasts_s=0.5, target="leader"),
     ),
     duration_s=2.0,
 )
@@ -45,7 +45,7 @@ LIMIT_S = 240.0
 def test_a_lossy_run_shrinks_to_the_fault_that_does_it(tmp_path: Path) -> None:
     folder, told = tmp_path / "shrunk", list[Attempt]()
     goal = Goal(verdict="invalid", kinds=("lost-write",))
-    effort = Effort(rule=Rule(tries=1, hits=1), counts=1, limit_s=LIMIT_S)
+    effort = Effort(rule=HitThreshold(tries=1, hits=1), counts=1, limit_s=LIMIT_S)
     found = shrink(LOSSY, goal, folder, sent=200, effort=effort, tell=told.append)
     assert found.ended in {"smallest", "time"}, told
     [step] = found.plan.steps
@@ -58,7 +58,7 @@ def test_a_lossy_run_shrinks_to_the_fault_that_does_it(tmp_path: Path) -> None:
 
     runs = Store(folder / "runs")
     last = runs.open(runs.names()[-1])  # runs that did not do it are gone
-    [taken] = Footsteps.from_json((last.path / "steps.json").read_bytes()).taken
+    [taken] = ExecutedSteps.from_json((last.path / "steps.json").read_bytes()).taken
     assert (taken.fault, taken.target, taken.broker) == ("power-failure", "leader", 1)
     [again] = as_taken(last, by="role").steps
     assert (again.fault, again.target) == ("power-failure", "leader")

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from highwater.api import Judged, judge_all, load
+from highwater.api import JudgedRun, judge_all, load
 from highwater.checkers.spark.session import spark
 from highwater.clusters.releases.catalogue import SAMPLE, release
 from highwater.harness.runs.plan import Acks, Plan
 from highwater.harness.runs.store import Store
 from highwater.nemesis.stories.registry import STORIES, find_story
 from highwater.reports.model_text import sentence
-from highwater.runtime.cluster_pool import Fleet
+from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.prediction_check import as_predicted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -61,7 +61,7 @@ def test_every_story_is_played() -> None:
 
 @pytest.mark.parametrize("kafka", [one for one in SAMPLE if one != "2.1.1"])
 def test_stories_go_as_the_release_predicts(kafka: str, tmp_path: Path) -> None:
-    with Fleet(tmp_path / "fleet") as fleet:
+    with ClusterPool(tmp_path / "fleet") as fleet:
         runs = [
             fleet.execute(cell.plan(kafka), Store(tmp_path), stop=threading.Event())
             for cell in (*TELLING, *ALSO.get(kafka, ()))
@@ -71,7 +71,7 @@ def test_stories_go_as_the_release_predicts(kafka: str, tmp_path: Path) -> None:
         _assert_as_predicted(judged)
 
 
-def _assert_as_predicted(judged: Judged) -> None:
+def _assert_as_predicted(judged: JudgedRun) -> None:
     verdict = judged.verdict
     plan = judged.run.plan()
     assert judged.run.status().problems == ()
@@ -100,7 +100,7 @@ def _expected_word(plan: Plan) -> str:
     return "invalid" if predicted.forked or (predicted.lost and kept) else "valid"
 
 
-def _assert_the_loss_is_told(judged: Judged) -> None:
+def _assert_the_loss_is_told(judged: JudgedRun) -> None:
     """Who acknowledged it, who held it above its HW, what cut it: all with evidence."""
     loaded = load(judged.run.path)
     (anomaly,) = loaded.verdict.anomalies

@@ -17,21 +17,21 @@ from highwater.clusters.local.driver import open_cluster
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.operation_buffers import Places
-from highwater.harness.clients.tracked_consumer import Reader
+from highwater.harness.clients.tracked_consumer import TrackedConsumer
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.plan import Workload as Settings
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run, Store
 from highwater.runtime.runner import execute
-from highwater.runtime.workload import Workload
+from highwater.runtime.workload import RunningWorkload
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 3
 PLACED = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 TRANSACTIONS = Settings(idempotence=True, transactions=True, rate=400.0, consumers=0)
 Row = dict[str, object]
-Done = Callable[[Workload], bool]
+Done = Callable[[RunningWorkload], bool]
 
 
 def replace(**changes: object) -> Settings:
@@ -60,7 +60,10 @@ def plan(cluster: RealCluster, topic: str, settings: Settings) -> Plan:
 def history(cluster: RealCluster, directory: Path, made: Plan, done: Done) -> list[Row]:
     """Run the workload until it is done, read everything at the end, and give what was recorded."""
     run = Run(directory)
-    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
         deadline = time.monotonic() + 90
         while not done(w):
             assert time.monotonic() < deadline, f"not done within 90 s: {w.counts()}"
@@ -209,10 +212,13 @@ def test_a_position_beyond_the_end_of_the_log_is_moved_to_it(
     def moved(kind: str, places: Places, *, within: bool) -> None:
         moves.append((kind, places, within))
 
-    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
         for number in range(3):
             assert w.send(f"m{number}", 0).outcome == "ok"
-        reader = Reader(clients.consumer(common), "jump", PARTITIONS, moved)
+        reader = TrackedConsumer(clients.consumer(common), "jump", PARTITIONS, moved)
         reader.assign({0: 1_000, 1: 0})
         deadline = time.monotonic() + 30
         while len(moves) < 3:

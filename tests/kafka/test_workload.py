@@ -16,7 +16,7 @@ from highwater.harness.runs.plan import Acks, Plan, Topic
 from highwater.harness.runs.plan import Workload as Settings
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run
-from highwater.runtime.workload import Workload
+from highwater.runtime.workload import RunningWorkload
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 3
@@ -82,7 +82,10 @@ def test_the_books_balance_when_nothing_breaks(
 ) -> None:
     made = plan(cluster, f"calm-{acks}-{rate:g}", Settings(acks=acks, rate=rate, consumers=2))
     run = Run(tmp_path)
-    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
         await_true(recorder, "600 records are acknowledged", lambda: w.counts().ok >= 600, 60)
         w.check()
         w.stop()
@@ -114,7 +117,10 @@ def test_every_consumer_reads_every_partition(cluster: RealCluster, tmp_path: Pa
         return {(row["process"], row["partition"]) for row in reads}
 
     wanted = {(f"consumer-{n}", partition) for n in range(2) for partition in range(PARTITIONS)}
-    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run):
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run),
+    ):
         await_true(recorder, "every consumer reads", lambda: seen() == wanted, 60)
     first = {
         (row["process"], row["partition"]): row["offset"]
@@ -128,7 +134,10 @@ def test_idempotent_producers_are_recorded_alike(cluster: RealCluster, tmp_path:
         pytest.skip("the idempotent producer came with 0.11")
     made = plan(cluster, "idempotent", Settings(idempotence=True, rate=0.0, consumers=0))
     run = Run(tmp_path)
-    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
         await_true(recorder, "600 records are acknowledged", lambda: w.counts().ok >= 600, 60)
         w.stop()
         reads = w.final_read(limit_s=60)
@@ -143,7 +152,10 @@ def test_idempotent_producers_are_recorded_alike(cluster: RealCluster, tmp_path:
 def test_a_story_hears_of_an_ack_at_once(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "story", Settings(producers=0, consumers=0, acks="1"))
     run, clock = Run(tmp_path), Clock()
-    with Recorder(run, clock) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+    with (
+        Recorder(run, clock) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
         w.warm_up()
         returned = {}
         for number in range(20):
@@ -164,7 +176,10 @@ def test_a_frozen_leader_leaves_the_client_without_an_answer(
     settings = Settings(producers=0, consumers=0, acks="1", delivery_timeout_s=3.0)
     made = Plan(kafka=cluster.release.name, topic=lonely, workload=settings)
     run = Run(tmp_path)
-    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
         w.warm_up()
         assert w.send("before", 0).outcome == "ok"
         cluster.brokers[1].pause()
@@ -189,7 +204,10 @@ def test_a_frozen_leader_leaves_the_client_without_an_answer(
 def test_the_clients_outlive_the_death_of_a_leader(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "killed", Settings(acks="all", rate=300.0, delivery_timeout_s=20.0))
     run = Run(tmp_path)
-    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
         await_true(recorder, "records are acknowledged", lambda: w.counts().ok >= 100, 60)
         cluster.brokers[2].kill()
         before = w.counts().ok
@@ -223,9 +241,12 @@ def test_the_final_read_says_what_it_could_not_do(cluster: RealCluster, tmp_path
     made = plan(cluster, "gone", Settings(producers=0, consumers=0))
     ghost = Plan(kafka=made.kafka, topic=Topic(name="gone", partitions=PARTITIONS + 1))
     run = Run(tmp_path)
-    with Recorder(run, Clock()) as recorder, Workload(made, cluster.bootstrap, recorder, run) as w:
+    with (
+        Recorder(run, Clock()) as recorder,
+        RunningWorkload(made, cluster.bootstrap, recorder, run) as w,
+    ):
         w.send("m0", 0)
-        missing = Workload(ghost, cluster.bootstrap, recorder, run)
+        missing = RunningWorkload(ghost, cluster.bootstrap, recorder, run)
         *known, unknown = missing.final_read(limit_s=8)
         missing.close()
     assert [read.complete for read in known] == [True] * PARTITIONS
@@ -239,7 +260,7 @@ def test_nothing_reaches_the_terminal(
     made = plan(cluster, "quiet", Settings(acks="1", rate=100.0))
     run = Run(tmp_path)
     nowhere = f"127.0.0.1:9,{cluster.bootstrap}"
-    with Recorder(run, Clock()) as recorder, Workload(made, nowhere, recorder, run) as w:
+    with Recorder(run, Clock()) as recorder, RunningWorkload(made, nowhere, recorder, run) as w:
         await_true(recorder, "records are acknowledged", lambda: w.counts().ok >= 50, 60)
     assert capfd.readouterr() == ("", "")
     assert "127.0.0.1:9" in (run.logs / "clients.log").read_text()

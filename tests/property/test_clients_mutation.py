@@ -22,7 +22,7 @@ from highwater.checkers.anomalies.root_causes import caused, stretches
 from highwater.checkers.anomaly_files import gather
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.cycles import cycles
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import HERE_ROWS, Engine
 from tests.property.draft import Anomaly, put
 from tests.property.generate import Op, history, table
@@ -65,7 +65,7 @@ def _judge(
     rows = table(histories)
     pq.write_table(rows, path)
     with Engine(spark, HERE) as engine:
-        view = View(engine, spark.read.parquet(path), len(rows))
+        view = ClientHistory(engine, spark.read.parquet(path), len(rows))
         anomalies = gather(engine, [find(view), *filter(None, [cycles.find(view, ww=ww)])])
         kernel = partial(caused, causes=stretches(anomalies))
         found = anomalies.map(kernel, SCHEMA).table().to_pylist()

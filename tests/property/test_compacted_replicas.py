@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.checkers.inspection.inspect import inspect
-from highwater.checkers.inspection.report_types import PartitionState
+from highwater.checkers.inspection.report_types import InspectedPartition
 from tests.logdirs import Broker, Record, batch, brokers
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -108,7 +108,7 @@ def unreplaced(log: Log, dice: random.Random) -> int:
 
 def judged(
     folder: Path, logs: dict[str, tuple[Log, int]], spark: SparkSession
-) -> list[PartitionState]:
+) -> list[InspectedPartition]:
     sides = brokers(folder)
     told: list[dict[str, int]] = [{} for _ in sides]
     for name, (log, gone) in logs.items():

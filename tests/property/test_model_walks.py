@@ -14,7 +14,7 @@ from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.protocol.invariants import INVARIANTS, broken
 from highwater.checkers.model.protocol.rules_by_release import RELEASES
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.symmetry import canonical, rename, signature
 
@@ -33,7 +33,7 @@ scopes = st.builds(
     by=st.sampled_from(["message", "round"]),
 )
 machines = st.builds(
-    lambda kafka, scope: Setting(kafka=kafka, scope=scope).machine(),
+    lambda kafka, scope: ModelSettings(kafka=kafka, scope=scope).machine(),
     st.sampled_from(list(RELEASES)),
     scopes,
 )
@@ -124,6 +124,8 @@ def test_the_newest_releases_agree_below_their_high_watermarks(
     With KRaft that takes one rule that no release has, see ``elected_again_is_new``.
     """
     scope = Scope(records=3, failures=2, moves=3, late=1)
-    machine = Setting(kafka=kafka, scope=scope, switched={"elected_again_is_new": True}).machine()
+    machine = ModelSettings(
+        kafka=kafka, scope=scope, switched={"elected_again_is_new": True}
+    ).machine()
     for state in walk(machine, chosen):
         assert "agree-below-hw" not in breaks(machine, state)

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import typer
 
 from highwater.checkers.anomalies import record_outcomes
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.judge import judge
-from highwater.checkers.run_files import Case
+from highwater.checkers.run_files import RunFiles
 from highwater.checkers.spark import engine
 from highwater.checkers.spark.session import spark as session_of
 from highwater.cli.options.common import on_spark
@@ -55,7 +55,9 @@ def mark(path: Path) -> None:
     """Have a file made when the books are."""
     books = record_outcomes.books
 
-    def marked(view: View, cases: Sequence[Case]) -> list[record_outcomes.Book]:
+    def marked(
+        view: ClientHistory, cases: Sequence[RunFiles]
+    ) -> list[record_outcomes.PartitionLedger]:
         found = books(view, cases)
         path.touch()
         return found

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from highwater.checkers.anomalies.root_causes import Causes
+from highwater.checkers.anomalies.root_causes import TruncatedRanges
 from highwater.checkers.core.anomaly import SCHEMA
 
 Anomaly = dict[str, Any]
@@ -118,7 +118,7 @@ def test_what_follows_from_a_cut_is_said_to() -> None:
         for anomaly, cause in [*((one, None) for one in given), *asked]
     ]
     found = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-    causes = Causes([found.slice(start, 5) for start in range(0, len(rows), 5)])
+    causes = TruncatedRanges([found.slice(start, 5) for start in range(0, len(rows), 5)])
     parts = [found.slice(start, 7) for start in range(0, len(rows), 7)]
     said = [cause for part in parts for cause in causes.of(part).to_pylist()]
     told = [

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from highwater.checkers.anomalies.record_outcomes import Book
-from highwater.checkers.inspection.replica_extents import End
-from highwater.checkers.lineage.evidence import Evidence
+from highwater.checkers.anomalies.record_outcomes import PartitionLedger
+from highwater.checkers.inspection.replica_extents import LogExtent
+from highwater.checkers.lineage.evidence import RecordEvidence
 from highwater.checkers.lineage.sentences import sentence
 from highwater.checkers.lineage.story import witnesses
 from highwater.checkers.lineage.subject import Subject
@@ -15,10 +15,10 @@ from tests.builder import RunBuilder
 from tests.histories.stories import CUT, rehearse_fork, rehearse_loss
 
 
-def evidence(run: RunBuilder) -> Evidence:
+def evidence(run: RunBuilder) -> RecordEvidence:
     """What a run recorded, and the disks as the story of loss leaves them."""
     operations = [{"error": None, "complete_ns": None, **row} for row in run.rows["history/ops"]]
-    return Evidence(
+    return RecordEvidence(
         topic=run.topic.name,
         operations=operations,
         leaders=run.rows["events/partitions"],
@@ -27,13 +27,13 @@ def evidence(run: RunBuilder) -> Evidence:
         log_lines=run.rows["events/log_lines"],
         disk={(0, 3): [(1, 0, "m3"), (2, 2, "m4")]},
         ends=[
-            End(
+            LogExtent(
                 run="r0", broker=broker, topic="events", partition=0,
                 first=0, last=last, segment=0, damaged=False,
             )
             for broker, last in ((1, 4), (2, 4), (3, 2))
         ],
-        reach={0: Book(run="r0", topic="events", partition=0, last=4, complete=True)},
+        reach={0: PartitionLedger(run="r0", topic="events", partition=0, last=4, complete=True)},
     )  # fmt: skip
 
 

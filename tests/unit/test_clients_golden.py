@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.checkers.anomalies.find import KINDS, find
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import HERE_ROWS, Engine
 from highwater.harness.runs.history import OPERATIONS
 from tests.histories.clients import Case, by_run, rows
@@ -28,7 +28,7 @@ def found(
     pq.write_table(pa.Table.from_pylist(all_rows, schema=schema), folder / "ops.parquet")
     operations = spark.read.parquet(str(folder / "ops.parquet"))
     with Engine(spark, request.param) as engine:
-        return by_run(find(View(engine, operations, len(all_rows))).table().to_pylist())
+        return by_run(find(ClientHistory(engine, operations, len(all_rows))).table().to_pylist())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

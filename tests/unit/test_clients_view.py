@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.history.row_flags import PROOF, PROVEN, SEEN, SENT, SENT_FAIL, SENT_OK
 from highwater.checkers.history.rows import numbered
-from highwater.checkers.history.view import View, in_order
+from highwater.checkers.history.view import ClientHistory, in_order
 from highwater.checkers.spark.engine import HERE_ROWS, Engine
 from highwater.harness.runs.history import ADDED, OPERATIONS
 from tests.histories.clients import rows
@@ -41,15 +41,15 @@ def seen(
     table: pa.Table,
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
-) -> Iterator[View]:
+) -> Iterator[ClientHistory]:
     """These histories, in many row groups."""
     path = tmp_path_factory.mktemp("history") / "operations.parquet"
     pq.write_table(table, path, row_group_size=GROUP)
     with Engine(spark, request.param) as engine:
-        yield View(engine, spark.read.parquet(str(path)), len(table))
+        yield ClientHistory(engine, spark.read.parquet(str(path)), len(table))
 
 
-def test_rows_are_there_once(seen: View, table: pa.Table) -> None:
+def test_rows_are_there_once(seen: ClientHistory, table: pa.Table) -> None:
     assert len(seen.rows.table()) == len(seen.words.table()) == len(table)
     runs = (
         seen.words.table()
@@ -61,7 +61,7 @@ def test_rows_are_there_once(seen: View, table: pa.Table) -> None:
     assert sum(seen.judged.values()) == len(table)
 
 
-def test_records_are_summed_up_as_spark_would(seen: View) -> None:
+def test_records_are_summed_up_as_spark_would(seen: ClientHistory) -> None:
     sent = has("fact", SENT)
     place = F.when(~has("fact", SENT_FAIL), F.col("offset"))
     expected = (
@@ -82,7 +82,7 @@ def test_records_are_summed_up_as_spark_would(seen: View) -> None:
     assert sorted(found, key=repr) == _sorted(expected)
 
 
-def test_all_rows_of_records_in_doubt_are_given_and_no_others(seen: View) -> None:
+def test_all_rows_of_records_in_doubt_are_given_and_no_others(seen: ClientHistory) -> None:
     doubtful = seen.doubtful.table()
     keys = {*doubtful["key"].to_pylist()}
     every = seen.rows.where(SENT | SEEN).table()
@@ -102,7 +102,7 @@ def test_an_older_run_lacks_columns(table: pa.Table, tmp_path: Path, spark: Spar
     schema = spark.createDataFrame(table.slice(0, 1)).drop("run", "at").schema
     frame = in_order(spark.read.schema(schema).parquet(str(path))).withColumn("run", F.lit("r0"))
     with Engine(spark) as engine:
-        found = View(engine, frame, len(one)).rows.table()
+        found = ClientHistory(engine, frame, len(one)).rows.table()
     assert found["op"].to_pylist() == found["at"].to_pylist() == list(range(len(one)))
     assert not found["slot"].null_count
 

@@ -10,7 +10,7 @@ from highwater.cli.show import home
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.runs.store import Run
 from highwater.reports.pages import comparison
-from highwater.reports.pages.comparison import Side
+from highwater.reports.pages.comparison import ComparedRun
 from tests.browser.samples import write_all
 
 
@@ -43,10 +43,10 @@ def test_a_run_never_parts_from_itself(runs: dict[str, Run]) -> None:
 
 def test_the_steps_of_both_are_all_there(runs: dict[str, Run]) -> None:
     html = comparison.page(runs["loss"], runs["valid"])
-    side = Side.of(runs["loss"], None)
+    side = ComparedRun.of(runs["loss"], None)
     assert len(side.steps) >= 3
     assert html.count('<span class="n">') == max(
-        len(side.steps), len(Side.of(runs["valid"], None).steps)
+        len(side.steps), len(ComparedRun.of(runs["valid"], None).steps)
     )
 
 

@@ -13,7 +13,7 @@ from highwater.checkers.anomalies.shared_offsets import (
 )
 from highwater.checkers.history.findings import FINDING
 from highwater.checkers.history.offset_runs import KNOWN, READS, SENDS, STRIDE
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from tests.histories.clients import by_run, rows
 from tests.plain_records import Plain
 from tests.small_views import anomalies, numbered, random_rows, references, shuffled, view_of
@@ -28,7 +28,7 @@ def told(history: str, kinds: frozenset[str] = CONTENTS) -> tuple[str, ...]:
     return by_run(anomalies(view, found)).get("r0", ())
 
 
-def found_in(view: View) -> pa.Table:
+def found_in(view: ClientHistory) -> pa.Table:
     tables = [FINDING.empty_table(), *(each.table() for each in contents(view, CONTENTS))]
     return pa.concat_tables(tables)
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.cycles import cycles as finder
 from highwater.checkers.cycles.search import NEVER, Bools, Dependencies, Operations, cycles
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import HERE_ROWS, Engine
 from highwater.harness.runs.history import OPERATIONS
 
@@ -216,7 +216,7 @@ def _found(
     path = str(folder / "operations.parquet")
     pq.write_table(table, path)
     with Engine(spark, here) as engine:
-        found = finder.find(View(engine, spark.read.parquet(path), len(table)), ww=ww)
+        found = finder.find(ClientHistory(engine, spark.read.parquet(path), len(table)), ww=ww)
         return [] if found is None else found.table().to_pylist()
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from highwater.harness.runs.fault_effects import phrase, taken
 from highwater.nemesis.faults.disk_damage import (
-    Cut,
+    LostOffsets,
     batches,
     flip_bit,
     lose_unflushed,
@@ -45,7 +45,7 @@ def test_what_lies_above_the_recovery_point_is_gone(tmp_path: Path, magic: int) 
     folder = replica(tmp_path, magic=magic)
     flushed(tmp_path, 2)
     assert lose_unflushed(tmp_path, "events", flushes=None) == [
-        Cut(topic="events", partition=0, before=6, after=2)
+        LostOffsets(topic="events", partition=0, before=6, after=2)
     ]
     assert end(folder) == 2
 
@@ -77,7 +77,7 @@ def test_what_outlived_one_power_failure_outlives_the_next(tmp_path: Path) -> No
         log.seek(0, 2)
         log.write(batch(4, RECORDS))
     assert lose_unflushed(tmp_path, "events", flushes=None) == [
-        Cut(topic="events", partition=0, before=6, after=4)
+        LostOffsets(topic="events", partition=0, before=6, after=4)
     ]
     assert end(folder) == 4
 
@@ -106,7 +106,7 @@ def test_a_wiped_disk_still_knows_whose_it_is(tmp_path: Path) -> None:
     replica(tmp_path)
     flushed(tmp_path, 6)
     (tmp_path / "meta.properties").write_text("node.id=1\n", encoding="ascii")
-    assert wipe(tmp_path) == [Cut(topic="events", partition=0, before=6, after=0)]
+    assert wipe(tmp_path) == [LostOffsets(topic="events", partition=0, before=6, after=0)]
     assert [one.name for one in tmp_path.iterdir()] == ["meta.properties"]
 
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.fault_counts import Deeds, Happening, title
-from highwater.harness.runs.fault_steps import Step
+from highwater.harness.runs.fault_counts import FaultCounts, Happening, title
+from highwater.harness.runs.fault_steps import FaultStep
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.schedules.generator import LEAST_S
 from highwater.reports.sections.settings import facts
@@ -42,28 +42,28 @@ MOVES = [row(at, "step", "note", f"step {at} of 3: move leadership") for at in (
 
 
 def test_faults_are_counted_and_timed_from_the_first_to_the_end_of_the_last() -> None:
-    deeds = Deeds.of(KILLS)
+    deeds = FaultCounts.of(KILLS)
     assert deeds.faults == {"kill": 3, "pause": 1}
     assert (deeds.count, deeds.seconds, deeds.nothing) == (4, 12.0, False)
     assert deeds.says == "kill 3 times, pause once, in 12 s"
-    assert Deeds.of(KILLS[:4]).says == "kill twice, in 3.0 s"
+    assert FaultCounts.of(KILLS[:4]).says == "kill twice, in 3.0 s"
 
 
 def test_one_that_was_never_healed_has_no_length_and_notes_are_no_faults() -> None:
-    assert Deeds.of([row(3, "reset")]).says == "reset once"
-    assert Deeds.of([KILLS[0]]).nothing
-    assert Deeds.of([]).says == "nothing"
+    assert FaultCounts.of([row(3, "reset")]).says == "reset once"
+    assert FaultCounts.of([KILLS[0]]).nothing
+    assert FaultCounts.of([]).says == "nothing"
 
 
 def test_many_kinds_are_cut_short() -> None:
-    assert Deeds.of([row(1, f"fault-{n}") for n in range(9)]).says.endswith(
+    assert FaultCounts.of([row(1, f"fault-{n}") for n in range(9)]).says.endswith(
         "fault-5 once, 3 faults of other kinds"
     )
 
 
 def test_a_planned_move_of_a_replay_is_a_deed() -> None:
-    assert Deeds.of(MOVES).says == "3 steps taken"
-    assert not Deeds.of(MOVES).nothing
+    assert FaultCounts.of(MOVES).says == "3 steps taken"
+    assert not FaultCounts.of(MOVES).nothing
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_planned_move_of_a_replay_is_a_deed() -> None:
         (STORY, None, "loss", "a story", "loss"),
         (REPLAY, MOVES, "two moves", "a replay of the model's schedule: 3 steps taken",
          "two moves"),
-        (replace(CALM, steps=(Step(fault="kill", at_s=1),)), KILLS[1:3], "kill once, in 2.0 s",
+        (replace(CALM, steps=(FaultStep(fault="kill", at_s=1),)), KILLS[1:3], "kill once, in 2.0 s",
          "asked for: 1 step, one by one", "kill once"),
         (CALM, [], "nothing", "a calm run", "calm"),
         (CALM, None, "nothing", "a calm run", "calm"),
@@ -88,7 +88,7 @@ def test_a_planned_move_of_a_replay_is_a_deed() -> None:
 def test_the_fact_and_the_title_tell_what_was_done(
     plan: Plan, rows: list[dict[str, object]] | None, value: str, means: str, named: str
 ) -> None:
-    deeds = None if rows is None else Deeds.of(rows)
+    deeds = None if rows is None else FaultCounts.of(rows)
     assert Happening.of(plan, deeds) == Happening(value=value, means=means)
     fact = facts(plan, None, deeds)[1]
     assert (fact.name, fact.value, fact.means) == ("What happened", value, means)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.checkers.run_files import Case, stage
+from highwater.checkers.run_files import RunFiles, stage
 from highwater.cli.external import release_of
 from highwater.clusters.core.addresses import Address, _free_ports
 from highwater.clusters.external import commands
@@ -19,8 +19,8 @@ from highwater.clusters.external.cluster import heal_left
 from highwater.clusters.external.healing import unhealed
 from highwater.clusters.external.identity import _check_release, identify
 from highwater.clusters.external.inventory import Command, Inventory
-from highwater.clusters.external.journal import Entry, Journal, folder_of, left_by, read
-from highwater.clusters.external.metadata import Met
+from highwater.clusters.external.journal import ClusterDamage, Journal, folder_of, left_by, read
+from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.external.security import dialer
 from highwater.clusters.releases.catalogue import CATALOGUE
 from highwater.harness.base.errors import HarnessError, UsageError
@@ -135,7 +135,7 @@ def test_nobody_at_bootstrap_is_an_error_with_every_address(tmp_path: Path) -> N
 def test_brokers_tell_their_release_by_how_new_a_fetch_they_know(
     fetch_version: int, fitting: set[str], *, kraft: bool
 ) -> None:
-    met = Met(
+    met = ClusterIdentity(
         cluster_id="x",
         addresses={},
         topics=frozenset(),
@@ -240,8 +240,8 @@ def test_every_fault_that_commands_make_has_its_own_undoing() -> None:
         assert {undone[verb] for verb in one.commands & set(undone)} <= one.commands
 
 
-def entry(path: Path) -> Entry:
-    return Entry(cluster_id="abc", inventory=str(path), addresses={1: "127.0.0.1:1"})
+def entry(path: Path) -> ClusterDamage:
+    return ClusterDamage(cluster_id="abc", inventory=str(path), addresses={1: "127.0.0.1:1"})
 
 
 @pytest.fixture(autouse=True)
@@ -314,7 +314,7 @@ def test_missing_disks_are_no_reason_where_nobody_can_copy_them(
     assert target is not None
     verbs = (*target.commands, "copy") if copies else target.commands
     wanted = plan(external=msgspec.structs.replace(target, commands=verbs))
-    case = Case.of(Store(tmp_path / "store").create(wanted, now=datetime.now(UTC)), "only")
+    case = RunFiles.of(Store(tmp_path / "store").create(wanted, now=datetime.now(UTC)), "only")
     stage(case, tmp_path / "staging")
     assert any("no disk was compared" in reason for reason in case.reasons) == copies
     assert case.copyless != copies

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from highwater.checkers.anomalies import record_outcomes
-from highwater.checkers.anomalies.record_outcomes import Book
+from highwater.checkers.anomalies.record_outcomes import PartitionLedger
 from tests.plain_records import Plain
 from tests.small_views import TOPIC, anomalies, numbered, random_rows, references, shuffled, view_of
 
@@ -116,7 +116,7 @@ def test_books_and_ledger() -> None:
         "read": 1,
         "missing": 1,
     }
-    assert of_zero == Book(run="r0", topic=TOPIC, partition=0, last=2, **counted)
+    assert of_zero == PartitionLedger(run="r0", topic=TOPIC, partition=0, last=2, **counted)
     ledger = record_outcomes.ledger(books, {("r0", "lost-write"): 1, ("other", "unseen"): 5})
     counts = {"sent": 5, "acknowledged": 3, "failed": 1, "unknown": 1}
     assert ledger == {"r0": {**counts, "read": 2, "lost": 1, "unseen": 0}}

@@ -9,7 +9,7 @@ import pytest
 from highwater.clusters.core.interfaces import Cluster
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.nemesis.faults import registry as fault_module
-from highwater.nemesis.faults.registry import Aim, Scope, aimed, fault, faults, find_fault
+from highwater.nemesis.faults.registry import FaultTarget, Scope, aimed, fault, faults, find_fault
 from highwater.nemesis.injector import Nemesis
 
 CLUSTER = cast("Cluster", SimpleNamespace(brokers={1: None, 2: None, 3: None}))
@@ -50,7 +50,7 @@ def mended() -> Iterator[list[int]]:
     for name, scope in scopes.items():
 
         @aimed(name, at=cast("Scope", scope))
-        def told(_: Cluster, aim: Aim) -> Iterator[str]:
+        def told(_: Cluster, aim: FaultTarget) -> Iterator[str]:
             """Strike what it is aimed at."""
             yield f"struck {aim.broker} of {aim.topic.name}-{aim.partition}"
 

@@ -13,8 +13,8 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Run, Store
 from highwater.runtime import cluster_pool as module
-from highwater.runtime.cluster_pool import WARM_CONFIG, Fleet
-from highwater.runtime.run_status import Diary
+from highwater.runtime.cluster_pool import WARM_CONFIG, ClusterPool
+from highwater.runtime.run_status import StatusKeeper
 
 PLAN = Plan(kafka="4.3.1", nemesis=("kill",), duration_s=30, broker_config={"a": "1"})
 
@@ -80,7 +80,7 @@ def conducts(monkeypatch: pytest.MonkeyPatch, does: Conduct) -> None:
         plan: Plan,
         run: Run,
         cluster: FakeCluster,
-        diary: Diary,
+        diary: StatusKeeper,
         *,
         keep: Callable[[], None],
         **_: object,
@@ -100,7 +100,7 @@ def changed(**fields: object) -> Plan:
 class Runs:
     """Executes plans in a fleet below ``tmp_path``."""
 
-    def __init__(self, fleet: Fleet, folder: Path) -> None:
+    def __init__(self, fleet: ClusterPool, folder: Path) -> None:
         self.fleet = fleet
         self.store = Store(folder / "runs")
 
@@ -111,7 +111,7 @@ class Runs:
 def test_runs_share_a_cluster_and_have_topics_of_their_own(
     booted: list[FakeCluster], tmp_path: Path
 ) -> None:
-    with Fleet(tmp_path / "clusters") as fleet:
+    with ClusterPool(tmp_path / "clusters") as fleet:
         execute = Runs(fleet, tmp_path)
         first = execute(name="one")
         topic = Topic(min_insync_replicas=2, unclean_leader_election=True)
@@ -133,12 +133,12 @@ def test_runs_share_a_cluster_and_have_topics_of_their_own(
 def test_another_kind_of_cluster_takes_the_place_of_the_oldest(
     other: Plan, booted: list[FakeCluster], tmp_path: Path
 ) -> None:
-    with Fleet(tmp_path / "clusters") as fleet:
+    with ClusterPool(tmp_path / "clusters") as fleet:
         for plan in (PLAN, other, PLAN):
             Runs(fleet, tmp_path)(plan)
         assert [one.directory.exists() for one in booted] == [False, False, True]
     booted.clear()
-    with Fleet(tmp_path / "clusters", warm=2) as fleet:
+    with ClusterPool(tmp_path / "clusters", warm=2) as fleet:
         for plan in (PLAN, other, PLAN):
             Runs(fleet, tmp_path)(plan)
         assert [one.directory.exists() for one in booted] == [True, True]
@@ -159,7 +159,7 @@ def test_a_cluster_that_a_run_left_unhealthy_is_replaced(
 
     conducts(monkeypatch, harm)
     monkeypatch.setattr("highwater.runtime.cluster_pool._WHOLE_S", 0.1)
-    with Fleet(tmp_path / "clusters") as fleet:
+    with ClusterPool(tmp_path / "clusters") as fleet:
         Runs(fleet, tmp_path)()
         assert not booted[0].directory.exists()
         Runs(fleet, tmp_path)()
@@ -174,7 +174,7 @@ def test_a_run_that_fails_keeps_what_there_is_and_names_it(
         raise HarnessError("broker 1 died", hint=f"Its whole log is {log}.")
 
     conducts(monkeypatch, die)
-    with Fleet(tmp_path / "clusters") as fleet, pytest.raises(HarnessError) as failed:
+    with ClusterPool(tmp_path / "clusters") as fleet, pytest.raises(HarnessError) as failed:
         Runs(fleet, tmp_path)(name="sad")
     run = Store(tmp_path / "runs").open("sad")
     assert booted[0].closed
@@ -196,7 +196,7 @@ def test_a_cluster_that_does_not_start_leaves_its_logs_to_the_run(
         raise HarnessError(f"see {directory / 'logs' / 'broker-1.log'}")
 
     monkeypatch.setattr(module, "boot", boot)
-    with Fleet(tmp_path / "clusters") as fleet, pytest.raises(HarnessError) as failed:
+    with ClusterPool(tmp_path / "clusters") as fleet, pytest.raises(HarnessError) as failed:
         Runs(fleet, tmp_path)(name="sad")
     log = tmp_path / "runs" / "sad" / "logs" / "broker-1.log"
     assert str(log) in failed.value.message

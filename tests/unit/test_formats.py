@@ -10,18 +10,18 @@ import pytest
 
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.runs.store import Run
-from highwater.reports.formats import Told, find_format, junit, markdown
+from highwater.reports.formats import RunSummary, find_format, junit, markdown
 from tests.browser.samples import write_all
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunSummary]:
     names = ("loss", "valid", "cut-short", "hostile")
     runs = write_all(tmp_path_factory.mktemp("store"), names)
-    return {name: Told.of(run) for name, run in runs.items()}
+    return {name: RunSummary.of(run) for name, run in runs.items()}
 
 
-def test_markdown_has_every_run_and_what_was_found(told: dict[str, Told]) -> None:
+def test_markdown_has_every_run_and_what_was_found(told: dict[str, RunSummary]) -> None:
     text = markdown([told["loss"], told["valid"]])
     table, loss, valid = text.split("\n## ")
     assert [line.count("|") for line in table.strip().splitlines()] == [8] * 4
@@ -31,14 +31,14 @@ def test_markdown_has_every_run_and_what_was_found(told: dict[str, Told]) -> Non
     assert "✓ valid" in valid
 
 
-def test_nothing_of_a_hostile_run_is_markup_or_ends_a_line(told: dict[str, Told]) -> None:
+def test_nothing_of_a_hostile_run_is_markup_or_ends_a_line(told: dict[str, RunSummary]) -> None:
     text = markdown([told["hostile"]])
     assert "<script" not in text.replace("\\<", "")
     for line in text.split("\n## ", maxsplit=1)[0].strip().splitlines():
         assert line.replace("\\|", "").count("|") == 8
 
 
-def test_junit_has_a_case_a_run(told: dict[str, Told]) -> None:
+def test_junit_has_a_case_a_run(told: dict[str, RunSummary]) -> None:
     suites = ET.fromstring(junit(list(told.values())))  # noqa: S314 - our own
     [suite] = suites
     broken = [one for one in told.values() if one.verdict.verdict == "invalid"]
@@ -55,14 +55,14 @@ def test_junit_has_a_case_a_run(told: dict[str, Told]) -> None:
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x1b", "\ufffe", "\udc80", "\u202e"])
-def test_xml_holds_any_value(told: dict[str, Told], character: str) -> None:
+def test_xml_holds_any_value(told: dict[str, RunSummary], character: str) -> None:
     verdict = msgspec.structs.replace(told["loss"].verdict, headline=f"a{character}b")
     text = junit([replace(told["loss"], verdict=verdict)])
     assert character not in text
     ET.fromstring(text.encode())  # noqa: S314 - our own
 
 
-def test_json_is_what_check_prints(told: dict[str, Told]) -> None:
+def test_json_is_what_check_prints(told: dict[str, RunSummary]) -> None:
     of = find_format("json")
     one = json.loads(of([told["loss"]]))
     assert (one["verdict"], one["lost"]) == ("invalid", 1)
@@ -78,4 +78,4 @@ def test_another_format_and_a_run_that_was_not_judged_are_refused(tmp_path: Path
     run = write_all(tmp_path, ["valid"])["valid"]
     (run.analysis / "verdict.json").unlink()
     with pytest.raises(StoreError, match=r"has no analysis/verdict\.json"):
-        Told.of(Run(run.path))
+        RunSummary.of(Run(run.path))

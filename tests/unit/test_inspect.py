@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.checkers.inspection.inspect import inspect
-from highwater.checkers.inspection.report_types import Inspection, PartitionState
+from highwater.checkers.inspection.report_types import InspectedPartition, Inspection
 from highwater.harness.base.errors import UsageError
 from highwater.reports.pages.inspection import write
 from tests.logdirs import Broker, batch, brokers, marker, plain
@@ -403,7 +403,7 @@ def inspected(folder: Path, spark: SparkSession) -> Inspection:
     return found
 
 
-def of(found: Inspection, topic: str) -> PartitionState:
+def of(found: Inspection, topic: str) -> InspectedPartition:
     return next(each for each in found.partitions if each.topic == topic)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from highwater.checkers.anomalies.find import find
 from highwater.checkers.cycles import cycles
-from highwater.checkers.history.view import View, in_order
+from highwater.checkers.history.view import ClientHistory, in_order
 from highwater.checkers.jepsen.history_file import History
 from highwater.checkers.jepsen.jepsen_fields import entry
 from highwater.checkers.jepsen.judge import MEANS
@@ -57,7 +57,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     session = spark()
     operations = in_order(session.read.parquet(str(folder / "operations")))
     with Engine(session) as engine:
-        view = View(engine, operations, operations.count())
+        view = ClientHistory(engine, operations, operations.count())
         rows = [
             (ww, row)
             for ww, some in (

@@ -13,10 +13,10 @@ from highwater.cli.matrix import exit_code
 from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
-from highwater.harness.runs.matrix_cells import SCHEMA, Axes, Matrix, MatrixFolder, Row
-from highwater.harness.runs.store import Status
+from highwater.harness.runs.matrix_cells import SCHEMA, Axes, Matrix, MatrixFolder, MatrixRow
+from highwater.harness.runs.store import RunStatus
 from highwater.reports.pages.matrix import headline, sums
-from highwater.runtime.cluster_pool import Key
+from highwater.runtime.cluster_pool import ClusterKey
 from tests.matrices import AXES, judged, planned, row
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -84,7 +84,7 @@ def test_what_nobody_knows_is_refused_before_anything_is_written(
 def test_cells_that_can_share_a_cluster_are_together() -> None:
     laid = lay_out(AXES)
     groups = grouped(laid.cells, duration_s=30)
-    keys = [{Key.of(plan_of(cell, duration_s=30)) for cell in group} for group in groups]
+    keys = [{ClusterKey.of(plan_of(cell, duration_s=30)) for cell in group} for group in groups]
     assert all(len(each) == 1 for each in keys)
     assert len({key for each in keys for key in each}) == len(groups)
     assert sum(map(len, groups)) == len(laid.cells)
@@ -100,8 +100,8 @@ def test_only_cells_without_a_whole_run_are_left(tmp_path: Path) -> None:
     folder.write(laid)
     whole, half, *fresh = laid.cells
     for cell, status in (
-        (whole, Status(phase="frozen", problems=("the window was missed",))),
-        (half, Status(phase="running")),
+        (whole, RunStatus(phase="frozen", problems=("the window was missed",))),
+        (half, RunStatus(phase="running")),
     ):
         run = folder.store.create(plan_of(cell, duration_s=1), now=NOW, name=cell.run)
         run.write_struct("status.json", status)
@@ -113,8 +113,8 @@ def test_json_parquet_and_page_say_the_same(tmp_path: Path) -> None:
     rows = folder.rows()
     table = pq.read_table(tmp_path / "matrix" / "cells.parquet")
     assert table.schema.equals(SCHEMA)
-    assert tuple(SCHEMA.names) == tuple(sorted(SCHEMA.names, key=Row.__struct_fields__.index))
-    assert set(SCHEMA.names) == set(Row.__struct_fields__)
+    assert tuple(SCHEMA.names) == tuple(sorted(SCHEMA.names, key=MatrixRow.__struct_fields__.index))
+    assert set(SCHEMA.names) == set(MatrixRow.__struct_fields__)
     assert table.to_pylist() == msgspec.to_builtins(rows)
     html = write_matrix_page(folder).read_text("utf-8")
     assert html.count('class="cell ') == len(rows) + 4  # and the key's

@@ -8,8 +8,8 @@ import pytest
 
 from highwater.checkers.model.explain.reconcile import as_random, as_scripted
 from highwater.checkers.model.protocol.rules_by_release import rules_of
-from highwater.checkers.model.report_types import FORMAT, Outcome, Reconciliation
-from highwater.checkers.model.schedules.script import Setting, play
+from highwater.checkers.model.report_types import FORMAT, PartitionOutcome, Reconciliation
+from highwater.checkers.model.schedules.script import ScriptSettings, play
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.store import Run
 from highwater.nemesis.stories.registry import STORIES
@@ -19,7 +19,7 @@ from tests.builder import RunBuilder
 from tests.judged import anomalies, verdict
 
 M0123 = [(0, 0, "m0"), (1, 0, "m1"), (2, 0, "m2"), (3, 0, "m3")]
-KEPT = Outcome(logs=dict.fromkeys("ABC", ("m0", "m1", "m2", "m3")))
+KEPT = PartitionOutcome(logs=dict.fromkeys("ABC", ("m0", "m1", "m2", "m3")))
 
 
 def kept(path: Path, change: Callable[[RunBuilder], None] = lambda _: None) -> Run:
@@ -78,7 +78,7 @@ def test_an_answer_of_before_protocols_were_named_is_read(tmp_path: Path) -> Non
 
 
 def test_what_was_predicted_and_is_not_there_was_not_reproduced(tmp_path: Path) -> None:
-    old = play(STORIES["divergence"].script, Setting(rules=rules_of("0.10.2.2")))
+    old = play(STORIES["divergence"].script, ScriptSettings(rules=rules_of("0.10.2.2")))
     answer = as_scripted(kept(tmp_path / "run"), verdict(), old)
     assert answer.status == "not-reproduced"
     assert answer.absent == (
@@ -91,7 +91,7 @@ def test_what_was_predicted_and_is_not_there_was_not_reproduced(tmp_path: Path) 
 
 
 def test_other_logs_with_nothing_lost_are_unexplained(tmp_path: Path) -> None:
-    foretold = Outcome(logs=dict.fromkeys("ABC", ("m0", "m1", "m2", "m3", "m4")))
+    foretold = PartitionOutcome(logs=dict.fromkeys("ABC", ("m0", "m1", "m2", "m3", "m4")))
     answer = as_scripted(kept(tmp_path / "run"), verdict(), foretold)
     assert answer.status == "unexplained"
     assert {(one.offset, one.predicted, one.observed) for one in answer.differences} == {

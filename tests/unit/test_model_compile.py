@@ -8,9 +8,9 @@ from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
-from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, Step
+from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, ScheduleStep
 from highwater.checkers.model.schedules.script import foretell
-from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.random_walks import play
 from highwater.harness.base.errors import UsageError
 from tests.browser.lineage import lost
@@ -26,7 +26,7 @@ KRAFT = "send A, run AB, move C, run BC, move A, run AC, move B, run B"
 def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexample:  # noqa: ANN401
     """A path by rounds whose last move breaks an invariant."""
     scope = Scope(**{"failures": 0, "moves": 3, "by": "round", **bounds})
-    setting = Setting(kafka=kafka, scope=scope)
+    setting = ModelSettings(kafka=kafka, scope=scope)
     machine = setting.machine()
     rows = [row_of(move) for move in script.split(", ")]
     leaps = play(machine, rows, machine.invariants[invariant])
@@ -35,7 +35,7 @@ def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexam
     return counterexample(setting, invariant, leaps, shortest=True)
 
 
-def brief(step: Step) -> tuple[object, ...]:
+def brief(step: ScheduleStep) -> tuple[object, ...]:
     return step.action, step.broker, sorted(step.held)
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from highwater.checkers.model.explain.reconcile import as_random
-from highwater.checkers.model.report_types import Finding
+from highwater.checkers.model.report_types import ModelFinding
 from highwater.harness.runs.history import LOG_LINES
 from highwater.harness.runs.plan import Topic, Workload
 from tests import logdirs
@@ -29,7 +29,7 @@ def in_sync(run: RunBuilder) -> RunBuilder:
     return run
 
 
-def findings(run: RunBuilder, *rows: dict[str, object]) -> tuple[Finding, ...]:
+def findings(run: RunBuilder, *rows: dict[str, object]) -> tuple[ModelFinding, ...]:
     """What the model says of the run when these anomalies were found in it."""
     built = run.write()
     anomalies(built, *rows)

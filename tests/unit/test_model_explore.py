@@ -14,11 +14,11 @@ from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.counterexample import FORMAT, Counterexample
 from highwater.checkers.model.search.breadth_first import Limits, explore
 from highwater.checkers.model.search.fingerprints import new_table
-from highwater.checkers.model.search.kafka_model import PROMISES, Setting, invariants
+from highwater.checkers.model.search.kafka_model import PROMISES, ModelSettings, invariants
 from highwater.checkers.model.search.kernels import Problem, kernels
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import successors
-from highwater.checkers.model.search.result import Result, search, stroll
+from highwater.checkers.model.search.result import SearchAnswer, search, stroll
 from highwater.cli.app import app
 from highwater.cli.model import exit_code
 from highwater.cli.options.model import holdings, steps
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow  # machine code of the rules takes most of a minut
 
 PLENTY = Limits(memory=1 << 30)
 SMALL = Scope(brokers=2, records=1, failures=1, moves=0)
-TWO_MOVES = Setting(kafka="0.10.2.2", scope=Scope(records=1, failures=0, moves=2))
+TWO_MOVES = ModelSettings(kafka="0.10.2.2", scope=Scope(records=1, failures=0, moves=2))
 
 
 def canonical(machine: Machine, state: State) -> bytes:
@@ -73,7 +73,7 @@ def shapes(machine: Machine, states: Iterable[bytes]) -> set[bytes]:
 
 @pytest.mark.parametrize("kafka", ["0.10.2.2", "2.0.0", "2.8.2", "4.3.1"])
 def test_machine_code_and_python_agree_state_by_state(kafka: str) -> None:
-    machine = Setting(kafka=kafka, scope=SMALL).machine()
+    machine = ModelSettings(kafka=kafka, scope=SMALL).machine()
     by_python = interpreted(machine, lambda state: canonical(machine, state))
     assert len(by_python) > 300
     assert by_python == compiled(machine)
@@ -84,7 +84,7 @@ def test_machine_code_and_python_agree_state_by_state(kafka: str) -> None:
 def test_renaming_brokers_loses_no_state_and_invents_none() -> None:
     """What is met without any renaming has, up to renaming, the shapes that are met with it."""
     scope = Scope(brokers=3, records=1, failures=0, moves=1)
-    machine = Setting(kafka="2.0.1", scope=scope).machine()
+    machine = ModelSettings(kafka="2.0.1", scope=scope).machine()
     named = interpreted(machine, lambda state: state.tobytes())
     nameless = compiled(machine)
     assert shapes(machine, named) == shapes(machine, nameless)
@@ -104,7 +104,7 @@ def test_two_planned_moves_lose_a_record_of_0_10() -> None:
 
 
 def test_no_two_planned_moves_lose_a_record_of_4_3() -> None:
-    setting = Setting(kafka="4.3.1", scope=TWO_MOVES.scope)
+    setting = ModelSettings(kafka="4.3.1", scope=TWO_MOVES.scope)
     found = search(setting, PROMISES, limits=PLENTY)
     assert [one.holds for one in found] == [True] * len(PROMISES)
     assert exit_code(found) == 0
@@ -112,10 +112,10 @@ def test_no_two_planned_moves_lose_a_record_of_4_3() -> None:
 
 
 def test_a_rule_that_is_switched_off_is_missed() -> None:
-    setting = Setting(kafka="4.3.1", scope=TWO_MOVES.scope, switched={"epochs": False})
+    setting = ModelSettings(kafka="4.3.1", scope=TWO_MOVES.scope, switched={"epochs": False})
     assert setting.rules().epochs is False
     with pytest.raises(UsageError, match="no rule") as refused:
-        Setting(kafka="4.3.1", switched={"epoch": False}).rules()
+        ModelSettings(kafka="4.3.1", switched={"epoch": False}).rules()
     assert "epochs" in refused.value.hint
 
 
@@ -132,7 +132,7 @@ def test_a_walk_finds_it_too_and_longer_ways_are_shrunk() -> None:
 
 
 def test_too_little_memory_ends_with_what_was_found() -> None:
-    setting = Setting(kafka="0.10.2.2", scope=Scope(records=2, failures=2, moves=2))
+    setting = ModelSettings(kafka="0.10.2.2", scope=Scope(records=2, failures=2, moves=2))
     found = search(setting, ["acked-kept", "type-ok"], limits=Limits(memory=60 << 20))
     assert [one.holds for one in found] == [False, None]
     assert [one.reason for one in found] == [None, "memory"]
@@ -192,7 +192,7 @@ def test_names_that_nobody_knows() -> None:
         invariants(["acked-lost"])
     assert "Did you mean acked-kept" in refused.value.hint
     with pytest.raises(UsageError, match=r"2\.8\.3"):
-        Setting(kafka="2.8.3").machine()
+        ModelSettings(kafka="2.8.3").machine()
     with pytest.raises(UsageError, match="no invariant is named"):
         invariants([])
     assert set(invariants(["promises"])) == set(PROMISES) < set(invariants(["all"]))
@@ -246,5 +246,5 @@ def test_the_command_refuses_with_a_hint(words: str, says: str) -> None:
 
 def test_a_result_is_one_object() -> None:
     (found,) = search(TWO_MOVES, ["acked-kept"], limits=PLENTY)
-    assert isinstance(found, Result)
+    assert isinstance(found, SearchAnswer)
     assert json.loads(json.dumps(found.summary()))["invariant"] == "acked-kept"

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from highwater.api import Judged
+from highwater.api import JudgedRun
 from highwater.campaigns import model_schedules
 from highwater.campaigns.model_schedules import Source, exit_code, tally
 from highwater.checkers.model.report_types import Reconciliation
-from highwater.checkers.model.schedules.schedule import Schedule, Step
+from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.cli.app import app
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
@@ -22,12 +22,12 @@ from tests.browser import foretold
 from tests.browser.lineage import lost
 from tests.browser.samples import SAMPLES
 
-SCHEDULE = Schedule(kafka="4.3.1", steps=(Step(action="send", record="m1"),))
+SCHEDULE = Schedule(kafka="4.3.1", steps=(ScheduleStep(action="send", record="m1"),))
 REPRODUCED, KEPT = foretold.as_predicted("r"), foretold.kept("r")
 MISSED, STRANGE = foretold.not_reproduced("r"), foretold.unexplained("r")
 
 
-def judged(folder: Path, said: Sequence[Reconciliation]) -> list[Judged]:
+def judged(folder: Path, said: Sequence[Reconciliation]) -> list[JudgedRun]:
     """A run each: of the sample that loses m3, or of the one that keeps it."""
     found = []
     for number, one in enumerate(said):
@@ -37,7 +37,7 @@ def judged(folder: Path, said: Sequence[Reconciliation]) -> list[Judged]:
         run = sample.write(folder)
         report = write(run)
         found.append(
-            Judged(run=run, verdict=run.verdict(), report=report, model=model_text.read(run))
+            JudgedRun(run=run, verdict=run.verdict(), report=report, model=model_text.read(run))
         )
     return found
 
@@ -101,7 +101,7 @@ def test_the_command_tells_each_run_and_draws_the_page(
     found = judged(tmp_path / "store", [REPRODUCED, KEPT])
     asked: list[Sequence[str]] = []
 
-    def perform(_: Source, kafkas: Sequence[str], *__: object, **___: object) -> list[Judged]:
+    def perform(_: Source, kafkas: Sequence[str], *__: object, **___: object) -> list[JudgedRun]:
         asked.append(kafkas)
         return found
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.checkers.model.schedules.schedule import FORMAT, Expect, Schedule, Step
+from highwater.checkers.model.schedules.schedule import FORMAT, Expect, Schedule, ScheduleStep
 from highwater.harness.base.errors import StoreError, UsageError
 from tests.schedules import LOSS, two_moves
 
@@ -45,28 +45,28 @@ def test_a_file_that_is_no_schedule_is_refused(text: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        (Step(action="kill"), "step 2, kill: it does not say which broker"),
-        (Step(action="kill", broker=3), "there is no replica 3"),
-        (Step(action="send"), "it does not say which record"),
-        (Step(action="send", record="m1"), "record m1 was sent before"),
-        (Step(action="read", held=frozenset({-1})), "there is no replica -1"),
-        (Step(action="read", expect=Expect(leo={5: 1})), "there is no replica 5"),
-        (Step(action="read", expect=Expect(leader=4)), "there is no replica 4"),
+        (ScheduleStep(action="kill"), "step 2, kill: it does not say which broker"),
+        (ScheduleStep(action="kill", broker=3), "there is no replica 3"),
+        (ScheduleStep(action="send"), "it does not say which record"),
+        (ScheduleStep(action="send", record="m1"), "record m1 was sent before"),
+        (ScheduleStep(action="read", held=frozenset({-1})), "there is no replica -1"),
+        (ScheduleStep(action="read", expect=Expect(leo={5: 1})), "there is no replica 5"),
+        (ScheduleStep(action="read", expect=Expect(leader=4)), "there is no replica 4"),
         (
-            Step(action="stop", broker=1, held=frozenset({1})),
+            ScheduleStep(action="stop", broker=1, held=frozenset({1})),
             "replica 1 is held, and cannot stop meanwhile",
         ),
     ],
 )
-def test_a_step_that_means_nothing_is_refused(step: Step, says: str) -> None:
-    schedule = Schedule(kafka="4.3.1", steps=(Step(action="send", record="m1"), step))
+def test_a_step_that_means_nothing_is_refused(step: ScheduleStep, says: str) -> None:
+    schedule = Schedule(kafka="4.3.1", steps=(ScheduleStep(action="send", record="m1"), step))
     with pytest.raises(UsageError) as refused:
         Schedule.from_plain(schedule.plain())
     assert says in refused.value.message
 
 
 def test_nobody_may_lead() -> None:
-    step = Step(action="elect", expect=Expect(leader=-1, isr=frozenset()))
+    step = ScheduleStep(action="elect", expect=Expect(leader=-1, isr=frozenset()))
     schedule = Schedule(kafka="4.3.1", steps=(step,))
     assert Schedule.from_plain(schedule.plain()) == schedule
 

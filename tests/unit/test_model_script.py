@@ -3,12 +3,12 @@
 import pytest
 
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, rules_of
-from highwater.checkers.model.schedules.script import ScriptError, Setting, play
+from highwater.checkers.model.schedules.script import ScriptError, ScriptSettings, play
 from highwater.clusters.releases.catalogue import release
 from highwater.nemesis.stories.registry import STORIES, Story
 
-OLD = Setting(rules=rules_of("0.10.2.2"))
-NEW = Setting(rules=rules_of("4.3.1"))
+OLD = ScriptSettings(rules=rules_of("0.10.2.2"))
+NEW = ScriptSettings(rules=rules_of("4.3.1"))
 
 
 @pytest.mark.parametrize("kafka", RELEASES)
@@ -16,9 +16,9 @@ NEW = Setting(rules=rules_of("4.3.1"))
 def test_every_story_ends_at_rest_on_every_release(kafka: str, story: Story) -> None:
     if story.why_not(release(kafka)):
         with pytest.raises(ScriptError, match="cannot do that"):
-            play(story.script, Setting(rules=rules_of(kafka)))
+            play(story.script, ScriptSettings(rules=rules_of(kafka)))
         return
-    found = play(story.script, Setting(rules=rules_of(kafka)))
+    found = play(story.script, ScriptSettings(rules=rules_of(kafka)))
     lengths = {len(log) for log in found.logs.values()}
     assert len(lengths) == 1
     assert bool(found.forked) == (len(set(found.logs.values())) > 1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from highwater.checkers.model.search import kernels as compiled
-from highwater.checkers.model.search.breadth_first import BLOCK, Glance, Limits, explore
+from highwater.checkers.model.search.breadth_first import BLOCK, Limits, SearchProgress, explore
 from highwater.checkers.model.search.fingerprints import ancestors, collisions, new_table
 from highwater.checkers.model.search.kernels import kernels
 from highwater.checkers.model.search.paths import follow, successors
@@ -79,7 +79,7 @@ def test_out_of_memory_says_how_far_it_came_and_keeps_what_it_found() -> None:
 def test_out_of_time_and_stopped() -> None:
     machine = counters(30, 5, named=True)
     assert explore(machine, [], limits=Limits(memory=1 << 30, seconds=0)).reason == "time"
-    glances: list[Glance] = []
+    glances: list[SearchProgress] = []
     stop = Limits(memory=1 << 30, stop=lambda: len(glances) >= 3)
     assert explore(machine, [], limits=stop, watch=glances.append).reason == "stopped"
     assert [one.depth for one in glances] == [0, 1, 2]

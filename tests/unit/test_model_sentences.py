@@ -3,7 +3,7 @@
 import pytest
 
 from highwater.checkers.model.protocol.moves import Move
-from highwater.checkers.model.protocol.readable_state import Answer, Entry
+from highwater.checkers.model.protocol.readable_state import FetchAnswer, LogEntry
 from highwater.checkers.model.protocol.step_sentences import says
 from tests.plays import Play, row_of
 
@@ -136,11 +136,11 @@ def test_no_kind_of_move_is_without_words() -> None:
 
 def test_a_late_answer_is_decoded_whole() -> None:
     play = Play.of("2.8.2").do("send A, send A, ask B")
-    entries = (Entry(record="m1", epoch=0), Entry(record="m2", epoch=0))
-    expected = Answer(leader=0, kind="records", offset=0, epoch=None, entries=entries, hw=0)
+    entries = (LogEntry(record="m1", epoch=0), LogEntry(record="m2", epoch=0))
+    expected = FetchAnswer(leader=0, kind="records", offset=0, epoch=None, entries=entries, hw=0)
     assert play.now.replicas[1].answer == expected
     play = Play.of("2.8.2").do("send A, send A, fetch B, move C, learn C, learn B, ask B")
-    expected = Answer(leader=2, kind="diverging", offset=0, epoch=0, entries=(), hw=0)
+    expected = FetchAnswer(leader=2, kind="diverging", offset=0, epoch=0, entries=(), hw=0)
     assert play.now.replicas[1].answer == expected
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from highwater.campaigns.matrix_plan import plan_of
 from highwater.campaigns.nightly_jobs import LONGEST, github_matrix, read, write
 from highwater.campaigns.nightly_plan import (
-    Clock,
+    CellDurations,
     can_be_had,
     find_drivers,
     find_releases,
@@ -30,14 +30,14 @@ from highwater.cli.nightly import app as nightly_app
 from highwater.clusters.releases.catalogue import CATALOGUE
 from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
 from highwater.harness.runs.matrix_cells import MatrixFolder
-from highwater.harness.runs.nightly_cells import Cell, Mark, Night, canaries, fields
+from highwater.harness.runs.nightly_cells import CellResult, Night, NightlyCell, canaries, fields
 from highwater.runtime.preflight import check_plan
 from tests.nights import night_of
 
 TODAY = date(2026, 11, 21)
 
 
-def whole(day: date = TODAY, marks: tuple[Mark, ...] = (), jobs: int = 8) -> Night:
+def whole(day: date = TODAY, marks: tuple[CellResult, ...] = (), jobs: int = 8) -> Night:
     return plan_night(
         day,
         releases=find_releases(("all",)),
@@ -47,9 +47,9 @@ def whole(day: date = TODAY, marks: tuple[Mark, ...] = (), jobs: int = 8) -> Nig
     )
 
 
-def mark(state: str = "bad", **changes: object) -> Mark:
+def mark(state: str = "bad", **changes: object) -> CellResult:
     words = {"kafka": "2.8.2", "nemesis": "kill", "seed": 77, "night": "2026-11-20", "state": state}
-    return msgspec.convert({**words, **changes}, Mark)
+    return msgspec.convert({**words, **changes}, CellResult)
 
 
 def test_the_same_date_and_history_give_the_same_night() -> None:
@@ -87,11 +87,11 @@ def test_every_canary_is_in_even_the_shortest_night_with_two_seeds() -> None:
 
 
 def test_within_a_week_every_setting_of_every_release_runs_on_every_driver() -> None:
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[CellResult, ...] = ()
     for day in (TODAY + timedelta(days=n) for n in range(7)):
         night = whole(day, marks)
         marks += tuple(
-            Mark(**fields(cell), night=night.night, state="good") for cell in night.cells
+            CellResult(**fields(cell), night=night.night, state="good") for cell in night.cells
         )
     assert {mark.key for mark in marks} >= {
         msgspec.structs.replace(setting, kafka=one.name, driver=driver).key
@@ -151,8 +151,8 @@ def test_jobs_take_about_the_same_time_and_as_long_as_they_may() -> None:
 def test_a_cell_takes_as_long_as_it_took_or_one_like_it_or_a_guess() -> None:
     times = (10.0, 30.0, 500.0)
     ran = [mark("good", kafka="4.3.1", seconds=each, night="2026-11-19") for each in times]
-    clock = Clock([*ran, mark("good", nemesis="pause", seconds=100.0)])
-    this = Cell(kafka="4.3.1", nemesis="kill")
+    clock = CellDurations([*ran, mark("good", nemesis="pause", seconds=100.0)])
+    this = NightlyCell(kafka="4.3.1", nemesis="kill")
     assert clock.seconds(this) == 30
     assert clock.seconds(msgspec.structs.replace(this, kafka="2.8.2", acks="1")) == 30
     assert clock.seconds(msgspec.structs.replace(this, nemesis="pause")) == 100

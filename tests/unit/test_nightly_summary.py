@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from highwater.campaigns.nightly_jobs import write
 from highwater.cli.app import app
-from highwater.harness.runs.nightly_cells import Cell, Mark, Night
+from highwater.harness.runs.nightly_cells import CellResult, Night, NightlyCell
 from highwater.harness.runs.nightly_outcome import compare
 from highwater.harness.runs.nightly_trend import NIGHTS, extend
 from highwater.harness.runs.nightly_trend import read as read_trend
@@ -40,7 +40,7 @@ class Tonight:
         return CliRunner().invoke(app, words, env={"GITHUB_STEP_SUMMARY": ""})
 
     @property
-    def trend(self) -> list[Mark]:
+    def trend(self) -> list[CellResult]:
         return read_trend(self.folder / "out" / "trend.jsonl")[0]
 
 
@@ -49,7 +49,7 @@ def tonight(tmp_path: Path) -> Tonight:
     return Tonight(tmp_path)
 
 
-def first(tonight: Tonight, **wanted: object) -> Cell:
+def first(tonight: Tonight, **wanted: object) -> NightlyCell:
     """A cell of the plan that is no canary's."""
     return next(
         cell
@@ -58,8 +58,8 @@ def first(tonight: Tonight, **wanted: object) -> Cell:
     )
 
 
-def only(cell: Cell, **changed: object) -> Change:
-    def change(other: Cell) -> Mapping[str, object]:
+def only(cell: NightlyCell, **changed: object) -> Change:
+    def change(other: NightlyCell) -> Mapping[str, object]:
         return changed if other == cell else {}
 
     return change
@@ -238,10 +238,10 @@ def test_markup_in_a_result_stays_text(tonight: Tonight) -> None:
     assert "<script" not in (tonight.folder / "out" / "trend.html").read_text()
 
 
-def mark(night: int | str, state: str = "good", **changes: object) -> Mark:
+def mark(night: int | str, state: str = "good", **changes: object) -> CellResult:
     when = night if isinstance(night, str) else f"2026-11-{night:02}"
     words = {"kafka": "4.3.1", "story": "loss", "night": when, "state": state}
-    return msgspec.convert({**words, **changes}, Mark)
+    return msgspec.convert({**words, **changes}, CellResult)
 
 
 def test_new_ongoing_resolved_and_waiting_are_told_apart() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.checkers.judge import judge
-from highwater.harness.runs.fault_steps import Step
+from highwater.harness.runs.fault_steps import FaultStep
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Verdict
@@ -25,7 +25,7 @@ M012 = [(0, 0, "m0"), (1, 0, "m1"), (2, 0, "m2")]
 CALM = Plan(kafka="4.3.1")
 ASKED = {
     "nemesis": msgspec.structs.replace(CALM, nemesis=("kill",), duration_s=8),
-    "steps": msgspec.structs.replace(CALM, steps=(Step(fault="kill", at_s=1),)),
+    "steps": msgspec.structs.replace(CALM, steps=(FaultStep(fault="kill", at_s=1),)),
     "story": msgspec.structs.replace(CALM, story="loss"),
     "schedule": msgspec.structs.replace(CALM, schedule={"name": "moves"}),
 }

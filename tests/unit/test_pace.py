@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from highwater.reports.drawings.throughput import FEWEST, describe, pace
-from highwater.reports.observations import Evidence, Fault, Pace
+from highwater.reports.observations import FaultInterval, RunObservations, SendTimes
 from highwater.reports.pages.run import page
 from highwater.reports.run_evidence import gather
 from tests.browser.sample import Sample
@@ -16,15 +16,17 @@ from tests.browser.samples import SAMPLES, big
 MS = 1_000_000
 
 
-def felt(slow: slice, *, failed: tuple[int, ...] = ()) -> Evidence:
+def felt(slow: slice, *, failed: tuple[int, ...] = ()) -> RunObservations:
     """A send every 10 ms for ten seconds; some take 500 ms instead of 2; a fault from 3 to 5 s."""
     ended = np.arange(1, 1001, dtype=np.int64) * 10 * MS
     took = np.full(1000, 2 * MS, np.int64)
     took[slow] = 500 * MS
-    fault = Fault(name="pause", broker=2, start_ns=3_000 * MS, end_ns=5_000 * MS, says="paused")
-    return Evidence(
+    fault = FaultInterval(
+        name="pause", broker=2, start_ns=3_000 * MS, end_ns=5_000 * MS, says="paused"
+    )
+    return RunObservations(
         faults=(fault,),
-        pace=Pace(ended_ns=ended, took_ns=took, failed_ns=np.array(failed, np.int64)),
+        pace=SendTimes(ended_ns=ended, took_ns=took, failed_ns=np.array(failed, np.int64)),
         end_ns=10_000 * MS,
     )
 
@@ -49,8 +51,8 @@ def test_what_failed_is_counted_and_marked() -> None:
 def test_the_drawing_does_not_grow_with_the_sends() -> None:
     few = pace(felt(slice(0, 0)))
     evidence = felt(slice(0, 0))
-    many = Evidence(
-        pace=Pace(
+    many = RunObservations(
+        pace=SendTimes(
             ended_ns=np.repeat(evidence.pace.ended_ns, 100),
             took_ns=np.repeat(evidence.pace.took_ns, 100),
             failed_ns=evidence.pace.failed_ns,

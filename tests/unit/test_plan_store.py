@@ -8,7 +8,7 @@ import pytest
 
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.harness.runs.store import Run, Status, Store
+from highwater.harness.runs.store import Run, RunStatus, Store
 from highwater.harness.runs.verdict import Ledger
 from highwater.nemesis.faults.registry import faults
 
@@ -113,7 +113,7 @@ def test_a_store_makes_runs_and_points_to_the_latest(tmp_path: Path) -> None:
     assert sorted(store.names()) == sorted([first.name, second.name])
     assert store.open(first.name).plan().story == "loss"
     assert store.open("latest").plan().nemesis == ("kill",)
-    assert second.status() == Status(phase="booting")
+    assert second.status() == RunStatus(phase="booting")
 
 
 def test_a_run_of_every_fault_has_a_name_that_file_systems_take(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_nobody_meets_a_run_that_is_half_made(
             store.create(Plan(kafka="4.3.1"), now=NOW, name="cell")
     run = store.create(Plan(kafka="4.3.1"), now=NOW, name="cell")
     assert store.names() == ["cell"]
-    assert run.status() == Status(phase="booting")
+    assert run.status() == RunStatus(phase="booting")
 
 
 def test_a_name_that_is_taken_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_an_unjudged_run_says_how_to_judge_it(tmp_path: Path) -> None:
 
 def test_a_small_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     run = Store(tmp_path).create(Plan(kafka="4.3.1"), now=NOW)
-    run.write_struct("status.json", Status(phase="frozen", quiesced=True))
+    run.write_struct("status.json", RunStatus(phase="frozen", quiesced=True))
     assert json.loads((run.path / "status.json").read_text())["phase"] == "frozen"
     assert not list(run.path.glob("*.partial"))
 

@@ -2,19 +2,24 @@
 
 import pytest
 
-from highwater.checkers.model.report_types import Because, Finding, Outcome, Reconciliation
+from highwater.checkers.model.report_types import (
+    ExplanationLink,
+    ModelFinding,
+    PartitionOutcome,
+    Reconciliation,
+)
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.reports.sections.prevention import prevention
 
 
 def said(kafka: str, *rules: str, kind: str = "lost-write") -> Reconciliation:
-    chain = tuple(Because(rule=rule, says="So it was.") for rule in rules)
-    finding = Finding(
+    chain = tuple(ExplanationLink(rule=rule, says="So it was.") for rule in rules)
+    finding = ModelFinding(
         kind=kind, topic="events", partition=0, offset=3, record="m3", verdict="explained",
         because=chain,
     )  # fmt: skip
     return Reconciliation(
-        run="run", kafka=kafka, kind="random", status="explained", observed=Outcome(),
+        run="run", kafka=kafka, kind="random", status="explained", observed=PartitionOutcome(),
         findings=(finding, finding),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ import pytest
 from highwater.clusters.relay import kafka_frames
 from highwater.clusters.relay.client import Relay
 from highwater.clusters.relay.event_loop import Route
-from highwater.clusters.relay.rules import Rule, between
+from highwater.clusters.relay.rules import RelayRule, between
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from tests.unit.test_relay_messages import answer, named, request
@@ -120,7 +120,7 @@ def test_frames_of_any_size_come_back_whole(client: socket.socket, size: int) ->
 def test_what_a_cut_link_keeps_back_arrives_when_it_is_healed(
     relay: Relay, client: socket.socket, link: tuple[int, int]
 ) -> None:
-    with relay.under(Rule(kind="cut", links=frozenset([link]))):
+    with relay.under(RelayRule(kind="cut", links=frozenset([link]))):
         client.sendall(frame(b"late"))
         assert is_silent(client)
         with connected(relay) as other:
@@ -130,12 +130,12 @@ def test_what_a_cut_link_keeps_back_arrives_when_it_is_healed(
 
 
 def test_links_of_others_are_not_cut(relay: Relay, client: socket.socket) -> None:
-    with relay.under(Rule(kind="cut", links=between([3], [ANSWERS]))):
+    with relay.under(RelayRule(kind="cut", links=between([3], [ANSWERS]))):
         assert asked(client, b"on") == frame(b"on")
 
 
 def test_a_reset_ends_connections_and_refuses_new_ones(relay: Relay, client: socket.socket) -> None:
-    with relay.under(Rule(kind="reset", links=LINKS)):
+    with relay.under(RelayRule(kind="reset", links=LINKS)):
         with pytest.raises(ConnectionResetError):
             client.recv(1)
         with connected(relay) as other, pytest.raises((ConnectionError, EOFError)):
@@ -145,7 +145,7 @@ def test_a_reset_ends_connections_and_refuses_new_ones(relay: Relay, client: soc
 
 
 def test_a_slow_link_delays_and_keeps_the_order(relay: Relay, client: socket.socket) -> None:
-    rule = Rule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), delay_s=0.2, jitter_s=0.1)
+    rule = RelayRule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), delay_s=0.2, jitter_s=0.1)
     wanted = b"".join(frame(b"%d" % number) for number in range(20))
     with relay.under(rule):
         began = time.monotonic()
@@ -158,7 +158,7 @@ def test_a_slow_link_delays_and_keeps_the_order(relay: Relay, client: socket.soc
 
 
 def test_a_throttled_link_takes_its_time(relay: Relay, client: socket.socket) -> None:
-    rule = Rule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), bytes_per_s=100_000)
+    rule = RelayRule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), bytes_per_s=100_000)
     with relay.under(rule):
         began = time.monotonic()
         client.sendall(frame(bytes(30_000)))
@@ -219,7 +219,7 @@ class Ends:
 @pytest.mark.parametrize("version", [2, 7, 11, 12, 13, 17])
 def test_an_answer_that_tells_too_high_a_hw_is_held(version: int) -> None:
     topics = frozenset([named(version)])
-    rule = Rule(kind="hold", links=frozenset([(ANSWERS, ASKS)]), topics=topics, above=3)
+    rule = RelayRule(kind="hold", links=frozenset([(ANSWERS, ASKS)]), topics=topics, above=3)
     fetch = request(version, "broker-2-fetcher-0", ASKS, [(0, 3, b"")])
     low, high = (answer(version, [(0, hw, b"records")]) for hw in (3, 4))
     with contextlib.closing(Ends()) as ends, ends.accept(fetch) as server:
@@ -236,7 +236,7 @@ def test_an_answer_that_tells_too_high_a_hw_is_held(version: int) -> None:
 
 
 def test_a_held_answer_goes_with_its_connection() -> None:
-    rule = Rule(kind="hold", links=frozenset([(ANSWERS, ASKS)]))
+    rule = RelayRule(kind="hold", links=frozenset([(ANSWERS, ASKS)]))
     fetch = request(11, "broker-2-fetcher-0", ASKS, [(0, 3, b"")])
     with (
         contextlib.closing(Ends()) as ends,
@@ -258,7 +258,7 @@ def test_what_follows_a_held_write_waits_but_for_pings() -> None:
         + struct.pack(">ii", 0, 3)
     )
     read = zookeeper(struct.pack(">iii", 5, 4, 1) + b"/")
-    rule = Rule(kind="hold", links=frozenset([(ASKS, ANSWERS)]), what="isr")
+    rule = RelayRule(kind="hold", links=frozenset([(ASKS, ANSWERS)]), what="isr")
     with (
         contextlib.closing(Ends(source=ASKS, zookeeper=True)) as ends,
         ends.accept(connect) as server,
@@ -283,7 +283,7 @@ def test_an_address_that_is_taken_is_a_clear_error(echo: Echo) -> None:
 
 def test_a_wire_that_is_gone_says_so_and_heals_nothing(relay: Relay) -> None:
     os.kill(relay.pid, signal.SIGKILL)
-    rule = Rule(kind="cut", links=LINKS)
+    rule = RelayRule(kind="cut", links=LINKS)
     with pytest.raises(HarnessError, match="wire"):
         relay.add(rule)
     relay.drop(1)

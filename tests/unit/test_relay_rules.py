@@ -1,6 +1,6 @@
 import pytest
 
-from highwater.clusters.relay.rules import COORDINATION, Rule, between, into, out_of, ring
+from highwater.clusters.relay.rules import COORDINATION, RelayRule, between, into, out_of, ring
 
 
 def test_links_have_a_direction() -> None:
@@ -24,7 +24,7 @@ def test_in_a_ring_of_three_one_link_is_missing() -> None:
 
 
 def test_a_rule_survives_its_way_to_the_wire() -> None:
-    rule = Rule(kind="hold", links=into(2, [1, 3]), topics=frozenset(["events"]), above=4)
-    assert Rule.of(rule.plain()) == rule
+    rule = RelayRule(kind="hold", links=into(2, [1, 3]), topics=frozenset(["events"]), above=4)
+    assert RelayRule.of(rule.plain()) == rule
     assert rule.concerns("events", 7)
     assert not rule.concerns("others", 7)

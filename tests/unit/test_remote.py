@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from highwater.api import check
 from highwater.checkers.remote_runs import RemoteRun, fetch, send_back
-from highwater.checkers.run_files import Case
+from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark import kafka_log
 from highwater.checkers.spark.engine import Engine
@@ -21,7 +21,7 @@ from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import manifest
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.store import Run
-from highwater.harness.runs.verdict import Unread
+from highwater.harness.runs.verdict import UnusedFile
 from tests import judged
 from tests.builder import RunBuilder
 from tests.histories import stories
@@ -102,10 +102,10 @@ def test_a_file_of_several_pieces_is_whole(
         (run.path / name).write_text(text)
     fetched = fetch(spark, run.path.as_uri(), tmp_path / "mirror")
     assert files(fetched.logs) == {"clients.log": text.encode(), "other.log": text.encode()}
-    case = Case.of(fetched, "r0")
+    case = RunFiles.of(fetched, "r0")
     tables = Tables.load([fetched], spark)
     assert case.unread == [
-        Unread(path="logs/clients.log", why="is none of the files that were recorded")
+        UnusedFile(path="logs/clients.log", why="is none of the files that were recorded")
     ]
     assert rows(tables.log) == rows(Tables.load([Run(run.path)], spark).log)
 
@@ -126,7 +126,7 @@ def test_a_segment_that_is_not_what_was_recorded_is_no_evidence(
     run = built(tmp_path / "run")
     spoil(run.path / SEGMENT)
     fetched = fetch(spark, run.path.as_uri(), tmp_path / "mirror")
-    (unread,) = Case.of(fetched, "r0").unread
+    (unread,) = RunFiles.of(fetched, "r0").unread
     assert (unread.path, why in unread.why) == (SEGMENT, True)
 
 
@@ -139,7 +139,7 @@ def test_tables_and_segments_of_paths_and_uris_are_read_together(
         for number, run in enumerate(here)
     ]
     runs = [*here, *there, there[0]]
-    cases = [Case.of(run, f"r{number}") for number, run in enumerate(runs)]
+    cases = [RunFiles.of(run, f"r{number}") for number, run in enumerate(runs)]
     tables = Tables(Engine(spark), tmp_path, cases)
     for name, frame in (("history/ops", tables.ops), ("events/partitions", tables.partitions)):
         expected = len(here[0].table(name))

@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from highwater.checkers.model.schedules.schedule import Expect, Schedule, Step
+from highwater.checkers.model.schedules.schedule import Expect, Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import (
     Cluster,
     PartitionState,
@@ -15,9 +15,9 @@ from highwater.clusters.core.interfaces import (
     UnreachableError,
 )
 from highwater.harness.base.errors import HarnessError, UsageError
-from highwater.harness.clients.record_sender import Answer
+from highwater.harness.clients.record_sender import SendOutcome
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.model_replay import step_player as player_module
 from highwater.nemesis.model_replay.schedule_replay import Replay, plan, play, settings
@@ -69,9 +69,9 @@ class Stage:
         self.live = {1, 2, 3, 4}
         self.leader = 2
         self.leo = dict.fromkeys((1, 2, 3), 0)
-        self.answers: dict[str, Answer | None] = {}
+        self.answers: dict[str, SendOutcome | None] = {}
         self.clock = 0.0
-        self.scene: Scene | None = None  # kept, because a nemesis that is forgotten heals
+        self.scene: ScheduleContext | None = None  # kept, because a nemesis that is forgotten heals
 
     def controller(self) -> int:
         return 1
@@ -113,7 +113,7 @@ class Stage:
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
         self.done.append(f"send {identity}-{partition} to {address}")
-        self.answers[identity] = Answer(outcome="ok", offset=0)
+        self.answers[identity] = SendOutcome(outcome="ok", offset=0)
 
 
 @pytest.fixture
@@ -122,14 +122,14 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage()
 
 
-def scene(stage: Stage, schedule: Schedule) -> Scene:
+def scene(stage: Stage, schedule: Schedule) -> ScheduleContext:
     cluster = cast("Cluster", stage)
 
     def clock() -> float:
         stage.clock += 0.5
         return stage.clock
 
-    return Scene(
+    return ScheduleContext(
         plan=plan(schedule, "0.10.2.2"),
         cluster=cluster,
         probe=cast("Probe", stage),
@@ -144,7 +144,7 @@ def scene(stage: Stage, schedule: Schedule) -> Scene:
     )
 
 
-def played(stage: Stage, *steps: Step) -> list[str]:
+def played(stage: Stage, *steps: ScheduleStep) -> list[str]:
     schedule = Schedule(kafka="0.10.2.2", steps=steps)
     stage.scene = scene(stage, schedule)
     play(stage.scene, schedule)
@@ -154,32 +154,39 @@ def played(stage: Stage, *steps: Step) -> list[str]:
 def test_who_is_held_is_frozen_and_woken_when_it_is_not(stage: Stage) -> None:
     done = played(
         stage,
-        Step(action="move", broker=B, held=frozenset({B, A})),
-        Step(action="read", held=frozenset({B})),
-        Step(action="read"),
+        ScheduleStep(action="move", broker=B, held=frozenset({B, A})),
+        ScheduleStep(action="read", held=frozenset({B})),
+        ScheduleStep(action="read"),
     )
     assert done == ["pause 2", "pause 3", "move 3", "resume 2", "resume 3"]
 
 
 def test_the_leader_is_frozen_first(stage: Stage) -> None:
     stage.leader = 4
-    assert played(stage, Step(action="read", held=frozenset({A, C}))) == ["pause 4", "pause 2"]
+    assert played(stage, ScheduleStep(action="read", held=frozenset({A, C}))) == [
+        "pause 4",
+        "pause 2",
+    ]
 
 
 def test_who_is_paused_stays_so_until_it_is_resumed(stage: Stage) -> None:
     done = played(
         stage,
-        Step(action="pause", broker=B),
-        Step(action="read", held=frozenset({B})),
-        Step(action="read"),
-        Step(action="resume", broker=B, held=frozenset({B})),
-        Step(action="read"),
+        ScheduleStep(action="pause", broker=B),
+        ScheduleStep(action="read", held=frozenset({B})),
+        ScheduleStep(action="read"),
+        ScheduleStep(action="resume", broker=B, held=frozenset({B})),
+        ScheduleStep(action="read"),
     )
     assert done == ["pause 3", "resume 3"]
 
 
 def test_a_held_broker_is_killed_as_it_is(stage: Stage) -> None:
-    done = played(stage, Step(action="read", held=frozenset({B})), Step(action="kill", broker=B))
+    done = played(
+        stage,
+        ScheduleStep(action="read", held=frozenset({B})),
+        ScheduleStep(action="kill", broker=B),
+    )
     assert done == ["pause 3", "kill 3", "end 3"]
     told = [one for one in stage.says if not one.startswith("step")]
     assert [" ".join(one.split()[:3]) for one in told] == [
@@ -192,10 +199,10 @@ def test_a_held_broker_is_killed_as_it_is(stage: Stage) -> None:
 def test_the_dead_come_back(stage: Stage) -> None:
     done = played(
         stage,
-        Step(action="stop", broker=A),
-        Step(action="kill", broker=B),
-        Step(action="expire", broker=B, expect=Expect(alive=frozenset({A, C}))),
-        Step(action="start", broker=B, expect=Expect(leo={B: 7})),
+        ScheduleStep(action="stop", broker=A),
+        ScheduleStep(action="kill", broker=B),
+        ScheduleStep(action="expire", broker=B, expect=Expect(alive=frozenset({A, C}))),
+        ScheduleStep(action="start", broker=B, expect=Expect(leo={B: 7})),
     )
     assert done == ["stop 2", "kill 3", "end 3", "start 3", "end 2"]
 
@@ -203,8 +210,8 @@ def test_the_dead_come_back(stage: Stage) -> None:
 def test_whom_the_schedule_has_elected_is_next_in_line(stage: Stage) -> None:
     done = played(
         stage,
-        Step(action="kill", broker=A),
-        Step(action="expire", broker=A, expect=Expect(leader=C)),
+        ScheduleStep(action="kill", broker=A),
+        ScheduleStep(action="expire", broker=A, expect=Expect(leader=C)),
     )
     assert done == ["kill 2", "line up 4", "end 2", "end 2"]
 
@@ -212,37 +219,43 @@ def test_whom_the_schedule_has_elected_is_next_in_line(stage: Stage) -> None:
 def test_a_record_goes_to_the_leader_or_to_whom_it_is_meant_for(stage: Stage) -> None:
     done = played(
         stage,
-        Step(action="send", record="m1", expect=Expect(acked=frozenset({"m1"}))),
-        Step(action="send", record="m2", broker=C, expect=Expect(refused=frozenset())),
+        ScheduleStep(action="send", record="m1", expect=Expect(acked=frozenset({"m1"}))),
+        ScheduleStep(action="send", record="m2", broker=C, expect=Expect(refused=frozenset())),
     )
     assert done == ["send m1-0 to 127.0.0.1:9092", "send m2-0 to 127.0.0.1:9094"]
 
 
 def test_nothing_is_sent_while_a_fetch_of_the_held_may_be_parked(stage: Stage) -> None:
-    played(stage, Step(action="read", held=frozenset({B})))
+    played(stage, ScheduleStep(action="read", held=frozenset({B})))
     idle = stage.clock
     stage.clock = 0.0
     stage.done.clear()
-    played(stage, Step(action="send", record="m1", held=frozenset({B})))
+    played(stage, ScheduleStep(action="send", record="m1", held=frozenset({B})))
     assert stage.clock - idle >= 1.5
 
 
 def test_nobody_can_be_sent_to_while_nobody_leads(stage: Stage) -> None:
     stage.leader = -1
-    with pytest.raises(MissedError, match="nobody leads events-0"):
-        played(stage, Step(action="send", record="m1"))
+    with pytest.raises(ScheduleNotFollowedError, match="nobody leads events-0"):
+        played(stage, ScheduleStep(action="send", record="m1"))
 
 
 def test_a_broker_learns_what_the_controller_decided(stage: Stage) -> None:
-    played(stage, Step(action="learn", broker=A), Step(action="learn", broker=B))
-    with pytest.raises(MissedError, match="broker 3 is frozen or dead, and learns nothing"):
-        played(stage, Step(action="learn", broker=B, held=frozenset({B})))
+    played(stage, ScheduleStep(action="learn", broker=A), ScheduleStep(action="learn", broker=B))
+    with pytest.raises(
+        ScheduleNotFollowedError, match="broker 3 is frozen or dead, and learns nothing"
+    ):
+        played(stage, ScheduleStep(action="learn", broker=B, held=frozenset({B})))
 
 
 def test_a_step_that_does_not_come_true_says_what_was_seen(stage: Stage) -> None:
     expect = Expect(leader=B, isr=frozenset({A}), leo={A: 6}, hw={A: 5}, acked=frozenset({"m1"}))
-    with pytest.raises(MissedError) as missed:
-        played(stage, Step(action="read"), Step(action="elect", says="B is elected", expect=expect))
+    with pytest.raises(ScheduleNotFollowedError) as missed:
+        played(
+            stage,
+            ScheduleStep(action="read"),
+            ScheduleStep(action="elect", says="B is elected", expect=expect),
+        )
     message = missed.value.message
     assert message.startswith("step 2 of 2: B is elected: waited 0.05 s")
     for difference in (
@@ -256,31 +269,36 @@ def test_a_step_that_does_not_come_true_says_what_was_seen(stage: Stage) -> None
 
 
 def test_of_who_is_silent_no_offset_is_awaited(stage: Stage) -> None:
-    played(stage, Step(action="read", held=frozenset({A}), expect=Expect(leo={A: 99}, hw={A: 99})))
+    played(
+        stage,
+        ScheduleStep(action="read", held=frozenset({A}), expect=Expect(leo={A: 99}, hw={A: 99})),
+    )
 
 
 def test_a_hold_that_cost_a_session_is_a_missed_step(stage: Stage) -> None:
     stage.live.discard(3)
-    with pytest.raises(MissedError, match="broker 3 was frozen for so long that its session ended"):
-        played(stage, Step(action="read", held=frozenset({B})))
+    with pytest.raises(
+        ScheduleNotFollowedError, match="broker 3 was frozen for so long that its session ended"
+    ):
+        played(stage, ScheduleStep(action="read", held=frozenset({B})))
 
 
 def test_a_session_that_was_to_end_may(stage: Stage) -> None:
-    done = played(stage, Step(action="expire", broker=B, held=frozenset({B})))
+    done = played(stage, ScheduleStep(action="expire", broker=B, held=frozenset({B})))
     assert done == ["pause 3", "end 3"]
 
 
 def test_the_end_of_the_run_is_no_missed_step(stage: Stage) -> None:
-    schedule = Schedule(kafka="0.10.2.2", steps=(Step(action="read"),))
+    schedule = Schedule(kafka="0.10.2.2", steps=(ScheduleStep(action="read"),))
     ended = scene(stage, schedule)
     ended.stop.set()
     with pytest.raises(HarnessError, match="the run was ended early") as raised:
         play(ended, schedule)
-    assert not isinstance(raised.value, MissedError)
+    assert not isinstance(raised.value, ScheduleNotFollowedError)
 
 
 def test_replicas_go_by_the_order_of_the_assignment(stage: Stage) -> None:
-    steps = (Step(action="pause", broker=2),)
+    steps = (ScheduleStep(action="pause", broker=2),)
     schedule = Schedule(kafka="0.10.2.2", order=(2, 0, 1), steps=steps)
     stage.scene = scene(stage, schedule)
     play(stage.scene, schedule)
@@ -320,6 +338,6 @@ def test_settings_follow_from_what_is_waited_for() -> None:
     interval, lag = "replica.high.watermark.checkpoint.interval.ms", "replica.lag.time.max.ms"
     calm = settings(LOSS)
     assert (calm[interval], calm[lag]) == ("3600000", "30000")
-    steps = (Step(action="checkpoint", broker=A), Step(action="shrink"))
+    steps = (ScheduleStep(action="checkpoint", broker=A), ScheduleStep(action="shrink"))
     busy = settings(Schedule(kafka="4.3.1", steps=steps, settings={"log.dirs": "elsewhere"}))
     assert (busy[interval], busy[lag], busy["log.dirs"]) == ("1000", "4000", "elsewhere")

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from highwater.checkers.model.protocol.rules_by_release import rules_of
-from highwater.checkers.model.schedules.script import ScriptError, Setting
+from highwater.checkers.model.schedules.script import ScriptError, ScriptSettings
 from highwater.checkers.model.schedules.script_trace import course, recast
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
@@ -16,7 +16,7 @@ from highwater.reports.drawings.replica_frames import places
 from highwater.reports.pages.run import write
 from highwater.reports.replica_contents import read_holdings
 from highwater.reports.run_evidence import gather
-from highwater.reports.sections.story_acts import Act, acts, subject
+from highwater.reports.sections.story_acts import StoryAct, acts, subject
 from tests.browser.sample import TOPIC, Sample
 from tests.browser.samples import SAMPLES
 
@@ -33,7 +33,7 @@ def with_course(name: str, kafka: str, **changed: object) -> Sample:
     return sample
 
 
-def found(sample: Sample, store: Path) -> list[Act]:
+def found(sample: Sample, store: Path) -> list[StoryAct]:
     run = sample.write(store)
     said = sample.model
     about = subject(said, TOPIC)
@@ -62,7 +62,7 @@ def test_every_story_has_a_course_on_every_kind_of_release(name: str) -> None:
 
 def test_a_course_has_everybody_after_each_line() -> None:
     script = "settle m0\n send m1 to A\n fetch B\n kill A"
-    beats = course(script, Setting(rules=rules_of("4.3.1")))
+    beats = course(script, ScriptSettings(rules=rules_of("4.3.1")))
     assert [beat.line for beat in beats] == ["settle m0", "send m1 to A", "fetch B", "kill A"]
     assert [len(beats[2].logs[name]) for name in "ABC"] == [2, 2, 1]
     assert (beats[0].leader, beats[0].isr, beats[3].down) == ("A", ("A", "B", "C"), ("A",))

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from highwater.campaigns.matrix_run import write_matrix_page
-from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, Row
+from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, MatrixRow
 from highwater.reports.pages import trend
 from highwater.reports.pages.matrix_changes import changes
 from tests.matrices import judged
@@ -17,7 +17,7 @@ AXES = Axes(
 )
 
 
-def rows(folder: Path) -> list[Row]:
+def rows(folder: Path) -> list[MatrixRow]:
     """Eight runs of four settings, all as they should be."""
     found = judged(folder, AXES)
     return [
@@ -29,7 +29,7 @@ def rows(folder: Path) -> list[Row]:
     ]
 
 
-def altered(found: list[Row], kafka: str, **fields: object) -> list[Row]:
+def altered(found: list[MatrixRow], kafka: str, **fields: object) -> list[MatrixRow]:
     first = next(i for i, row in enumerate(found) if row.kafka == kafka)
     return [
         msgspec.structs.replace(row, **fields) if i == first else row for i, row in enumerate(found)

@@ -30,7 +30,15 @@ from highwater.reports.drawings.timeline import (
     _thinned,
     timeline,
 )
-from highwater.reports.observations import UNKNOWN, Cut, Evidence, Fault, Leadership, Scene, Track
+from highwater.reports.observations import (
+    UNKNOWN,
+    FaultInterval,
+    LeadershipPeriod,
+    PartitionObservations,
+    RunObservations,
+    Track,
+    TruncationEvent,
+)
 from highwater.reports.text import LONGEST, plain, seconds, short
 
 SECOND = 1_000_000_000
@@ -125,20 +133,20 @@ def test_lines_are_broken_where_a_broker_did_not_answer() -> None:
     ]
 
 
-def scene() -> tuple[Scene, Evidence]:
-    made = Scene(
+def scene() -> tuple[PartitionObservations, RunObservations]:
+    made = PartitionObservations(
         partition=("events", 0),
         tracks={1: track((0, 4, 4), (10, UNKNOWN, UNKNOWN)), 2: track((0, 4, 3), (12, 3, 3))},
         leaderships=(
-            Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
-            Leadership(time_ns=12 * SECOND, leader=2, epoch=1, isr=(2,)),
+            LeadershipPeriod(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
+            LeadershipPeriod(time_ns=12 * SECOND, leader=2, epoch=1, isr=(2,)),
         ),
-        cuts=(Cut(time_ns=12 * SECOND, broker=2, offset=3),),
+        cuts=(TruncationEvent(time_ns=12 * SECOND, broker=2, offset=3),),
     )
-    fault = Fault(
+    fault = FaultInterval(
         name="kill", broker=1, start_ns=10 * SECOND, end_ns=15 * SECOND, says="broker 1 is killed"
     )
-    return made, Evidence(
+    return made, RunObservations(
         scenes={made.partition: made},
         faults=(fault,),
         acks={made.partition: np.array([SECOND], np.int64)},
@@ -174,7 +182,7 @@ def test_a_timeline_is_told_in_words_too() -> None:
 def test_many_acknowledgements_become_a_rate() -> None:
     one, evidence = scene()
     acks = np.linspace(0, 20 * SECOND, 100_000).astype(np.int64)
-    many = Evidence(scenes=evidence.scenes, acks={one.partition: acks}, end_ns=20 * SECOND)
+    many = RunObservations(scenes=evidence.scenes, acks={one.partition: acks}, end_ns=20 * SECOND)
     drawn = timeline(one, many)
     assert 'class="ack"' not in drawn
     found = re.search(r"100,000 acknowledged, at most ([\d,]+) records/s", drawn)
@@ -203,7 +211,7 @@ def test_small_words() -> None:
 
 def test_an_unknown_hw_is_not_drawn_as_one() -> None:
     one, evidence = scene()
-    blind = Scene(
+    blind = PartitionObservations(
         partition=one.partition,
         tracks={1: track((0, 4, UNKNOWN), (5, 5, 5))},
         leaderships=(),
@@ -220,9 +228,9 @@ def test_an_unknown_hw_is_not_drawn_as_one() -> None:
 def test_a_replica_has_a_strip_for_each_epoch_in_which_it_answered_and_did_not_lead() -> None:
     one, evidence = scene()
     leaderships = (
-        Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
-        Leadership(time_ns=10 * SECOND, leader=3, epoch=1, isr=(3,)),
-        Leadership(time_ns=15 * SECOND, leader=1, epoch=2, isr=(1,)),
+        LeadershipPeriod(time_ns=0, leader=1, epoch=0, isr=(1, 2)),
+        LeadershipPeriod(time_ns=10 * SECOND, leader=3, epoch=1, isr=(3,)),
+        LeadershipPeriod(time_ns=15 * SECOND, leader=1, epoch=2, isr=(1,)),
     )
     slept = track((0.0, 3, 3), (8.0, UNKNOWN, UNKNOWN), (16.0, 3, 3))
     one = dataclasses.replace(one, leaderships=leaderships, tracks={2: slept})

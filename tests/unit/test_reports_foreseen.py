@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from highwater.checkers.model.schedules.schedule import Schedule
-from highwater.harness.runs.store import Run, Status
+from highwater.harness.runs.store import Run, RunStatus
 from highwater.reports.drawings.counterexample_svg import harm
 from highwater.reports.drawings.model_frames import rehearsal
 from highwater.reports.pages.counterexample import write as write_counterexample
 from highwater.reports.pages.run import write
 from highwater.reports.run_evidence import gather
-from highwater.reports.sections.replay_steps import Foreseen, cast, foreseen
+from highwater.reports.sections.replay_steps import ReplayStep, cast, foreseen
 from tests.browser.lineage import forked, lost
 from tests.browser.sample import Sample
 from tests.browser.samples import SAMPLES
@@ -36,11 +36,11 @@ def replayed(steps: int, problem: str = "", schedule: Schedule = LOSS) -> Sample
         for n, step in enumerate(schedule.steps[:steps], start=1)
     ]
     problems = (problem,) if problem else ()
-    sample.status = Status(phase="frozen", quiesced=True, problems=problems)
+    sample.status = RunStatus(phase="frozen", quiesced=True, problems=problems)
     return sample
 
 
-def told(run: Run) -> tuple[Foreseen, ...]:
+def told(run: Run) -> tuple[ReplayStep, ...]:
     return foreseen(run.plan(), run.status(), gather(run))
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from highwater import console
-from highwater.api import Judged
+from highwater.api import JudgedRun
 from highwater.campaigns.matrix_run import row_of
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.cli.demo import demo_table, exit_code
@@ -29,12 +29,12 @@ SAID = {
 }
 
 
-def judged(folder: Path, said: Reconciliation | None, name: str = "loss") -> Judged:
+def judged(folder: Path, said: Reconciliation | None, name: str = "loss") -> JudgedRun:
     """A sample run of which the model says this."""
     sample = SAMPLES[name]()
     sample.model = said
     run = sample.write(folder)
-    return Judged(run=run, verdict=run.verdict(), report=write(run), model=model_text.read(run))
+    return JudgedRun(run=run, verdict=run.verdict(), report=write(run), model=model_text.read(run))
 
 
 def words(page: Path) -> str:

@@ -9,7 +9,13 @@ from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.drawings.frame_strip import describe, frame, key
 from highwater.reports.drawings.replica_frames import Frame, frames, places
 from highwater.reports.event_groups import bursts, grouped, title
-from highwater.reports.replica_contents import Gap, Held, Row, read_holdings, side_by_side
+from highwater.reports.replica_contents import (
+    Gap,
+    OffsetRow,
+    RecordOnDisk,
+    read_holdings,
+    side_by_side,
+)
 from highwater.reports.run_evidence import gather
 from tests.browser.samples import SAMPLES
 from tests.browser.stories import lost_anomaly, witness
@@ -113,11 +119,11 @@ def test_neighbouring_findings_are_one_burst() -> None:
 
 
 def test_replicas_are_compared_offset_by_offset_and_only_the_windows_shown() -> None:
-    same = {o: Held(value=f"m{o}") for o in range(1000)}
-    table = side_by_side({1: same, 2: {**same, 500: Held(value="x")}, 3: same}, [500])
+    same = {o: RecordOnDisk(value=f"m{o}") for o in range(1000)}
+    table = side_by_side({1: same, 2: {**same, 500: RecordOnDisk(value="x")}, 3: same}, [500])
     assert table.differing == 1
     assert table.offsets == 1000
-    shown = [row for row in table.rows if isinstance(row, Row)]
+    shown = [row for row in table.rows if isinstance(row, OffsetRow)]
     assert [row.offset for row in shown] == [*range(497, 504), *range(996, 1000)]
     assert [row.states for row in shown if row.differs] == [("same", "odd", "same")]
     assert [(r.offsets, r.differing) for r in table.rows if isinstance(r, Gap)] == [
@@ -127,8 +133,8 @@ def test_replicas_are_compared_offset_by_offset_and_only_the_windows_shown() -> 
 
 
 def test_a_long_run_of_differences_is_shown_by_its_ends_and_counted() -> None:
-    same = {o: Held(value=f"m{o}") for o in range(1000)}
-    forked = {**same, **{o: Held(value=f"x{o}") for o in range(100, 900)}}
+    same = {o: RecordOnDisk(value=f"m{o}") for o in range(1000)}
+    forked = {**same, **{o: RecordOnDisk(value=f"x{o}") for o in range(100, 900)}}
     table = side_by_side({1: same, 2: forked}, [])
     assert table.differing == 800
     assert len(table.rows) < 30
@@ -136,9 +142,15 @@ def test_a_long_run_of_differences_is_shown_by_its_ends_and_counted() -> None:
 
 
 def test_a_replica_that_ends_early_lacks_records_but_does_not_differ() -> None:
-    table = side_by_side({1: {0: Held(value="a"), 1: Held(value="b")}, 2: {0: Held(value="a")}}, [])
+    table = side_by_side(
+        {
+            1: {0: RecordOnDisk(value="a"), 1: RecordOnDisk(value="b")},
+            2: {0: RecordOnDisk(value="a")},
+        },
+        [],
+    )
     last = table.rows[-1]
-    assert isinstance(last, Row)
+    assert isinstance(last, OffsetRow)
     assert last.states == ("same", "none")
     assert table.differing == 0
 

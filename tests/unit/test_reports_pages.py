@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.matrix_cells import Row
+from highwater.harness.runs.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run, Store
 from highwater.reports.pages import matrix
 from highwater.reports.pages.run import STORIES_MAX, write
@@ -182,9 +182,9 @@ def test_a_run_that_was_not_judged_has_no_report(tmp_path: Path) -> None:
         write(run)
 
 
-def rows(runs: Iterable[Run], home: Path, **told: bool | None) -> list[Row]:
+def rows(runs: Iterable[Run], home: Path, **told: bool | None) -> list[MatrixRow]:
     return [
-        Row.of(run, run.verdict(), as_predicted=told.get(run.verdict().kafka), home=home)
+        MatrixRow.of(run, run.verdict(), as_predicted=told.get(run.verdict().kafka), home=home)
         for run in runs
     ]
 

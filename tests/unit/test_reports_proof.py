@@ -14,13 +14,13 @@ from highwater.reports.run_evidence import gather
 from highwater.reports.sections.assumptions import Assumption, assumptions
 from highwater.reports.sections.broker_log_excerpts import LINES_MAX, around
 from highwater.reports.sections.fault_effects import effects
-from highwater.reports.sections.raw_records import BYTES_MAX, Raw, read_raw
+from highwater.reports.sections.raw_records import BYTES_MAX, RawRecord, read_raw
 from tests.browser.sample import TOPIC, ns
 from tests.browser.samples import SAMPLES
 from tests.browser.stories import lost_anomaly
 
 
-def fields(raw: Raw) -> dict[str, str]:
+def fields(raw: RawRecord) -> dict[str, str]:
     return {one.name: one.value for one in raw.fields}
 
 

@@ -12,7 +12,7 @@ from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.history import TABLES, StreamWriter
 from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixFolder
 from highwater.harness.runs.store import Run
-from highwater.reports.formats import Told
+from highwater.reports.formats import RunSummary
 from highwater.reports.pages import comparison, store_index
 from highwater.reports.pages.run import write
 from tests.browser.samples import SAMPLES
@@ -57,7 +57,7 @@ def refused(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Run, str]:
 
 def test_what_has_no_verdict_of_this_schema_has_no_report(refused: tuple[Run, str]) -> None:
     run, says = refused
-    for show in (write, Told.of):
+    for show in (write, RunSummary.of):
         with pytest.raises(StoreError, match=says):
             show(run)
     assert not run.report.exists()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from highwater.cli.options import replay
 from highwater.harness.base.errors import HarnessError, UsageError
-from highwater.harness.runs.fault_steps import Step, end_of
+from highwater.harness.runs.fault_steps import FaultStep, end_of
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
@@ -22,15 +22,15 @@ from highwater.shrinking.candidates import alone, shorter_steps, tight, waits, w
 from highwater.shrinking.exported_test import brief_json, module_of
 from highwater.shrinking.replay import plan_again
 from highwater.shrinking.search import Search
-from highwater.shrinking.shrinker import Shrunk, Size, shrink, shrink_run
+from highwater.shrinking.shrinker import ShrinkResult, Size, shrink, shrink_run
 from highwater.shrinking.target import Goal
-from highwater.shrinking.trials import Attempt, Rule, TimeIsUpError, Trials, read_attempts
+from highwater.shrinking.trials import Attempt, HitThreshold, TimeIsUpError, Trials, read_attempts
 
-ONE_OF_THREE = Rule(tries=3, hits=1)
+ONE_OF_THREE = HitThreshold(tries=3, hits=1)
 LOST = Goal(verdict="invalid", kinds=("lost-write",))
 seconds = st.integers(0, 200).map(lambda tenths: tenths / 10)
 some_steps = st.lists(
-    st.builds(Step, fault=st.sampled_from(["kill", "pause"]), at_s=seconds, lasts_s=seconds),
+    st.builds(FaultStep, fault=st.sampled_from(["kill", "pause"]), at_s=seconds, lasts_s=seconds),
     max_size=6,
 )
 
@@ -38,7 +38,7 @@ some_steps = st.lists(
 def schedule(*faults: str, **settings: Any) -> Plan:  # noqa: ANN401 - of a plan
     """A fault every ten seconds for five, each on a broker of its own turn."""
     steps = tuple(
-        Step(fault=fault, at_s=10.0 * (place + 1), lasts_s=5.0, target=str(place % 3 + 1))
+        FaultStep(fault=fault, at_s=10.0 * (place + 1), lasts_s=5.0, target=str(place % 3 + 1))
         for place, fault in enumerate(faults)
     )
     whole_s = 10.0 * len(faults) + 15
@@ -106,7 +106,7 @@ def test_who_would_shrink_a_story_is_told_what_to_name(tmp_path: Path) -> None:
 
 
 @given(some_steps, seconds)
-def test_waits_are_cut_and_nothing_else(steps: list[Step], most_s: float) -> None:
+def test_waits_are_cut_and_nothing_else(steps: list[FaultStep], most_s: float) -> None:
     closer = tight(steps, most_s)
     assert [one.lasts_s for one in closer] == [
         one.lasts_s for one in sorted(steps, key=lambda step: step.at_s)
@@ -155,8 +155,8 @@ class Oracle:
         self.deadline = float("inf")
         self.progress = lambda _: None
 
-    def holds(self, plan: Plan, says: str, *, rule: Rule | None) -> Attempt:
-        assert rule in {None, Rule(tries=3, hits=2)}
+    def holds(self, plan: Plan, says: str, *, rule: HitThreshold | None) -> Attempt:
+        assert rule in {None, HitThreshold(tries=3, hits=2)}
         check_plan(plan)
         self.asked.append(plan)
         does = self.does(plan)
@@ -237,7 +237,9 @@ class Warm:
 
 @pytest.fixture
 def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trials]:
-    def made(*outcomes: bool | None, rule: Rule = ONE_OF_THREE, limit_s: float = 60) -> Trials:
+    def made(
+        *outcomes: bool | None, rule: HitThreshold = ONE_OF_THREE, limit_s: float = 60
+    ) -> Trials:
         fleet = Warm(*outcomes)
 
         def judge(runs: Sequence[Any], *_: object, **__: object) -> list[Verdict]:
@@ -257,20 +259,20 @@ def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tri
 @pytest.mark.parametrize(
     ("rule", "outcomes", "runs", "hits", "holds"),
     [
-        (Rule(tries=3, hits=1), (True,), 1, 1, True),
-        (Rule(tries=3, hits=1), (False, False, True), 3, 1, True),
-        (Rule(tries=3, hits=1), (False, True, True), 3, 2, True),
-        (Rule(tries=3, hits=1), (False, False, False), 3, 0, False),
-        (Rule(tries=3, hits=2), (False, False), 2, 0, False),
-        (Rule(tries=4, hits=3), (True, False, True, True), 4, 3, True),
-        (Rule(tries=4, hits=3), (True, False, False), 3, 1, False),
-        (Rule(tries=3, hits=1), (None, None, True), 3, 1, True),
+        (HitThreshold(tries=3, hits=1), (True,), 1, 1, True),
+        (HitThreshold(tries=3, hits=1), (False, False, True), 3, 1, True),
+        (HitThreshold(tries=3, hits=1), (False, True, True), 3, 2, True),
+        (HitThreshold(tries=3, hits=1), (False, False, False), 3, 0, False),
+        (HitThreshold(tries=3, hits=2), (False, False), 2, 0, False),
+        (HitThreshold(tries=4, hits=3), (True, False, True, True), 4, 3, True),
+        (HitThreshold(tries=4, hits=3), (True, False, False), 3, 1, False),
+        (HitThreshold(tries=3, hits=1), (None, None, True), 3, 1, True),
     ],
 )
 def test_a_plan_is_run_until_it_is_decided(
     trials: Callable[..., Trials],
     tmp_path: Path,
-    rule: Rule,
+    rule: HitThreshold,
     outcomes: tuple[bool | None, ...],
     runs: int,
     hits: int,
@@ -291,13 +293,13 @@ def test_what_was_answered_is_not_asked_again_unless_the_question_is_another(
     again = trials()
     assert again.holds(schedule("kill"), "1 fault") == first
     assert again.ran == 0
-    stricter = trials(False, False, rule=Rule(tries=3, hits=2))
+    stricter = trials(False, False, rule=HitThreshold(tries=3, hits=2))
     assert not stricter.holds(schedule("kill"), "1 fault").holds
 
 
 def test_a_machine_that_cannot_run_anything_is_no_answer(trials: Callable[..., Trials]) -> None:
     with pytest.raises(HarnessError, match="no Java"):
-        trials(None, None, None, rule=Rule(tries=5)).holds(schedule("kill"), "1 fault")
+        trials(None, None, None, rule=HitThreshold(tries=5)).holds(schedule("kill"), "1 fault")
     with pytest.raises(TimeIsUpError):
         trials(True, limit_s=-1).holds(schedule("kill"), "1 fault")
 
@@ -337,7 +339,7 @@ def test_the_test_to_paste_is_python_that_holds_the_plan() -> None:
 
 def test_a_person_reads_from_how_much_to_how_little(tmp_path: Path) -> None:
     plan = schedule("kill")
-    found = Shrunk(
+    found = ShrinkResult(
         plan=plan, goal=LOST, ended="smallest", before=Size.of(schedule(*["kill"] * 9), 9070),
         after=Size.of(with_steps(plan, plan.steps, 1), 12), hits=4, runs=5, attempts=20, ran=41,
         seconds=612.3,

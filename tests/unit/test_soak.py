@@ -7,18 +7,18 @@ import msgspec
 import pytest
 
 from highwater.campaigns.soak_plan import SHARED, draw
-from highwater.campaigns.soak_results import Row, Soak, SoakFolder
+from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow
 from highwater.campaigns.soak_summary import exit_code, markdown
 from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.nemesis.faults.registry import faults
-from highwater.runtime.cluster_pool import Key
+from highwater.runtime.cluster_pool import ClusterKey
 from highwater.runtime.preflight import check_plan
 
 ALL = tuple(CATALOGUE)
 
 
-def row(number: int, **other: object) -> Row:
+def row(number: int, **other: object) -> SoakRow:
     fields: dict[str, object] = {
         "number": number,
         "run": f"{number:06d}-4.3.1",
@@ -35,7 +35,7 @@ def row(number: int, **other: object) -> Row:
         "unexplained": (),
         "problems": (),
     }
-    return msgspec.convert(fields | other, type=Row)
+    return msgspec.convert(fields | other, type=SoakRow)
 
 
 def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> None:
@@ -69,7 +69,7 @@ def test_runs_in_a_row_share_a_release() -> None:
     for first in range(0, 100, SHARED):
         portion = [draw(3, number, kafkas=ALL) for number in range(first, first + SHARED)]
         assert len({(plan.kafka, plan.wire) for plan in portion}) == 1
-        assert len({Key.of(plan).wired for plan in portion}) == 1
+        assert len({ClusterKey.of(plan).wired for plan in portion}) == 1
 
 
 def test_without_a_release_there_is_nothing_to_soak() -> None:

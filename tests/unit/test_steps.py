@@ -15,24 +15,24 @@ from hypothesis import strategies as st
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState
 from highwater.harness.base.errors import HarnessError, StoreError, UsageError
-from highwater.harness.runs.fault_steps import Step, end_of, overlap, sequence, stagger
+from highwater.harness.runs.fault_steps import FaultStep, end_of, overlap, sequence, stagger
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.recorder import Clock, Recorder
-from highwater.harness.runs.store import Run, Status, Store
-from highwater.nemesis.context import Scene
+from highwater.harness.runs.store import Run, RunStatus, Store
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults import registry as fault_module
 from highwater.nemesis.faults.registry import aimed, fault
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.schedules import generator, step_executor
-from highwater.runtime.executed_steps import Footsteps, footsteps, whole_steps
+from highwater.runtime.executed_steps import ExecutedSteps, footsteps, whole_steps
 from highwater.runtime.preflight import check_plan
 from highwater.shrinking.replay import as_taken, plan_again
 
-KILL = Step(fault="kill", at_s=1, lasts_s=2, target="1")
-PAUSE = Step(fault="pause", at_s=0.5, lasts_s=4, target="2")
+KILL = FaultStep(fault="kill", at_s=1, lasts_s=2, target="1")
+PAUSE = FaultStep(fault="pause", at_s=0.5, lasts_s=4, target="2")
 some_steps = st.lists(
     st.builds(
-        Step,
+        FaultStep,
         fault=st.sampled_from(["kill", "pause"]),
         at_s=st.integers(0, 50).map(float),
         lasts_s=st.integers(0, 9).map(float),
@@ -41,7 +41,7 @@ some_steps = st.lists(
 ).map(tuple)
 
 
-def plan(*steps: Step, **settings: Any) -> Plan:  # noqa: ANN401 - of a plan
+def plan(*steps: FaultStep, **settings: Any) -> Plan:  # noqa: ANN401 - of a plan
     return Plan(kafka="4.3.1", steps=steps, topic=Topic(partitions=3), **settings)
 
 
@@ -54,7 +54,7 @@ def test_schedules_are_put_one_after_the_other_side_by_side_and_staggered() -> N
 
 @given(some_steps, some_steps)
 def test_a_sequence_never_begins_before_the_one_before_has_ended(
-    first: tuple[Step, ...], second: tuple[Step, ...]
+    first: tuple[FaultStep, ...], second: tuple[FaultStep, ...]
 ) -> None:
     done = sequence(first, second, gap_s=1)
     assert len(done) == len(first) + len(second)
@@ -64,7 +64,7 @@ def test_a_sequence_never_begins_before_the_one_before_has_ended(
 
 
 @given(some_steps)
-def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[Step, ...]) -> None:
+def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[FaultStep, ...]) -> None:
     assert Plan.from_json(plan(*many).to_json()) == plan(*many)
 
 
@@ -82,14 +82,17 @@ def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[Step, ..
             "pause and kill would both strike broker 1 at 1 s",
         ),
         (
-            plan(KILL, Step(fault="rolling-restart", at_s=2, lasts_s=1)),
+            plan(KILL, FaultStep(fault="rolling-restart", at_s=2, lasts_s=1)),
             "kill and rolling-restart would both strike broker 1 at 2 s",
         ),
         (
-            plan(*[Step(fault="controller-kill", at_s=at, lasts_s=3) for at in (1, 2)]),
+            plan(*[FaultStep(fault="controller-kill", at_s=at, lasts_s=3) for at in (1, 2)]),
             "would both strike the coordination at 2 s",
         ),
-        (plan(Step(fault="session-expiry", at_s=1)), "session-expiry cannot be had on Kafka 4.3.1"),
+        (
+            plan(FaultStep(fault="session-expiry", at_s=1)),
+            "session-expiry cannot be had on Kafka 4.3.1",
+        ),
         (plan(KILL, nemesis=("kill",)), "neither a story nor a nemesis"),
         (plan(budget={"kil": 3}), "no fault is called 'kil'"),
         (plan(budget={"brokers": 0}), "a budget of brokers=0: out of range"),
@@ -102,7 +105,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(wrong: Plan, says
 
 
 def test_steps_that_touch_or_strike_others_are_fine() -> None:
-    check_plan(plan(KILL, PAUSE, Step(fault="pause", at_s=3, lasts_s=1, target="1")))
+    check_plan(plan(KILL, PAUSE, FaultStep(fault="pause", at_s=3, lasts_s=1, target="1")))
 
 
 class Brokers:
@@ -164,13 +167,13 @@ class Scribe:
 
 
 @contextlib.contextmanager
-def scene(brokers: Brokers, tmp_path: Path, of: Plan) -> Iterator[tuple[Scene, Run]]:
+def scene(brokers: Brokers, tmp_path: Path, of: Plan) -> Iterator[tuple[ScheduleContext, Run]]:
     """A run that records steps, and nothing else."""
     run = Store(tmp_path).create(of, now=cast("Any", SimpleNamespace(strftime=lambda _: "now")))
     cluster = cast("Cluster", brokers)
     with Recorder(run, Clock()) as recorder:
         yield (
-            Scene(
+            ScheduleContext(
                 plan=of,
                 cluster=cluster,
                 probe=cast("Any", brokers),
@@ -192,17 +195,17 @@ def test_steps_are_taken_at_their_time_and_recorded_exactly(
     brokers: Brokers, tmp_path: Path
 ) -> None:
     asked = (
-        Step(fault="itch", at_s=0.1, lasts_s=2.5, target="leader", partition=1),
-        Step(fault="itch", at_s=0.3, lasts_s=2, target="3", choice=0.5),
-        Step(fault="fog", at_s=0.5, lasts_s=0.1),
-        Step(fault="itch", at_s=0.8, lasts_s=0.1, target="all"),
+        FaultStep(fault="itch", at_s=0.1, lasts_s=2.5, target="leader", partition=1),
+        FaultStep(fault="itch", at_s=0.3, lasts_s=2, target="3", choice=0.5),
+        FaultStep(fault="fog", at_s=0.5, lasts_s=0.1),
+        FaultStep(fault="itch", at_s=0.8, lasts_s=0.1, target="all"),
     )
     with scene(brokers, tmp_path, plan(*asked)) as (on, run):
         step_executor.play(on, asked)
         whole = footsteps(run)  # as of a run that is killed now
     run.seal()
     assert footsteps(run) == whole
-    assert Footsteps.from_json(msgspec.json.encode(whole)) == whole
+    assert ExecutedSteps.from_json(msgspec.json.encode(whole)) == whole
     assert [(one.fault, one.target, one.broker) for one in whole.taken] == [
         ("itch", "leader", 2), ("itch", "3", 3), ("fog", "any", None), ("itch", "all", 1),
     ]  # fmt: skip
@@ -216,7 +219,7 @@ def test_steps_are_taken_at_their_time_and_recorded_exactly(
     assert [step.target for step in whole.steps("role")] == ["leader", "3", "any", "1"]
     assert [(step.partition, step.choice) for step in again[:2]] == [(1, 0), (0, 0.5)]
     with pytest.raises(UsageError, match="no fault is called"):
-        check_plan(plan(Step(fault="itched", at_s=1)))
+        check_plan(plan(FaultStep(fault="itched", at_s=1)))
 
 
 def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
@@ -224,10 +227,10 @@ def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
 ) -> None:
     monkeypatch.setattr(step_executor, "_TURN_S", 1.0)
     asked = (
-        Step(fault="slow-itch", at_s=0, lasts_s=0.1, target="1"),
-        Step(fault="itch", at_s=0.1, lasts_s=3, target="1"),
-        Step(fault="fog", at_s=0.2, lasts_s=0),
-        Step(fault="itch", at_s=1, lasts_s=0, target="1"),
+        FaultStep(fault="slow-itch", at_s=0, lasts_s=0.1, target="1"),
+        FaultStep(fault="itch", at_s=0.1, lasts_s=3, target="1"),
+        FaultStep(fault="fog", at_s=0.2, lasts_s=0),
+        FaultStep(fault="itch", at_s=1, lasts_s=0, target="1"),
     )
     with scene(brokers, tmp_path, plan(*asked)) as (on, run):
         step_executor.play(on, asked)
@@ -241,8 +244,8 @@ def test_a_step_waits_for_a_target_that_still_heals_and_no_longer(
 
 def test_a_fault_that_fails_ends_the_schedule(brokers: Brokers, tmp_path: Path) -> None:
     asked = (
-        Step(fault="itch", at_s=0, lasts_s=60, target="1"),
-        Step(fault="stumble", at_s=0.1, target="2"),
+        FaultStep(fault="itch", at_s=0, lasts_s=60, target="1"),
+        FaultStep(fault="stumble", at_s=0.1, target="2"),
     )
     began = time.monotonic()
     with scene(brokers, tmp_path, plan(*asked)) as (on, _):
@@ -255,9 +258,9 @@ def test_a_fault_that_fails_ends_the_schedule(brokers: Brokers, tmp_path: Path) 
 
 def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) -> None:
     asked = (
-        Step(fault="itch", at_s=0, lasts_s=0.3, target="all"),
-        Step(fault="itch", at_s=0.6, lasts_s=0, target="1"),
-        Step(fault="itch", at_s=0.8, lasts_s=0, target="1"),
+        FaultStep(fault="itch", at_s=0, lasts_s=0.3, target="all"),
+        FaultStep(fault="itch", at_s=0.6, lasts_s=0, target="1"),
+        FaultStep(fault="itch", at_s=0.8, lasts_s=0, target="1"),
     )
     limited = plan(*asked, budget={"itch": 3, "brokers": 2})
     with scene(brokers, tmp_path, limited) as (on, run):
@@ -273,10 +276,11 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
 def test_random_bouts_record_their_steps_too(brokers: Brokers, tmp_path: Path) -> None:
     drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
     bouts = [
-        generator.Bout(
+        generator.FaultGroup(
             after_s=0.1,
             lasts_s=0.2,
-            strikes=(generator.Strike(fault="itch", target="leader", partition=at, choice=0),) * 2,
+            strikes=(generator.GroupedFault(fault="itch", target="leader", partition=at, choice=0),)
+            * 2,
         )
         for at in (0, 2)
     ]
@@ -304,8 +308,10 @@ def test_the_first_bout_is_played_even_if_it_takes_all_the_time(
 
 def test_a_random_strike_that_means_nobody_is_left_out(brokers: Brokers, tmp_path: Path) -> None:
     drawn = Plan(kafka="4.3.1", nemesis=("itch",), topic=Topic(partitions=3), duration_s=2)
-    strikes = [generator.Strike(fault="itch", target="1", partition=0, choice=0) for _ in range(2)]
-    bout = generator.Bout(after_s=0, lasts_s=0.1, strikes=tuple(strikes))
+    strikes = [
+        generator.GroupedFault(fault="itch", target="1", partition=0, choice=0) for _ in range(2)
+    ]
+    bout = generator.FaultGroup(after_s=0, lasts_s=0.1, strikes=tuple(strikes))
     with scene(brokers, tmp_path, drawn) as (on, run):
         generator.play(on, [bout], duration_s=0.2)
     found = footsteps(run)
@@ -343,7 +349,7 @@ def test_what_is_no_run_or_never_began_is_refused(brokers: Brokers, tmp_path: Pa
     store = Store(tmp_path)
     with scene(brokers, tmp_path, plan(nemesis=("kill",))) as (_, run):
         pass
-    run.write_struct("status.json", Status(phase="booting"))
+    run.write_struct("status.json", RunStatus(phase="booting"))
     with pytest.raises(UsageError, match="ended before its schedule began"):
         plan_again(run.name, store, by="broker")
     run.stream("events/steps").unlink()

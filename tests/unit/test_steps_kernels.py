@@ -35,7 +35,7 @@ from highwater.checkers.history.row_flags import EVERYWHERE, SOUGHT
 from highwater.checkers.history.rows import ROW
 from highwater.checkers.history.steps import SKIPPED_MAX, STEP, steps, wrong_steps
 from highwater.checkers.history.version_order import Order, so_far, stretches
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows, complete
 from tests.plain_steps import PlainSteps, random_steps
 from tests.small_views import Row, numbered, shuffled, view_of
@@ -71,7 +71,7 @@ def test_neither_the_order_of_rows_nor_how_they_are_shared_changes_a_step(seed: 
     assert told(wrong_steps(dealt(rows, seed))) == plain(rows)
 
 
-def dealt(rows: list[Row], seed: int) -> View:
+def dealt(rows: list[Row], seed: int) -> ClientHistory:
     """A view of which strides were made of several stretches, in any order, as of any rows."""
     view, dice = view_of(rows), random.Random(seed)  # noqa: S311 - histories are no secrets
     table = shuffled(view._all.table(), seed)

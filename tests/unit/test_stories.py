@@ -15,7 +15,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.plan import Acks, Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
-from highwater.nemesis.context import MissedError, Scene
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.schedules.upgrade_path import levels
 from highwater.nemesis.stories.registry import STORIES, Prediction, find_story
 from highwater.runtime.prediction_check import as_predicted
@@ -263,8 +263,8 @@ class Answered:
         return ReplicaState(leo=leo, hw=0)
 
 
-def scene(both: Answered) -> Scene:
-    return Scene(
+def scene(both: Answered) -> ScheduleContext:
+    return ScheduleContext(
         plan=find_story("loss").plan("0.10.2.2", acks="0"),
         cluster=cast("Cluster", Brokers()),
         probe=cast("Probe", both),
@@ -284,5 +284,7 @@ def test_a_record_that_nobody_acknowledges_is_looked_for_at_its_leader() -> None
 
 
 def test_a_record_that_is_refused_is_a_missed_schedule() -> None:
-    with pytest.raises(MissedError, match="m3 was to be acknowledged, but its outcome is info"):
+    with pytest.raises(
+        ScheduleNotFollowedError, match="m3 was to be acknowledged, but its outcome is info"
+    ):
         scene(Answered("info", 3)).send("m3", leader=1)

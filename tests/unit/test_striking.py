@@ -5,7 +5,7 @@ import pytest
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.nemesis.faults.registry import NothingDoneError
-from highwater.nemesis.injector import StruckError
+from highwater.nemesis.injector import FaultConflictError
 from highwater.nemesis.schedules.executor import why_not_now
 
 
@@ -26,7 +26,9 @@ def test_a_request_that_nobody_answers_or_that_does_nothing_is_left_out(
 
 
 def test_what_overlaps_is_left_out() -> None:
-    assert why_not_now("kill", StruckError("broker 1 is struck already")).startswith("it would")
+    assert why_not_now("kill", FaultConflictError("broker 1 is struck already")).startswith(
+        "it would"
+    )
 
 
 def test_a_broker_that_does_not_come_back_ends_the_run() -> None:

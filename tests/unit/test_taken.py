@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from highwater.checkers.lineage.evidence import Evidence
+from highwater.checkers.lineage.evidence import RecordEvidence
 from highwater.checkers.lineage.sentences import _cut
 from highwater.checkers.lineage.subject import Subject
 from highwater.checkers.model.explain.lost_records import lost
@@ -14,17 +14,17 @@ from highwater.checkers.model.explain.other_anomalies import corrupt
 from highwater.checkers.model.explain.trace import (
     NEVER,
     SECOND,
-    Disk,
-    Leadership,
-    Observed,
-    Start,
-    Struck,
+    FaultOnBroker,
+    FrozenReplica,
+    LeadershipRow,
+    LeadershipStart,
+    RunTraces,
     Trace,
 )
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.harness.runs.history import OPERATIONS
 from highwater.harness.runs.plan import Plan, Topic
-from highwater.harness.runs.store import Status
+from highwater.harness.runs.store import RunStatus
 
 LOST = {"partition": 0, "offset": 3, "value": "m3"}
 SEND: dict[str, Any] = {
@@ -38,17 +38,17 @@ SEND: dict[str, Any] = {
 }
 
 
-def observed(fault: str, broker: int, says: str, *, after: int = 3) -> Observed:
+def observed(fault: str, broker: int, says: str, *, after: int = 3) -> RunTraces:
     """Broker 1 leads with m3, and again later from ``after`` on; in between somebody is struck."""
     plan = Plan(kafka="3.9.2", topic=Topic())
-    disk = Disk(
+    disk = FrozenReplica(
         offsets=np.arange(4, dtype=np.int64),
         epochs=np.array([0, 0, 0, 2], dtype=np.int64),
         ids=["m0", "m1", "m2", "fence"],
     )
-    led = Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2, 3))
-    again = Leadership(time_ns=9 * SECOND, leader=1, epoch=2, isr=(1,))
-    start = Start(
+    led = LeadershipRow(time_ns=0, leader=1, epoch=0, isr=(1, 2, 3))
+    again = LeadershipRow(time_ns=9 * SECOND, leader=1, epoch=2, isr=(1,))
+    start = LeadershipStart(
         time_ns=9 * SECOND,
         broker=1,
         epoch=2,
@@ -61,10 +61,12 @@ def observed(fault: str, broker: int, says: str, *, after: int = 3) -> Observed:
     trace = Trace(
         partition=0, leaderships=[led, again], marks={}, lines={}, disks={1: disk}, starts=[start]
     )
-    struck = Struck(fault=fault, broker=broker, since_ns=5 * SECOND, until_ns=NEVER, says=says)
-    found = Observed(
+    struck = FaultOnBroker(
+        fault=fault, broker=broker, since_ns=5 * SECOND, until_ns=NEVER, says=says
+    )
+    found = RunTraces(
         plan=plan,
-        status=Status(phase="frozen"),
+        status=RunStatus(phase="frozen"),
         rules=rules_of("3.9.2"),
         faults=[struck],
         traces={0: trace},
@@ -124,7 +126,7 @@ def test_the_story_says_who_took_the_record_a_fault_or_kafka(says: str, sentence
         {"broker": 1, "partition": 0, "time_ns": time_ns, "leo": leo, "hw": 4}
         for time_ns, leo in ((3, 4), (9, 3))
     ]
-    evidence = Evidence(
+    evidence = RecordEvidence(
         topic="events",
         operations=[{**SEND, "invoke_ns": 1, "partition": 0, "topic": "events"}],
         replicas=rows,

@@ -15,7 +15,7 @@ import pytest
 from highwater.checkers.cycles import candidates
 from highwater.checkers.cycles import cycles as finder
 from highwater.checkers.cycles.candidates import MEMBER, suspects
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from tests.small_views import number as hash_of
 from tests.small_views import numbered, random_rows, shuffled, view_of
 from tests.unit.test_cycles import BY_HAND, EXPECTED, Op, defined, random_history, words
@@ -43,7 +43,7 @@ def rows_of(histories: dict[str, list[Op]]) -> list[Json]:
     return numbered(rows)
 
 
-def found(view: View, *, ww: bool) -> list[Json]:
+def found(view: ClientHistory, *, ww: bool) -> list[Json]:
     anomalies = finder.find(view, ww=ww)
     return [] if anomalies is None else anomalies.table().to_pylist()
 
@@ -133,7 +133,7 @@ def components(ops: list[Op], *, ww: bool) -> list[set[int]]:
     return [set(group) for group in groups if group]
 
 
-def members(view: View, *, ww: bool) -> pa.Table:
+def members(view: ClientHistory, *, ww: bool) -> pa.Table:
     found = suspects(view, ww=ww)
     return MEMBER.empty_table() if found is None else found.table()
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from highwater.checkers.anomalies.vanished import GONE, cut_off, vanished
-from highwater.checkers.history.view import View
+from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 from tests.histories.clients import by_run, rows
 from tests.plain_records import Plain
@@ -32,7 +32,7 @@ def told(history: str, passed: tuple[str, int] | None = None) -> tuple[str, ...]
     return by_run(anomalies(view, [vanished(view, passed_rows(view, gone))])).get("r0", ())
 
 
-def passed_rows(view: View, gone: Passed) -> Rows:
+def passed_rows(view: ClientHistory, gone: Passed) -> Rows:
     return view.engine.table(pa.Table.from_pylist(gone, GONE))
 
 

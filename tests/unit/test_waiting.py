@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from highwater.harness.base.waiting import Steadily
+from highwater.harness.base.waiting import SteadyCondition
 
 
 def ticking() -> Iterator[float]:
@@ -14,6 +14,6 @@ def ticking() -> Iterator[float]:
 
 def test_a_condition_holds_steadily_after_that_long_without_a_break() -> None:
     clock = ticking()
-    until = Steadily[bool](bool, for_s=2.0, clock=lambda: next(clock))
+    until = SteadyCondition[bool](bool, for_s=2.0, clock=lambda: next(clock))
     held = [until(seen) for seen in (True, True, False, True, True, True, True)]
     assert held == [False] * 5 + [True] * 2

@@ -9,7 +9,7 @@ from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, U
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import leadership, process, upgrades
-from highwater.nemesis.faults.registry import Aim, NothingDoneError
+from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError
 
 
 class Made:
@@ -40,7 +40,7 @@ class Made:
 
 def test_no_replica_is_taken_away_while_one_in_sync_is_paused() -> None:
     """Kafka would wait for it, and whoever is to wake it for Kafka."""
-    aim = Aim(broker=None, topic=Topic(), partition=0, choice=0.0)
+    aim = FaultTarget(broker=None, topic=Topic(), partition=0, choice=0.0)
     whole, asleep = Made((1, 2, 3)), Made((1, 2, 3), asleep=3)
     assert len(list(leadership.reassign(cast("Cluster", whole), aim))) == 1
     assert len(whole.assigned) == 2

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from highwater.clusters.local import jvm_process
-from highwater.clusters.local.jvm_process import Process
+from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 
@@ -39,7 +39,7 @@ while not child.pid:
 print(child.pid, child.warden_pid, flush=True)
 time.sleep(60)
 """
-Starter = Callable[[list[str]], Process]
+Starter = Callable[[list[str]], ChildProcess]
 
 
 def pid_is_gone(pid: int) -> bool:
@@ -53,10 +53,10 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(log: Path, tmp_path: Path) -> Iterator[Starter]:
-    started: list[Process] = []
+    started: list[ChildProcess] = []
 
-    def begin(command: list[str]) -> Process:
-        child = Process("child", command, log=log, directory=tmp_path, environment=os.environ)
+    def begin(command: list[str]) -> ChildProcess:
+        child = ChildProcess("child", command, log=log, directory=tmp_path, environment=os.environ)
         started.append(child)
         return child
 

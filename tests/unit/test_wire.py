@@ -16,7 +16,7 @@ from kafka.protocol.consumer import (
     ListOffsetsResponse,
 )
 
-from highwater.clusters.admin.kafka_protocol import Wire
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, ReplicaState, UnreachableError
@@ -194,13 +194,15 @@ def test_a_replica_that_is_not_served_is_unreachable(probe: ClusterProbe, replic
 
 def test_a_silent_broker_costs_one_timeout_and_then_nothing(replica: Replica) -> None:
     now = [0.0]
-    wire = Wire({1: replica.address}, timeout_s=0.2, clock=lambda: now[0] + time.monotonic())
+    wire = ProtocolClient(
+        {1: replica.address}, timeout_s=0.2, clock=lambda: now[0] + time.monotonic()
+    )
     replica.silent = True
     assert 0.2 <= takes(lambda: wire.ask(1, list_offsets())) < 1.0
     assert takes(lambda: wire.ask(1, list_offsets())) < 0.1
     replica.silent = False
     assert takes(lambda: wire.ask(1, list_offsets())) < 0.1
-    now[0] = Wire.AFTER_SILENCE_S + 0.1
+    now[0] = ProtocolClient.AFTER_SILENCE_S + 0.1
     [answer] = wire.ask(1, list_offsets())
     assert answer.topics[0].partitions[0].offset == 5
     wire.close()
@@ -211,10 +213,10 @@ def test_a_refusal_is_soon_forgotten() -> None:
         port = gone.getsockname()[1]
     now = [0.0]
     dead = Address(host="127.0.0.1", port=port)
-    wire = Wire({1: dead}, clock=lambda: now[0] + time.monotonic())
+    wire = ProtocolClient({1: dead}, clock=lambda: now[0] + time.monotonic())
     assert takes(lambda: wire.ask(1, list_offsets())) < 0.3
     with socket.create_server(("127.0.0.1", port)):
-        now[0] = Wire.AFTER_REFUSAL_S + 0.1
+        now[0] = ProtocolClient.AFTER_REFUSAL_S + 0.1
         with pytest.raises(UnreachableError, match="timed out"):
             wire.ask(1, list_offsets())
     wire.close()
@@ -223,7 +225,7 @@ def test_a_refusal_is_soon_forgotten() -> None:
 def test_any_node_that_answers_will_do(replica: Replica) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         dead = Address(host="127.0.0.1", port=gone.getsockname()[1])
-    wire = Wire({1: dead, 2: replica.address})
+    wire = ProtocolClient({1: dead, 2: replica.address})
     assert wire.ask_any((1, 2), list_offsets())
     with pytest.raises(UnreachableError, match="none of the nodes 1 answers"):
         wire.ask_any((1,), list_offsets())

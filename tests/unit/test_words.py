@@ -6,13 +6,13 @@ from typing import cast
 import pytest
 
 from highwater.clusters.core.interfaces import PartitionState, UnreachableError
-from highwater.nemesis.context import Scene
-from highwater.nemesis.schedules.fault_spec import Choice, resolve
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.schedules.fault_spec import FaultSpec, resolve
 
 
 def scene(
     *, leader: int = 1, isr: tuple[int, ...] = (1, 2, 3), struck: tuple[int, ...] = ()
-) -> Scene:
+) -> ScheduleContext:
     """A scene of five brokers, as far as targets look at one."""
 
     def partition(_: str, __: int) -> PartitionState:
@@ -21,7 +21,7 @@ def scene(
         return PartitionState(leader=leader, leader_epoch=0, isr=isr)
 
     return cast(
-        "Scene",
+        "ScheduleContext",
         SimpleNamespace(
             cluster=SimpleNamespace(brokers=dict.fromkeys(range(1, 6))),
             nemesis=SimpleNamespace(struck=frozenset(struck)),
@@ -52,12 +52,12 @@ def scene(
     ],
 )
 def test_a_target_means_brokers(
-    target: str, where: Scene, choice: float, expected: list[int]
+    target: str, where: ScheduleContext, choice: float, expected: list[int]
 ) -> None:
     assert resolve(where, target, 0, choice) == expected
 
 
 def test_a_word_has_a_fault_a_target_and_a_weight() -> None:
-    word = Choice.of("power-failure@isr=4")
+    word = FaultSpec.of("power-failure@isr=4")
     assert (word.fault.name, word.target, word.weight) == ("power-failure", "isr", 4)
-    assert (Choice.of("kill").target, Choice.of("kill").weight) == (None, 1)
+    assert (FaultSpec.of("kill").target, FaultSpec.of("kill").weight) == (None, 1)

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, Message
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.consumer_loop import ConsumerLoop
-from highwater.harness.clients.operation_buffers import TAPE_ROWS, ReadTape, SendTape
-from highwater.harness.clients.send_rate import Life, Pace, draws, lives
-from highwater.harness.clients.transaction_buffer import TransactionTape
-from highwater.harness.clients.transactional_producer import Patience
+from highwater.harness.clients.operation_buffers import TAPE_ROWS, ReadBuffer, SendBuffer
+from highwater.harness.clients.send_rate import ClientLifetime, RateLimiter, draws, lives
+from highwater.harness.clients.transaction_buffer import TransactionBuffer
+from highwater.harness.clients.transactional_producer import TransactionTimeouts
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.plan import Workload as Options
@@ -53,7 +53,7 @@ class Hand:
 @pytest.mark.parametrize("step_s", [0.001, 0.037, 0.9])
 def test_a_rate_is_kept_whatever_the_steps(rate: float, step_s: float) -> None:
     clock = Hand()
-    pace = Pace(rate, clock)
+    pace = RateLimiter(rate, clock)
     sent = 0
     while clock.now_ns < 60e9:
         clock.now_ns += int(step_s * 1e9)
@@ -63,7 +63,7 @@ def test_a_rate_is_kept_whatever_the_steps(rate: float, step_s: float) -> None:
 
 def test_a_stall_is_made_up_for_by_one_second_only() -> None:
     clock = Hand()
-    pace = Pace(100.0, clock)
+    pace = RateLimiter(100.0, clock)
     clock.now_ns = int(30e9)
     assert pace.due() == 100
     clock.now_ns += int(1e9)
@@ -71,14 +71,14 @@ def test_a_stall_is_made_up_for_by_one_second_only() -> None:
 
 
 def test_flat_out_never_waits() -> None:
-    pace = Pace(0.0, Hand())
+    pace = RateLimiter(0.0, Hand())
     assert pace.due() > 0
     assert pace.wait_s() == 0.0
 
 
 def test_a_slow_rate_waits_for_its_next_record() -> None:
     clock = Hand()
-    pace = Pace(50.0, clock)
+    pace = RateLimiter(50.0, clock)
     assert pace.due() == 0
     assert pace.wait_s() == pytest.approx(0.02)
 
@@ -86,7 +86,7 @@ def test_a_slow_rate_waits_for_its_next_record() -> None:
 def test_an_acknowledgement_becomes_a_row(tmp_path: Path) -> None:
     run, clock = Run(tmp_path), Hand()
     with Recorder(run, clock) as recorder:
-        tape = SendTape(
+        tape = SendBuffer(
             recorder, process="producer-0", topic=Topic(partitions=3), acks="1", prefix="p0"
         )
         clock.now_ns = 5
@@ -119,7 +119,7 @@ def test_an_acknowledgement_becomes_a_row(tmp_path: Path) -> None:
 def test_what_was_never_answered_has_no_completion(tmp_path: Path) -> None:
     run, clock = Run(tmp_path), Hand()
     with Recorder(run, clock) as recorder:
-        tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="all", prefix="p0")
+        tape = SendBuffer(recorder, process="producer-0", topic=Topic(), acks="all", prefix="p0")
         answered = tape.burst()
         clock.now_ns = 3
         answered(0, KafkaError(KafkaError._MSG_TIMED_OUT), message("p0-0"))
@@ -137,7 +137,7 @@ def test_what_was_never_answered_has_no_completion(tmp_path: Path) -> None:
 def test_reads_are_recorded_as_the_client_returned_them(tmp_path: Path) -> None:
     run = Run(tmp_path)
     with Recorder(run, Hand()) as recorder:
-        tape = ReadTape(
+        tape = ReadBuffer(
             recorder, process="reader", phase="final", topic="events", isolation="read_committed"
         )
         tape.read([message("p0-0", 0), message("p1-0", 1)], 0)
@@ -152,7 +152,7 @@ def test_reads_are_recorded_as_the_client_returned_them(tmp_path: Path) -> None:
 def test_what_moves_a_reader_stands_before_what_it_reads_there(tmp_path: Path) -> None:
     run = Run(tmp_path)
     with Recorder(run, Hand()) as recorder:
-        tape = ReadTape(
+        tape = ReadBuffer(
             recorder, process="member-0", phase="run", topic="events", isolation="read_uncommitted"
         )
         tape.moved("subscribe", {0: None, 1: None}, within=False)
@@ -180,7 +180,7 @@ def test_what_moves_a_reader_stands_before_what_it_reads_there(tmp_path: Path) -
 def test_a_transaction_is_one_operation_with_one_outcome(tmp_path: Path) -> None:
     run, clock = Run(tmp_path), Hand()
     with Recorder(run, clock) as recorder:
-        tape = TransactionTape(
+        tape = TransactionBuffer(
             recorder, process="producer-0", topic="events", isolation="read_committed"
         )
         tape.moved("subscribe", {0: None}, within=False)
@@ -223,7 +223,7 @@ def test_a_transaction_is_one_operation_with_one_outcome(tmp_path: Path) -> None
 def test_transactions_are_on_disk_before_long(tmp_path: Path) -> None:
     run, clock = Run(tmp_path), Hand()
     with Recorder(run, clock) as recorder:
-        tape = TransactionTape(
+        tape = TransactionBuffer(
             recorder, process="producer-0", topic="events", isolation="read_committed"
         )
         entry = tape.begin()
@@ -251,11 +251,11 @@ def test_lives_follow_from_the_seed_and_half_of_them_end_by_a_crash() -> None:
 
 def test_a_life_is_over_in_its_time_or_with_the_run() -> None:
     stop = threading.Event()
-    short = Life(stop, 1, length_s=0.0, dies=True)
+    short = ClientLifetime(stop, 1, length_s=0.0, dies=True)
     assert short.is_set()
     assert short.crashed
     assert short.named("producer-0") == "producer-0.1"
-    long = Life(stop, 0, length_s=3600.0, dies=True)
+    long = ClientLifetime(stop, 0, length_s=3600.0, dies=True)
     assert not long.is_set()
     stop.set()
     assert long.is_set()
@@ -266,7 +266,7 @@ def test_a_life_is_over_in_its_time_or_with_the_run() -> None:
 
 def test_patience_has_an_end_for_each_call_and_one_for_all_after_the_run() -> None:
     stop, now = threading.Event(), time.monotonic()
-    patience = Patience(stop, 30.0, lambda: 2.0)
+    patience = TransactionTimeouts(stop, 30.0, lambda: 2.0)
     assert patience.left_s(now) == pytest.approx(30.0, abs=1)
     assert patience.left_s(now - 40) < 0
     stop.set()
@@ -277,7 +277,7 @@ def test_patience_has_an_end_for_each_call_and_one_for_all_after_the_run() -> No
 def test_counts_add_up(tmp_path: Path) -> None:
     run = Run(tmp_path)
     recorder = Recorder(run, Clock())
-    tape = SendTape(recorder, process="producer-0", topic=Topic(), acks="all", prefix="p0")
+    tape = SendBuffer(recorder, process="producer-0", topic=Topic(), acks="all", prefix="p0")
     answered = tape.burst()
     for number in range(TAPE_ROWS + 5):
         answered(number, None, message(f"p0-{number}", number))
@@ -427,11 +427,11 @@ def test_a_client_that_hangs_does_not_hide_why_the_run_was_broken_off(
     run.logs.mkdir()
     try:
         with Recorder(run, Clock()) as recorder, pytest.raises(HarnessError, match="no disk"):  # noqa: SIM117 - the order is what is tested
-            with workload.Workload(plan, "127.0.0.1:1", recorder, run):
+            with workload.RunningWorkload(plan, "127.0.0.1:1", recorder, run):
                 raise HarnessError("no disk")
         with Recorder(Run(tmp_path / "second"), Clock()) as recorder:  # noqa: SIM117 - likewise
             with pytest.raises(HarnessError, match="consumer-0 did not end"):
-                with workload.Workload(plan, "127.0.0.1:1", recorder, run):
+                with workload.RunningWorkload(plan, "127.0.0.1:1", recorder, run):
                     pass
     finally:
         ended.set()

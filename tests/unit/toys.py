@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.search.machine import Laws, Machine
+from highwater.checkers.model.search.machine import Machine, MachineFunctions
 
 WIDTH: Final = 128
 FILL_3, FILL_5, EMPTY_3, EMPTY_5, POUR_3_TO_5, POUR_5_TO_3 = range(6)
@@ -73,7 +73,7 @@ def all_at_the_top(s: State, k: Constants) -> int:
     return (1 if total == k[0] * k[1] else 0) | (4 if total == 3 else 0)
 
 
-def machine(laws: Laws, moves: int, constants: tuple[int, ...] = (0,)) -> Machine:
+def machine(laws: MachineFunctions, moves: int, constants: tuple[int, ...] = (0,)) -> Machine:
     numbered = np.zeros((moves, 3), np.int64)
     numbered[:, 0] = numbered[:, 1] = np.arange(moves)
     return Machine(
@@ -85,9 +85,9 @@ def machine(laws: Laws, moves: int, constants: tuple[int, ...] = (0,)) -> Machin
     )
 
 
-JUGS: Final = Laws(apply=pour, canonical=as_it_is, broken=four_measured)
-NAMED: Final = Laws(apply=count_up, canonical=as_it_is, broken=all_at_the_top)
-NAMELESS: Final = Laws(apply=count_up, canonical=sort_counters, broken=all_at_the_top)
+JUGS: Final = MachineFunctions(apply=pour, canonical=as_it_is, broken=four_measured)
+NAMED: Final = MachineFunctions(apply=count_up, canonical=as_it_is, broken=all_at_the_top)
+NAMELESS: Final = MachineFunctions(apply=count_up, canonical=sort_counters, broken=all_at_the_top)
 
 
 def jugs() -> Machine:

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.trace import SECOND, Said
+from highwater.checkers.model.explain.trace import SECOND, ClientLogLine
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.store import Run
 
@@ -19,9 +19,9 @@ _UNANSWERED: Final = re.compile(
 """librdkafka: a request timed out, or its connection broke."""
 
 
-def unanswered(run: Run) -> dict[str, list[Said]]:
+def unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
     """What the clients logged about requests without an answer; nothing, if they left no log."""
-    found: dict[str, list[Said]] = defaultdict(list)
+    found: dict[str, list[ClientLogLine]] = defaultdict(list)
     path = run.logs / "clients.log"
     if not path.exists():
         return found
@@ -33,7 +33,7 @@ def unanswered(run: Run) -> dict[str, list[Said]]:
                 hours, minutes, seconds = said["time"].split(":")
                 time_ns = int((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * SECOND)
                 since_ns = (midnight_ns + time_ns - started_at_ns) % _DAY
-                found[said["client"]].append(Said(since_ns, line.strip()))
+                found[said["client"]].append(ClientLogLine(since_ns, line.strip()))
     return found
 
 

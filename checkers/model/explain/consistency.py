@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from highwater.checkers.model.explain.trace import Observed, Trace
-from highwater.checkers.model.explain.truncations import Wrong
+from highwater.checkers.model.explain.trace import RunTraces, Trace
+from highwater.checkers.model.explain.truncations import RuleViolation
 from highwater.harness.runs.history import FENCE, FINAL, OK, READ, REBALANCE, RUN, SEND
 
 _SEQUENCE: Final = re.compile(r"(p\d+)-(\d+)")
 _NAMED_MAX: Final = 5
 
 
-def contradictions(observed: Observed) -> Iterator[tuple[int | None, Wrong]]:
+def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, RuleViolation]]:
     """What does not fit, with the partition that it is about."""
     sends = observed.ops.filter(pc.equal(observed.ops["kind"], SEND))
     sent = set(sends["value"].to_pylist())
@@ -42,14 +42,14 @@ def contradictions(observed: Observed) -> Iterator[tuple[int | None, Wrong]]:
         yield from ((partition, wrong) for wrong in _jumps(observed, trace, here, hidden))
 
 
-def _hidden(observed: Observed, sends: pa.Table) -> set[str]:
+def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
     """Records that stand in a log, and that read_committed readers may step over (KIP-98)."""
     if not observed.plan.workload.transactions:
         return set()
     return set(sends.filter(pc.not_equal(sends["outcome"], OK))["value"].to_pylist())
 
 
-def _gaps(sent: set[str]) -> Iterator[Wrong]:
+def _gaps(sent: set[str]) -> Iterator[RuleViolation]:
     """A producer numbers its records from 0 without a gap."""
     numbers: dict[str, set[int]] = defaultdict(set)
     for value in sent:
@@ -62,7 +62,9 @@ def _gaps(sent: set[str]) -> Iterator[Wrong]:
             yield _wrong(f"The history lacks the sending of {_listed(names)}.", "history/ops")
 
 
-def _unsent(sent: set[str], values: pa.ChunkedArray | pa.Array, where: str) -> Iterator[Wrong]:
+def _unsent(
+    sent: set[str], values: pa.ChunkedArray | pa.Array, where: str
+) -> Iterator[RuleViolation]:
     """Nobody reads or stores what was not sent."""
     unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
     if unknown:
@@ -70,7 +72,7 @@ def _unsent(sent: set[str], values: pa.ChunkedArray | pa.Array, where: str) -> I
         yield _wrong(says, "history/ops" if where == "read" else "replicas")
 
 
-def _disks(trace: Trace) -> Iterator[Wrong]:
+def _disks(trace: Trace) -> Iterator[RuleViolation]:
     """Offsets rise by one, epochs never fall, and no epoch begins before its leader did.
 
     On ZooKeeper a leader that is the only one in sync may start again, and begin its epoch anew
@@ -111,7 +113,9 @@ def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
     return [(offset, value) for offset, value in rows if offset is not None]
 
 
-def _ends(observed: Observed, trace: Trace, fences: list[tuple[int, str]]) -> Iterator[Wrong]:
+def _ends(
+    observed: RunTraces, trace: Trace, fences: list[tuple[int, str]]
+) -> Iterator[RuleViolation]:
     """The fence was committed, so that every member of the ISR has it."""
     last = trace.leaderships[-1] if trace.leaderships else None
     for offset, value in fences:
@@ -127,7 +131,7 @@ def _ends(observed: Observed, trace: Trace, fences: list[tuple[int, str]]) -> It
 
 def _final_reads(
     trace: Trace, reads: pa.Table, fences: list[tuple[int, str]], hidden: set[str]
-) -> Iterator[Wrong]:
+) -> Iterator[RuleViolation]:
     """The final read is what the leader's disk holds, record by record, up to the fence."""
     last = trace.leaderships[-1] if trace.leaderships else None
     disk = trace.disks.get(last.leader) if last else None
@@ -148,7 +152,9 @@ def _final_reads(
             return
 
 
-def _jumps(observed: Observed, trace: Trace, reads: pa.Table, hidden: set[str]) -> Iterator[Wrong]:
+def _jumps(
+    observed: RunTraces, trace: Trace, reads: pa.Table, hidden: set[str]
+) -> Iterator[RuleViolation]:
     """A consumer reads on without a gap, as long as nobody else is elected.
 
     Not so a member of a group; and markers of transactions, and what was not committed, are no gap.
@@ -177,5 +183,5 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_NAMED_MAX]) + more
 
 
-def _wrong(says: str, event: str) -> Wrong:
-    return Wrong(rule="books", says=says, broker=None, time_ns=-1, event=event)
+def _wrong(says: str, event: str) -> RuleViolation:
+    return RuleViolation(rule="books", says=says, broker=None, time_ns=-1, event=event)

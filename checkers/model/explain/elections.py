@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from highwater.checkers.model.explain.trace import LOOK, SECOND, Leadership, Observed, Trace
-from highwater.checkers.model.explain.truncations import Wrong
+from highwater.checkers.model.explain.trace import LOOK, SECOND, LeadershipRow, RunTraces, Trace
+from highwater.checkers.model.explain.truncations import RuleViolation
 
 _LAG: Final = 31 * SECOND
 """The longest replica.lag.time.max.ms that a release has by default, and a little."""
@@ -18,7 +18,7 @@ _AWAY: Final = frozenset(
 """Faults between whose injection and healing a broker certainly does nothing."""
 
 
-def wrong_elections(observed: Observed, trace: Trace) -> Iterator[Wrong]:
+def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[RuleViolation]:
     """Decisions about a partition that no rule allows."""
     first = next(iter(trace.leaderships), None)
     assigned = frozenset(first.isr if first else ())
@@ -37,8 +37,8 @@ def wrong_elections(observed: Observed, trace: Trace) -> Iterator[Wrong]:
 
 
 def _elected(
-    observed: Observed, trace: Trace, before: Leadership, now: Leadership
-) -> Iterator[Wrong]:
+    observed: RunTraces, trace: Trace, before: LeadershipRow, now: LeadershipRow
+) -> Iterator[RuleViolation]:
     """A leader is one of the ISR before, unless unclean elections are allowed."""
     if now.epoch == before.epoch:
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
@@ -53,7 +53,7 @@ def _elected(
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
 
 
-def _decided_unheard(trace: Trace, now: Leadership) -> bool:
+def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
     """Whether more was decided before this election than was said or seen.
 
     The partition epoch rises with each decision (KIP-497). A controller may take a replica into the
@@ -76,8 +76,8 @@ def _decided_unheard(trace: Trace, now: Leadership) -> bool:
 
 
 def _changed(
-    observed: Observed, trace: Trace, before: Leadership, now: Leadership
-) -> Iterator[Wrong]:
+    observed: RunTraces, trace: Trace, before: LeadershipRow, now: LeadershipRow
+) -> Iterator[RuleViolation]:
     """Who joins runs and has caught up; who is dropped did not run, or lagged."""
     for joined in {*now.isr} - {*before.isr}:
         if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
@@ -89,7 +89,7 @@ def _changed(
             yield _wrong(now, "isr", f"broker {left} left the ISR, though it ran and kept up")
 
 
-def _away(observed: Observed, broker: int, time_ns: int) -> bool:
+def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
     """Whether a broker was surely down: struck well before, and mended well after."""
     return any(
         one.broker == broker
@@ -100,14 +100,14 @@ def _away(observed: Observed, broker: int, time_ns: int) -> bool:
     )
 
 
-def _lacks(trace: Trace, broker: int, now: Leadership) -> bool:
+def _lacks(trace: Trace, broker: int, now: LeadershipRow) -> bool:
     """Whether a replica surely had less than what its leader had committed well before."""
     leader = trace.mark_at(now.leader, now.time_ns - SECOND)
     later = [m.leo for m in trace.marks.get(broker, ()) if m.time_ns >= now.time_ns - LOOK]
     return leader is not None and bool(later) and max(later) < leader.hw
 
 
-def _may_leave(observed: Observed, trace: Trace, broker: int, now: Leadership) -> bool:
+def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRow) -> bool:
     if any(
         one.broker == broker and one.since_ns <= now.time_ns and one.until_ns >= now.time_ns - _LAG
         for one in observed.faults
@@ -119,8 +119,8 @@ def _may_leave(observed: Observed, trace: Trace, broker: int, now: Leadership) -
     return own.leo < leader.leo or any(one.since_ns <= now.time_ns for one in observed.faults)
 
 
-def _wrong(row: Leadership, rule: str, says: str) -> Wrong:
-    return Wrong(
+def _wrong(row: LeadershipRow, rule: str, says: str) -> RuleViolation:
+    return RuleViolation(
         rule=rule,
         says=f"{says[:1].upper()}{says[1:]}.",
         broker=row.leader if row.leader >= 0 else None,

@@ -4,8 +4,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from highwater.checkers.model.explain.trace import SECOND, Line, Observed, Start, Struck, Trace
-from highwater.checkers.model.report_types import Because
+from highwater.checkers.model.explain.trace import (
+    SECOND,
+    BrokerLogLine,
+    FaultOnBroker,
+    LeadershipStart,
+    RunTraces,
+    Trace,
+)
+from highwater.checkers.model.report_types import ExplanationLink
 
 Row = dict[str, Any]
 _CLIENT: Final = 6 * SECOND
@@ -19,28 +26,28 @@ class Chain:
     ``open``: nothing contradicts it, and yet no rule that is looked for here leads to it.
     """
 
-    links: tuple[Because, ...] = ()
+    links: tuple[ExplanationLink, ...] = ()
     why_not: str = ""
     open: bool = False
 
 
-def refuse(why_not: str, *links: Because) -> Chain:
+def refuse(why_not: str, *links: ExplanationLink) -> Chain:
     """No explanation, because something contradicts it."""
     return Chain(links=links, why_not=why_not)
 
 
-def unknown(why_not: str, *links: Because) -> Chain:
+def unknown(why_not: str, *links: ExplanationLink) -> Chain:
     """No explanation, because no rule is known here that leads to it."""
     return Chain(links=links, why_not=why_not, open=True)
 
 
-def acknowledged(observed: Observed, trace: Trace, send: Row) -> Because:
+def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
     """What a record's producer was told, and by whom as far as anybody saw."""
     leader = trace.leader_at(send["complete_ns"] or send["invoke_ns"])
     by = f" by broker {leader.leader}, the leader" if leader and leader.leader >= 0 else ""
     at = "" if send["offset"] is None else f" at offset {send['offset']}"
     acks = observed.plan.workload.acks
-    return Because(
+    return ExplanationLink(
         rule=f"acks={acks}",
         says=f"{send['value']} was acknowledged{at}{by}, with acks={acks}.",
         event=f"{send['process']}: {send['outcome']}{at}",
@@ -49,7 +56,9 @@ def acknowledged(observed: Observed, trace: Trace, send: Row) -> Because:
     )
 
 
-def disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> Because | None:
+def disturbed(
+    observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
+) -> ExplanationLink | None:
     """What kept a leader from answering, around a time: its fault, or a change of leader.
 
     With acks=all it waits for everybody in the ISR, so that their faults keep it as well; and for
@@ -71,7 +80,7 @@ def disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) ->
     for row in changed:
         if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
             who = "nobody" if row.leader < 0 else f"broker {row.leader}"
-            return Because(
+            return ExplanationLink(
                 rule="elections",
                 says=f"Then {who} led, in epoch {row.epoch}.",
                 event=row.event,
@@ -81,7 +90,9 @@ def disturbed(observed: Observed, trace: Trace, since_ns: int, until_ns: int) ->
     return None
 
 
-def hung_up(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> Because | None:
+def hung_up(
+    observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
+) -> ExplanationLink | None:
     """The change of leader of another partition upon which a broker hung up on acks=0.
 
     It has no other way to say that it leads a partition no more (``KafkaApis.handleProduceRequest``
@@ -98,7 +109,7 @@ def hung_up(observed: Observed, trace: Trace, since_ns: int, until_ns: int) -> B
                     f"Broker {then.leader} led partition {other.partition} no more, and hung up on"
                     " who sent it something for that with acks=0."
                 )
-                return Because(
+                return ExplanationLink(
                     rule="acks=0",
                     says=says,
                     event=now.event,
@@ -114,9 +125,9 @@ def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
     return [first, *rows] if first else rows
 
 
-def struck(one: Struck) -> Because:
+def struck(one: FaultOnBroker) -> ExplanationLink:
     """A fault."""
-    return Because(
+    return ExplanationLink(
         rule=one.fault,
         says=f"{one.says[:1].upper()}{one.says[1:]}.",
         event=one.says,
@@ -125,13 +136,13 @@ def struck(one: Struck) -> Because:
     )
 
 
-def led_without(start: Start, send: Row) -> Because:
+def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
     """The beginning of a leadership without a record."""
     how = " from outside the ISR" if start.unclean else ""
     if start.last_leader:
         how = ", as the last that had led,"
     at = "" if send["offset"] is None else f" at {send['offset']}"
-    return Because(
+    return ExplanationLink(
         rule="unclean" if start.unclean else "elr" if start.last_leader else "elections",
         says=f"Broker {start.broker} was elected{how} in epoch {start.epoch} and led from offset"
         f" {start.offset}, without {send['value']}{at}.",
@@ -141,9 +152,9 @@ def led_without(start: Start, send: Row) -> Because:
     )
 
 
-def cut_link(line: Line, rule: str) -> Because:
+def cut_link(line: BrokerLogLine, rule: str) -> ExplanationLink:
     """A cut as a link."""
-    return Because(
+    return ExplanationLink(
         rule=rule,
         says=f"Broker {line.broker} cut its log to {line.offset}.",
         event=line.text,
@@ -152,11 +163,11 @@ def cut_link(line: Line, rule: str) -> Because:
     )
 
 
-def unanswered(observed: Observed, send: Row, until_ns: int) -> Because | None:
+def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
     """What the client itself logged of a request without an answer, while this one was sent."""
     for said in observed.clients.get(send["process"], ()):
         if send["invoke_ns"] <= said.time_ns <= until_ns:
-            return Because(
+            return ExplanationLink(
                 rule="retry",
                 says=f"A request of {send['process']} had no answer.",
                 event=said.text,

@@ -22,9 +22,9 @@ from highwater.checkers.model.explain.other_anomalies import (
     unseen,
 )
 from highwater.checkers.model.explain.read_trace import observe
-from highwater.checkers.model.explain.trace import Observed
-from highwater.checkers.model.explain.truncations import Wrong, cut_count, wrong_cuts
-from highwater.checkers.model.report_types import Because, Finding, Outcome
+from highwater.checkers.model.explain.trace import RunTraces
+from highwater.checkers.model.explain.truncations import RuleViolation, cut_count, wrong_cuts
+from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, PartitionOutcome
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.store import Run
 
@@ -46,21 +46,21 @@ _WORDS_MAX: Final = 300
 
 
 @dataclass(slots=True, kw_only=True)
-class Explained:
+class PartitionExplanations:
     """What came of holding a run against the rules.
 
     Attributes:
         unread: why its trace could not be followed; empty when it could.
     """
 
-    observed: Outcome
-    findings: list[Finding]
+    observed: PartitionOutcome
+    findings: list[ModelFinding]
     checked: dict[str, int] = field(default_factory=dict)
     unread: str = ""
-    trace: Observed | None = None
+    trace: RunTraces | None = None
 
 
-def explain(run: Run) -> Explained:
+def explain(run: Run) -> PartitionExplanations:
     """Explain every anomaly of a judged run, and find every event that no rule allows.
 
     Whatever cannot be read leaves its anomalies unexplained.
@@ -68,7 +68,7 @@ def explain(run: Run) -> Explained:
     rows = _anomalies(run)
     lost = sorted({row["value"] for row in rows if row["kind"] == "lost-write" and row["value"]})
     forked = {row["offset"] for row in rows if row["kind"] == "divergence"} - {None}
-    outcome = Outcome(lost=tuple(lost), forked=tuple(sorted(forked)))
+    outcome = PartitionOutcome(lost=tuple(lost), forked=tuple(sorted(forked)))
     try:
         observed = observe(run)
         wrong = list(_wrong(observed))
@@ -78,7 +78,7 @@ def explain(run: Run) -> Explained:
         return _unread(outcome, rows, f"the trace could not be followed: {error!r}"[:_WORDS_MAX])
     observed.suspect(_records(rows))
     findings = [_finding(row, _EXPLAIN.get(row["kind"], seen)(observed, row)) for row in rows]
-    return Explained(
+    return PartitionExplanations(
         observed=outcome,
         findings=[*_merged(findings), *wrong],
         checked=_checked(observed),
@@ -86,10 +86,10 @@ def explain(run: Run) -> Explained:
     )
 
 
-def _unread(outcome: Outcome, rows: Iterable[Row], why: str) -> Explained:
+def _unread(outcome: PartitionOutcome, rows: Iterable[Row], why: str) -> PartitionExplanations:
     says = f"{why[:1].upper()}{why[1:].rstrip('.')}."
     findings = _merged(_finding(row, refuse(says)) for row in rows)
-    return Explained(observed=outcome, findings=findings, unread=says)
+    return PartitionExplanations(observed=outcome, findings=findings, unread=says)
 
 
 def _anomalies(run: Run) -> list[Row]:
@@ -105,7 +105,7 @@ def _records(rows: Iterable[Row]) -> set[str]:
     return {value for value in found if value is not None}
 
 
-def _wrong(observed: Observed) -> Iterator[Finding]:
+def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
     """Events and books that are not as they must be."""
     for partition, trace in observed.traces.items():
         for wrong in (*wrong_cuts(trace, observed.rules), *wrong_elections(observed, trace)):
@@ -114,15 +114,17 @@ def _wrong(observed: Observed) -> Iterator[Finding]:
         yield _outside(observed, where, wrong, "books")
 
 
-def _outside(observed: Observed, partition: int | None, wrong: Wrong, kind: str) -> Finding:
-    link = Because(
+def _outside(
+    observed: RunTraces, partition: int | None, wrong: RuleViolation, kind: str
+) -> ModelFinding:
+    link = ExplanationLink(
         rule=wrong.rule,
         says=wrong.says,
         event=wrong.event,
         broker=wrong.broker,
         time_ns=None if wrong.time_ns < 0 else wrong.time_ns,
     )
-    return Finding(
+    return ModelFinding(
         kind=kind,
         topic=observed.topic,
         partition=partition,
@@ -133,10 +135,10 @@ def _outside(observed: Observed, partition: int | None, wrong: Wrong, kind: str)
     )
 
 
-def _finding(row: Row, chain: Chain) -> Finding:
+def _finding(row: Row, chain: Chain) -> ModelFinding:
     rule = UNKNOWN_RULE if chain.open else "none"
-    reason = (Because(rule=rule, says=chain.why_not),) if chain.why_not else ()
-    return Finding(
+    reason = (ExplanationLink(rule=rule, says=chain.why_not),) if chain.why_not else ()
+    return ModelFinding(
         kind=row["kind"],
         topic=row["topic"],
         partition=row["partition"],
@@ -147,9 +149,9 @@ def _finding(row: Row, chain: Chain) -> Finding:
     )
 
 
-def _merged(findings: Iterable[Finding]) -> list[Finding]:
+def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
     """One finding for anomalies that only differ in their record: the first, and how many."""
-    found: dict[tuple[object, ...], Finding] = {}
+    found: dict[tuple[object, ...], ModelFinding] = {}
     for one in findings:
         links = (link for link in one.because if not link.rule.startswith("acks="))
         events = tuple((link.rule, link.broker, link.time_ns) for link in links)
@@ -161,7 +163,7 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     return list(found.values())
 
 
-def _checked(observed: Observed) -> dict[str, int]:
+def _checked(observed: RunTraces) -> dict[str, int]:
     """How much was held against the rules."""
     traces = observed.traces.values()
     return {

@@ -9,11 +9,18 @@ from highwater.checkers.model.explain.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.model.explain.trace import LOOK, NEVER, Line, Observed, Start, Trace
-from highwater.checkers.model.report_types import Because
+from highwater.checkers.model.explain.trace import (
+    LOOK,
+    NEVER,
+    BrokerLogLine,
+    LeadershipStart,
+    RunTraces,
+    Trace,
+)
+from highwater.checkers.model.report_types import ExplanationLink
 
 
-def fork(observed: Observed, anomaly: Row) -> Chain:
+def fork(observed: RunTraces, anomaly: Row) -> Chain:
     """Why replicas differ at an offset: one came back with what a new leader never had."""
     trace = observed.traces.get(anomaly["partition"])
     offset = anomaly["offset"]
@@ -29,7 +36,7 @@ def fork(observed: Observed, anomaly: Row) -> Chain:
         if holes := [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]:
             return Chain(links=tuple(holes))
         return refuse("The replicas hold the same record there, or one of them none.")
-    links: list[Because] = []
+    links: list[ExplanationLink] = []
     for broker, value in others.items():
         chain = _strayed(observed, trace, broker, offset, value)
         if chain.why_not:
@@ -38,7 +45,7 @@ def fork(observed: Observed, anomaly: Row) -> Chain:
     return Chain(links=tuple(links))
 
 
-def _hole(trace: Trace, broker: int, offset: int) -> Because | None:
+def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
     """The cut that took a whole batch with it, of which only the rest was fetched again."""
     disk = trace.disks[broker]
     cut = None if offset in disk.at else trace.cut_within(broker, disk.after(offset))
@@ -46,7 +53,7 @@ def _hole(trace: Trace, broker: int, offset: int) -> Because | None:
 
 
 def _strayed(
-    observed: Observed, trace: Trace, broker: int, offset: int, value: str | None
+    observed: RunTraces, trace: Trace, broker: int, offset: int, value: str | None
 ) -> Chain:
     """Why one replica kept its own record."""
     send = observed.suspects.get(value or "")
@@ -81,12 +88,12 @@ def _strayed(
     return unknown(f"No rule lets broker {broker} keep {value} at offset {offset}.")
 
 
-def _same_epoch(trace: Trace, broker: int, start: Start, offset: int) -> bool:
+def _same_epoch(trace: Trace, broker: int, start: LeadershipStart, offset: int) -> bool:
     """Whether a replica's own record is of the new leader's epoch: then it is no older fork."""
     return trace.disks[broker].epoch(offset) >= start.epoch
 
 
-def _kept(trace: Trace, broker: int, start: Start, offset: int) -> Line | None:
+def _kept(trace: Trace, broker: int, start: LeadershipStart, offset: int) -> BrokerLogLine | None:
     """The cut, or the fetcher, by which a replica kept an offset though another led from below it.
 
     None, when it was cut to that offset or below afterwards: then it fetched what others have.
@@ -101,8 +108,8 @@ def _kept(trace: Trace, broker: int, start: Start, offset: int) -> Line | None:
     return lines[0]
 
 
-def _kept_link(line: Line, offset: int, rule: str, where: str) -> Because:
-    return Because(
+def _kept_link(line: BrokerLogLine, offset: int, rule: str, where: str) -> ExplanationLink:
+    return ExplanationLink(
         rule=rule,
         says=f"Broker {line.broker} cut its log to {line.offset}, {where}, and so kept its own"
         f" record at {offset}.",

@@ -16,8 +16,15 @@ from highwater.checkers.model.explain.evidence_links import (
     unanswered,
     unknown,
 )
-from highwater.checkers.model.explain.trace import LOOK, SECOND, Observed, Start, Struck, Trace
-from highwater.checkers.model.report_types import Because
+from highwater.checkers.model.explain.trace import (
+    LOOK,
+    SECOND,
+    FaultOnBroker,
+    LeadershipStart,
+    RunTraces,
+    Trace,
+)
+from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.fault_effects import taken
 from highwater.harness.runs.history import OK
 
@@ -26,7 +33,7 @@ _ZOMBIE: Final = 2 * SECOND
 to follow only then, as on a busy machine."""
 
 
-def lost(observed: Observed, anomaly: Row) -> Chain:
+def lost(observed: RunTraces, anomaly: Row) -> Chain:
     """Why an acknowledged record is gone."""
     trace = observed.traces.get(anomaly["partition"])
     send = observed.suspects.get(anomaly["value"])
@@ -55,7 +62,7 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
     return ""
 
 
-def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:
+def _lost_unanswered(observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink) -> Chain:
     """acks=0: nobody said that it was written. Something must have been in its way all the same."""
     since_ns = send["invoke_ns"]
     until_ns = send["complete_ns"] or since_ns
@@ -69,14 +76,14 @@ def _lost_unanswered(observed: Observed, trace: Trace, send: Row, told: Because)
     return Chain(links=(told, link))
 
 
-def _not_to_the_leader(observed: Observed, trace: Trace, send: Row) -> Because | None:
+def _not_to_the_leader(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink | None:
     """Nobody tells a producer of acks=0 that it sends to one who leads no more."""
     now = trace.leader_at(send["invoke_ns"])
     starts = (start for start in trace.starts if now is not None and start.epoch == now.epoch)
     return next(filter(None, (_deposed(observed, trace, one, send) for one in starts)), None)
 
 
-def _went_with_its_log(trace: Trace, send: Row) -> Because | None:
+def _went_with_its_log(trace: Trace, send: Row) -> ExplanationLink | None:
     """It can have stood in its leader's log beyond the end of one who began to lead later on.
 
     It was written at the LEO that its leader last told, or behind it, and a look later there was
@@ -93,12 +100,12 @@ def _went_with_its_log(trace: Trace, send: Row) -> Because | None:
     return next((led_without(start, send) for start in shorter), None)
 
 
-def _left(observed: Observed, send: Row, until_ns: int) -> Because | None:
+def _left(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
     """Its client went right after it: a connection that ends takes along what is under way."""
     left_ns = observed.left_ns.get(send["process"])
     if left_ns is None or left_ns > until_ns + LOOK:
         return None
-    return Because(
+    return ExplanationLink(
         rule="acks=0",
         says=f"{send['process']} left right after it, and nobody waits for what is under way.",
         event=f"{send['process']}: its last answer",
@@ -106,7 +113,7 @@ def _left(observed: Observed, send: Row, until_ns: int) -> Because | None:
     )
 
 
-def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chain:
+def _lost_at(observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink) -> Chain:
     """It stood at an offset, and somebody led from there or before without it."""
     chains = [_lost_to(observed, trace, send, start, told) for start in _successors(trace, send)]
     chains += _lost_at_once(observed, trace, send, told)
@@ -115,7 +122,9 @@ def _lost_at(observed: Observed, trace: Trace, send: Row, told: Because) -> Chai
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
 
 
-def _lost_from_disk(observed: Observed, trace: Trace, send: Row, told: Because) -> list[Chain]:
+def _lost_from_disk(
+    observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink
+) -> list[Chain]:
     """A fault took it from the front of the log of somebody who led then: nobody copies that."""
     found = []
     for one in observed.faults:
@@ -126,7 +135,7 @@ def _lost_from_disk(observed: Observed, trace: Trace, send: Row, told: Because) 
         later = next((row for row in led if row.leader == one.broker), None)
         if gone and later and one.since_ns >= send["invoke_ns"]:
             says = f"Broker {one.broker} led then, in epoch {later.epoch}."
-            link = Because(
+            link = ExplanationLink(
                 rule="elections",
                 says=says,
                 event=later.event,
@@ -137,7 +146,9 @@ def _lost_from_disk(observed: Observed, trace: Trace, send: Row, told: Because) 
     return found
 
 
-def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Because) -> Chain:
+def _lost_to(
+    observed: RunTraces, trace: Trace, send: Row, start: LeadershipStart, told: ExplanationLink
+) -> Chain:
     """Why one who led without it could be the leader."""
     cut, led = _cut(trace, start.broker, send), led_without(start, send)
     if start.unclean:
@@ -150,7 +161,7 @@ def _lost_to(observed: Observed, trace: Trace, send: Row, start: Start, told: Be
     return _lost_though_committed(observed, trace, send, start, (told, cut, led))
 
 
-def _successors(trace: Trace, send: Row) -> list[Start]:
+def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
     """Who led, after the record was appended, from its offset or from before it; likeliest first.
 
     Or with what is older there: who is elected uncleanly may have a fork of its own. Whoever
@@ -176,7 +187,9 @@ def _successors(trace: Trace, send: Row) -> list[Start]:
     return sorted(found, key=lambda start: start.time_ns < until_ns - LOOK)
 
 
-def _lost_at_once(observed: Observed, trace: Trace, send: Row, told: Because) -> list[Chain]:
+def _lost_at_once(
+    observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink
+) -> list[Chain]:
     """It was appended by one who led no more, and had not heard of it: nobody else ever had it."""
     if observed.plan.workload.acks == "all":
         return []
@@ -191,7 +204,9 @@ def _lost_at_once(observed: Observed, trace: Trace, send: Row, told: Because) ->
     return found
 
 
-def _deposed(observed: Observed, trace: Trace, start: Start, send: Row) -> Because | None:
+def _deposed(
+    observed: RunTraces, trace: Trace, start: LeadershipStart, send: Row
+) -> ExplanationLink | None:
     """Who led before an election, if it may have answered as the leader that it no longer was.
 
     Whoever was elected may have been elected twice in a row: what counts is when it first was.
@@ -212,25 +227,27 @@ def _deposed(observed: Observed, trace: Trace, start: Start, send: Row) -> Becau
         )
         if slept and -_ZOMBIE < acked_ns - one.until_ns < max(_ZOMBIE, heard_ns - one.until_ns):
             woken = f"{one.says}; woken again {one.until_ns / SECOND:.3f} s"
-            return Because(
+            return ExplanationLink(
                 rule="zombie", says=says, event=woken, broker=leader, time_ns=one.until_ns
             )
     if deposed_ns <= acked_ns < max(heard_ns + LOOK, deposed_ns + _ZOMBIE):  # its last answers
         event = others[-1].event
-        return Because(
+        return ExplanationLink(
             rule="zombie", says=says, event=event, broker=leader, time_ns=others[-1].time_ns
         )
     return None
 
 
-def _took_its_place(trace: Trace, start: Start, offset: int) -> bool:
+def _took_its_place(trace: Trace, start: LeadershipStart, offset: int) -> bool:
     """Whether what stands there in the end is of that epoch or a later one, as far as one knows."""
     disk = trace.disks.get(trace.leaderships[-1].leader)
     epoch = -1 if disk is None else disk.epoch(offset)
     return epoch < 0 or epoch >= start.epoch
 
 
-def _fell(observed: Observed, leader: int | None, send: Row, start: Start) -> Because | None:
+def _fell(
+    observed: RunTraces, leader: int | None, send: Row, start: LeadershipStart
+) -> ExplanationLink | None:
     """What befell who acknowledged it, if anything did: a planned move does it too."""
     for one in observed.faults:
         overlaps = one.since_ns - SECOND <= start.time_ns and send["invoke_ns"] <= one.until_ns
@@ -239,13 +256,13 @@ def _fell(observed: Observed, leader: int | None, send: Row, start: Start) -> Be
     return None
 
 
-def _gave_up(trace: Trace, start: Start, send: Row) -> bool:
+def _gave_up(trace: Trace, start: LeadershipStart, send: Row) -> bool:
     """Whether who began to lead had cut the offset off before that."""
     cut = _cut(trace, start.broker, send)
     return cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns
 
 
-def _cut(trace: Trace, broker: int, send: Row) -> Because | None:
+def _cut(trace: Trace, broker: int, send: Row) -> ExplanationLink | None:
     """The cut by which a replica gave up an offset that it may have held."""
     for line in trace.of_kind(broker, "truncation"):
         if line.offset <= send["offset"] and line.time_ns >= send["invoke_ns"] - LOOK:
@@ -254,11 +271,11 @@ def _cut(trace: Trace, broker: int, send: Row) -> Because | None:
 
 
 def _lost_though_committed(
-    observed: Observed,
+    observed: RunTraces,
     trace: Trace,
     send: Row,
-    start: Start,
-    links: tuple[Because, Because | None, Because],
+    start: LeadershipStart,
+    links: tuple[ExplanationLink, ExplanationLink | None, ExplanationLink],
 ) -> Chain:
     """acks=all and a leader from the ISR: only a release's own faults explain that."""
     told, cut, led = links
@@ -267,7 +284,7 @@ def _lost_though_committed(
         return Chain(links=(told, gone, led))
     if cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns + SECOND:
         if not rules.epochs:
-            because = Because(
+            because = ExplanationLink(
                 rule="epochs",
                 says=f"{cut.says[:-1]}, its own HW, to which {send['value']} was not committed.",
                 event=cut.event,
@@ -276,7 +293,7 @@ def _lost_though_committed(
             )
             return Chain(links=(told, because, led))
         if not rules.epoch_on_election and _was_unknown(trace, cut):
-            because = Because(
+            because = ExplanationLink(
                 rule="epoch_on_election",
                 says=f"{cut.says[:-1]}, its own HW, because its leader knew no such epoch.",
                 event=cut.event,
@@ -289,7 +306,9 @@ def _lost_though_committed(
     return unknown("A member of the ISR should have had it.", *known)
 
 
-def _taken(observed: Observed, trace: Trace, start: Start, send: Row) -> Because | None:
+def _taken(
+    observed: RunTraces, trace: Trace, start: LeadershipStart, send: Row
+) -> ExplanationLink | None:
     """The fault that took the record from the disk of who led without it, before that."""
     for one in observed.faults:
         before = one.broker == start.broker and send["invoke_ns"] <= one.since_ns <= start.time_ns
@@ -298,12 +317,12 @@ def _taken(observed: Observed, trace: Trace, start: Start, send: Row) -> Because
     return None
 
 
-def _ranges(observed: Observed, trace: Trace, one: Struck) -> list[range]:
+def _ranges(observed: RunTraces, trace: Trace, one: FaultOnBroker) -> list[range]:
     """The offsets that a fault took from its broker's replica."""
     return list(taken(one.says, observed.topic, trace.partition))
 
 
-def _was_unknown(trace: Trace, cut: Because) -> bool:
+def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:
     """Whether the leader had said that it does not know the follower's epoch."""
     return any(
         "unknown offset" in line.text and 0 <= (cut.time_ns or 0) - line.time_ns < SECOND
@@ -311,14 +330,14 @@ def _was_unknown(trace: Trace, cut: Because) -> bool:
     )
 
 
-def _joined(trace: Trace, start: Start, send: Row) -> Because | None:
+def _joined(trace: Trace, start: LeadershipStart, send: Row) -> ExplanationLink | None:
     """A change of the ISR that let a replica in which was seen to lack the record (KAFKA-7128)."""
     isr: tuple[int, ...] | None = None
     for row in trace.leaderships:
         joins = isr is not None and start.broker in row.isr and start.broker not in isr
         mark = trace.mark_at(start.broker, row.time_ns)
         if joins and mark and mark.leo <= send["offset"] and row.time_ns >= send["invoke_ns"]:
-            return Because(
+            return ExplanationLink(
                 rule="join_from_epoch_start",
                 says=f"Broker {start.broker} joined the ISR with LEO {mark.leo}, without"
                 f" {send['value']}.",

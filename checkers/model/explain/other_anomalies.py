@@ -10,12 +10,12 @@ from highwater.checkers.model.explain.evidence_links import (
     struck,
     unanswered,
 )
-from highwater.checkers.model.explain.trace import SECOND, Line, Observed
-from highwater.checkers.model.report_types import Because
+from highwater.checkers.model.explain.trace import SECOND, BrokerLogLine, RunTraces
+from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.fault_effects import taken
 
 
-def duplicate(observed: Observed, anomaly: Row) -> Chain:
+def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
     """Why a record stands twice: its producer heard nothing, and sent it again.
 
     A broker knows a record of an idempotent producer again by producer id, epoch and sequence
@@ -35,7 +35,7 @@ def duplicate(observed: Observed, anomaly: Row) -> Chain:
     return _sent_again(observed, anomaly, send, how)
 
 
-def reordered(observed: Observed, anomaly: Row) -> Chain:
+def reordered(observed: RunTraces, anomaly: Row) -> Chain:
     """Why a record stands before one that was sent earlier: that was sent again, behind it.
 
     A producer has several requests on their way; without idempotence (KIP-98) the leader does not
@@ -47,13 +47,13 @@ def reordered(observed: Observed, anomaly: Row) -> Chain:
     return _sent_again(observed, anomaly, earlier, f"behind {anomaly['value']}")
 
 
-def _sent_again(observed: Observed, anomaly: Row, send: Row, how: str) -> Chain:
+def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain:
     """A send whose first attempt came to nothing that its producer heard of, and why."""
     trace = observed.traces.get(anomaly["partition"])
     if trace is None:
         return refuse("Nobody knows which partition it was sent to.")
     until_ns = send["complete_ns"] or send["invoke_ns"] + 60 * SECOND
-    again = Because(
+    again = ExplanationLink(
         rule="retry",
         says=f"{send['value']} was sent again, {how}.",
         event=f"{send['process']}: {send['outcome']} after"
@@ -70,16 +70,16 @@ def _sent_again(observed: Observed, anomaly: Row, send: Row, how: str) -> Chain:
     return Chain(links=(link, again))
 
 
-def unseen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+def unseen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
     """Why nobody looked: the harness must have said that the final read ended early."""
     if not observed.status.problems:
         return refuse("The final read ended without a problem, and yet not with the fence.")
     says = observed.status.problems[0]
-    link = Because(rule="final-read", says="The final read ended early.", event=says)
+    link = ExplanationLink(rule="final-read", says="The final read ended early.", event=says)
     return Chain(links=(link,))
 
 
-def corrupt(observed: Observed, anomaly: Row) -> Chain:
+def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
     """A fault that was injected damages a disk, and of replication's rules one alone."""
     for copy in anomaly["copies"] or ():
         trace = observed.traces.get(copy["partition"])
@@ -94,8 +94,8 @@ def corrupt(observed: Observed, anomaly: Row) -> Chain:
     return refuse("No rule of replication damages a disk.")
 
 
-def _whole_set(cut: Line, copy: Row) -> Because:
-    return Because(
+def _whole_set(cut: BrokerLogLine, copy: Row) -> ExplanationLink:
+    return ExplanationLink(
         rule="whole-set",
         says=f"It went on from {cut.offset} with a compressed set of its new leader's that begins"
         f" before that, and ends at {copy['offset']}: before 0.11 sets are sent whole.",
@@ -105,6 +105,6 @@ def _whole_set(cut: Line, copy: Row) -> Because:
     )
 
 
-def seen(observed: Observed, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
+def seen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
     """What clients saw, and what follows from no record that was lost and no log that forked."""
     return refuse("Nothing was cut there, and no rule of replication lets a client see it so.")

@@ -15,13 +15,13 @@ from highwater.checkers.model.explain.client_logs import left, unanswered
 from highwater.checkers.model.explain.trace import (
     NEVER,
     SECOND,
-    Disk,
-    Leadership,
-    Line,
-    Mark,
-    Observed,
-    Start,
-    Struck,
+    BrokerLogLine,
+    FaultOnBroker,
+    FrozenReplica,
+    LeadershipRow,
+    LeadershipStart,
+    ReplicaSample,
+    RunTraces,
     Trace,
 )
 from highwater.checkers.model.protocol.rules_by_release import rules_of
@@ -33,7 +33,7 @@ from highwater.harness.runs.store import Run
 _IGNORED: Final = frozenset({"error", "election", "kept"})
 
 
-def observe(run: Run) -> Observed:
+def observe(run: Run) -> RunTraces:
     """Read everything about a run that the rules can be held against.
 
     Raises:
@@ -58,7 +58,7 @@ def observe(run: Run) -> Observed:
         trace.starts.extend(_starts(trace, _tails(faults, plan, partition)))
         traces[partition] = trace
     ops = _plain(run.table("history/ops"))
-    return Observed(
+    return RunTraces(
         plan=plan,
         status=run.status(),
         rules=rules,
@@ -79,11 +79,11 @@ def _plain(table: pa.Table) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[Leadership]]:
+def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[LeadershipRow]]:
     """Rows in order of time. On KRaft brokers tell them, and some lag behind others."""
-    found: dict[int, list[Leadership]] = defaultdict(list)
+    found: dict[int, list[LeadershipRow]] = defaultdict(list)
     for row in _rows(run, "events/partitions"):
-        now = Leadership(
+        now = LeadershipRow(
             time_ns=row["time_ns"],
             leader=row["leader"],
             epoch=-1 if row["leader_epoch"] is None else row["leader_epoch"],
@@ -95,22 +95,22 @@ def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[Leadership]]:
     return found
 
 
-def _marks(run: Run) -> dict[int, dict[int, list[Mark]]]:
-    found: dict[int, dict[int, list[Mark]]] = defaultdict(lambda: defaultdict(list))
+def _marks(run: Run) -> dict[int, dict[int, list[ReplicaSample]]]:
+    found: dict[int, dict[int, list[ReplicaSample]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(run, "events/replicas"):
         if row["leo"] is not None and row["hw"] is not None:
-            mark = Mark(time_ns=row["time_ns"], leo=row["leo"], hw=row["hw"])
+            mark = ReplicaSample(time_ns=row["time_ns"], leo=row["leo"], hw=row["hw"])
             found[row["partition"]][row["broker"]].append(mark)
     return found
 
 
-def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[Line]]]:
+def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
     """Lines by partition and broker; what a broker says of itself is told of each partition."""
-    found: dict[int, dict[int, list[Line]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(run, "events/log_lines"):
         if row["kind"] in _IGNORED:
             continue
-        line = Line(
+        line = BrokerLogLine(
             time_ns=row["time_ns"],
             broker=row["broker"],
             kind=row["kind"],
@@ -128,13 +128,13 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
     return sorted((row for row in rows if row["time_ns"] is not None), key=lambda r: r["time_ns"])
 
 
-def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
+def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultOnBroker]:
     """Faults with their ends; what was never healed ends never. Of no broker is broker -1.
 
     A fault is recorded when it has taken effect. It begins when the schedule's step is taken; a
     shutdown of a story, which has no such steps, when its broker says so.
     """
-    open_: dict[object, Struck] = {}
+    open_: dict[object, FaultOnBroker] = {}
     known = strikes(run)
     found = []
     for row in _rows(run, "events/faults"):
@@ -148,7 +148,7 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
             since_ns = begun(known, row["fault"], broker, time_ns)
             if row["fault"] == "stop" and not known:
                 since_ns = _began_to_stop(lines.get(broker, []), time_ns)
-            open_[target] = Struck(
+            open_[target] = FaultOnBroker(
                 fault=row["fault"],
                 broker=-1 if broker is None else broker,
                 since_ns=since_ns,
@@ -158,7 +158,7 @@ def _faults(run: Run, lines: dict[int, list[Line]]) -> list[Struck]:
     return sorted([*found, *open_.values()], key=lambda one: one.since_ns)
 
 
-def _began_to_stop(lines: list[Line], time_ns: int) -> int:
+def _began_to_stop(lines: list[BrokerLogLine], time_ns: int) -> int:
     """When a broker that is shut down now began to be."""
     began = None
     for line in lines:
@@ -167,7 +167,7 @@ def _began_to_stop(lines: list[Line], time_ns: int) -> int:
     return began or time_ns
 
 
-def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], Disk]:
+def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], FrozenReplica]:
     """The frozen replicas of the topic under test."""
     found: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
     names = ["offset", "leader_epoch", "record_id", "magic", "last_offset", "damage", "crc_ok"]
@@ -179,15 +179,15 @@ def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], Disk]:
     return {key: _disk(batches) for key, batches in found.items()}
 
 
-def _disk(batches: list[pa.RecordBatch]) -> Disk:
+def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
     if not batches:
         empty = np.empty(0, np.int64)
-        return Disk(offsets=empty, epochs=empty, ids=[])
+        return FrozenReplica(offsets=empty, epochs=empty, ids=[])
     table = pa.Table.from_batches(batches)
     flawed = table.filter(pc.and_(table["crc_ok"], pc.equal(table["damage"], "corrupt")))
     old = flawed.filter(pc.less(flawed["magic"], 2))
     table = table.filter(pc.is_valid(table["offset"]))
-    return Disk(
+    return FrozenReplica(
         overlapping=frozenset(old["last_offset"].to_pylist()),
         offsets=table["offset"].to_numpy(),
         epochs=pc.fill_null(table["leader_epoch"], -1).to_numpy().astype(np.int64),
@@ -198,20 +198,20 @@ def _disk(batches: list[pa.RecordBatch]) -> Disk:
     )
 
 
-_Tail: TypeAlias = tuple[Struck, range]
+_Tail: TypeAlias = tuple[FaultOnBroker, range]
 """A fault, and what it took from the end of its broker's log."""
 
 
-def _tails(faults: list[Struck], plan: Plan, partition: int) -> list[_Tail]:
+def _tails(faults: list[FaultOnBroker], plan: Plan, partition: int) -> list[_Tail]:
     return [(one, gone) for one in faults for gone in taken(one.says, plan.topic.name, partition)]
 
 
-def _starts(trace: Trace, tails: list[_Tail]) -> list[Start]:
+def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
     """Every beginning of a leadership: a broker's own line where it writes one, or its LEO then."""
     own = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     told = {(line.broker, line.epoch): line for line in reversed(own)}
-    found: list[Start] = []
-    before: Leadership | None = None
+    found: list[LeadershipStart] = []
+    before: LeadershipRow | None = None
     for row in trace.leaderships:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
             away = before is not None and not (
@@ -240,8 +240,12 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[Start]:
 
 
 def _start(
-    trace: Trace, row: Leadership, line: Line | None, outside: str | None, tails: list[_Tail]
-) -> Start:
+    trace: Trace,
+    row: LeadershipRow,
+    line: BrokerLogLine | None,
+    outside: str | None,
+    tails: list[_Tail],
+) -> LeadershipStart:
     seen, struck = _leo_at(trace, row.leader, row.time_ns, tails)
     offset = line.offset if line else seen
     event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
@@ -257,10 +261,10 @@ def _start(
     )
 
 
-def _began(broker: int, outside: str | None, **fields: Any) -> Start:  # noqa: ANN401 - Start's
+def _began(broker: int, outside: str | None, **fields: Any) -> LeadershipStart:  # noqa: ANN401 - Start's
     """A beginning; KRaft's controller says of one from outside the ISR whether it had led last."""
     again = outside is not None and f"lastKnownElr: [{broker}] ->" in outside
-    return Start(
+    return LeadershipStart(
         broker=broker,
         unclean=None if again else outside,
         last_leader=outside if again else None,

@@ -6,15 +6,19 @@ from typing import Final
 
 import msgspec
 
-from highwater.checkers.model.explain.explanations import UNKNOWN_RULE, Explained, explain
-from highwater.checkers.model.explain.trace import Observed
+from highwater.checkers.model.explain.explanations import (
+    UNKNOWN_RULE,
+    PartitionExplanations,
+    explain,
+)
+from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.checkers.model.report_types import (
-    Beat,
-    Because,
     Difference,
-    Finding,
-    Outcome,
+    ExplanationLink,
+    ModelFinding,
+    ModelSnapshot,
+    PartitionOutcome,
     Reconciliation,
     Status,
 )
@@ -43,9 +47,9 @@ def as_random(run: Run, verdict: Verdict) -> Reconciliation:
 def as_scripted(
     run: Run,
     verdict: Verdict,
-    foretold: Outcome,
+    foretold: PartitionOutcome,
     remedies: Sequence[tuple[str, ...]] = (),
-    course: Sequence[Beat] = (),
+    course: Sequence[ModelSnapshot] = (),
 ) -> Reconciliation:
     """The answer about a run whose script the model has played, too.
 
@@ -77,12 +81,12 @@ def as_scripted(
     )
 
 
-def _reasons(found: Explained, verdict: Verdict) -> tuple[str, ...]:
+def _reasons(found: PartitionExplanations, verdict: Verdict) -> tuple[str, ...]:
     unread = (found.unread,) if found.unread else ()
     return unread + (verdict.reasons if verdict.verdict == UNKNOWN else ())
 
 
-def _random_status(found: Explained, verdict: Verdict) -> Status:
+def _random_status(found: PartitionExplanations, verdict: Verdict) -> Status:
     if found.unread:
         return "unknown"
     if any(one.verdict == "unexplained" for one in found.findings):
@@ -91,9 +95,9 @@ def _random_status(found: Explained, verdict: Verdict) -> Status:
 
 
 def _scripted_status(
-    found: Explained,
+    found: PartitionExplanations,
     verdict: Verdict,
-    findings: Iterable[Finding],
+    findings: Iterable[ModelFinding],
     absent: tuple[str, ...],
     differences: tuple[Difference, ...],
     missed: tuple[str, ...],
@@ -111,7 +115,7 @@ def _scripted_status(
     return "unexplained" if differences else "as-predicted"
 
 
-def _cast(foretold: Outcome, trace: Observed | None) -> Outcome:
+def _cast(foretold: PartitionOutcome, trace: RunTraces | None) -> PartitionOutcome:
     """The prediction with broker ids for replicas: the first ISR is in the assignment's order."""
     rows = trace.traces[0].leaderships if trace else []
     brokers = list(rows[0].isr) if rows else []
@@ -121,7 +125,7 @@ def _cast(foretold: Outcome, trace: Observed | None) -> Outcome:
     return msgspec.structs.replace(foretold, logs=logs)
 
 
-def _with_logs(found: Explained) -> Outcome:
+def _with_logs(found: PartitionExplanations) -> PartitionOutcome:
     """What was observed, with the logs of the replicas, without the fence of the final read."""
     if found.trace is None:
         return found.observed
@@ -135,7 +139,7 @@ def _with_logs(found: Explained) -> Outcome:
     return msgspec.structs.replace(found.observed, logs=logs)
 
 
-def _differences(predicted: Outcome, observed: Outcome) -> Iterable[Difference]:
+def _differences(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[Difference]:
     for broker, log in predicted.logs.items():
         if not broker.isdecimal():
             continue  # nobody knows who played this replica
@@ -144,14 +148,16 @@ def _differences(predicted: Outcome, observed: Outcome) -> Iterable[Difference]:
                 yield Difference(broker=int(broker), offset=offset, predicted=wanted, observed=held)
 
 
-def _absent(predicted: Outcome, observed: Outcome) -> Iterable[str]:
+def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[str]:
     for record in sorted({*predicted.lost} - {*observed.lost}):
         yield f"{record} was to be lost, and was not."
     for offset in sorted({*predicted.forked} - {*observed.forked}):
         yield f"Offset {offset} was to hold different records, and did not."
 
 
-def _foretold(one: Finding, predicted: Outcome, remedies: Sequence[tuple[str, ...]]) -> Finding:
+def _foretold(
+    one: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
+) -> ModelFinding:
     """A finding with the model's word on it: what it does not predict, no chain explains.
 
     What it does predict, and no chain contradicts, follows from the rule without which it would
@@ -165,7 +171,7 @@ def _foretold(one: Finding, predicted: Outcome, remedies: Sequence[tuple[str, ..
     if expected and remedies and one.because[-1].rule == UNKNOWN_RULE:
         switches = remedies[0]
         held = " ".join(Rules.__dataclass_fields__[name].metadata["says"] for name in switches)
-        because = Because(
+        because = ExplanationLink(
             rule=switches[0],
             says=f"The model, playing the same script, does it too, and not if this held: {held}",
             event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
@@ -174,5 +180,7 @@ def _foretold(one: Finding, predicted: Outcome, remedies: Sequence[tuple[str, ..
         return msgspec.structs.replace(one, verdict="explained", because=links)
     if expected:
         return one
-    link = Because(rule="none", says="The model, playing the same script, does not do this.")
+    link = ExplanationLink(
+        rule="none", says="The model, playing the same script, does not do this."
+    )
     return msgspec.structs.replace(one, verdict="unexplained", because=(*one.because, link))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Status
+from highwater.harness.runs.store import RunStatus
 
 MS: Final = 1_000_000
 SECOND: Final = 1000 * MS
@@ -35,7 +35,7 @@ _LEADER: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
+class LeadershipRow:
     """A row of ``events/partitions``."""
 
     time_ns: int
@@ -50,7 +50,7 @@ class Leadership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class ReplicaSample:
     """What a replica told of itself."""
 
     time_ns: int
@@ -59,7 +59,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class BrokerLogLine:
     """A line of a broker's log."""
 
     time_ns: int
@@ -94,7 +94,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Struck:
+class FaultOnBroker:
     """A fault on a broker, from its injection until it was healed."""
 
     fault: str
@@ -105,7 +105,7 @@ class Struck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class LeadershipStart:
     """A broker began to lead: from which offset on, and what shows it.
 
     Attributes:
@@ -127,7 +127,7 @@ class Start:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Disk:
+class FrozenReplica:
     """A replica as it was frozen: parallel arrays in order of the file.
 
     ``epochs`` holds -1 for formats without.
@@ -184,24 +184,24 @@ class Trace:
     """All that was observed of one partition, each list in order of time."""
 
     partition: int
-    leaderships: list[Leadership]
-    marks: dict[int, list[Mark]]
-    lines: dict[int, list[Line]]
-    disks: dict[int, Disk]
-    starts: list[Start] = field(default_factory=list)
+    leaderships: list[LeadershipRow]
+    marks: dict[int, list[ReplicaSample]]
+    lines: dict[int, list[BrokerLogLine]]
+    disks: dict[int, FrozenReplica]
+    starts: list[LeadershipStart] = field(default_factory=list)
 
-    def leader_at(self, time_ns: int) -> Leadership | None:
+    def leader_at(self, time_ns: int) -> LeadershipRow | None:
         """Who led, by the last row before."""
         index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
         return self.leaderships[index - 1] if index else None
 
-    def mark_at(self, broker: int, time_ns: int) -> Mark | None:
+    def mark_at(self, broker: int, time_ns: int) -> ReplicaSample | None:
         """What a replica last told before."""
         marks = self.marks.get(broker, [])
         index = bisect_right(marks, time_ns, key=lambda mark: mark.time_ns)
         return marks[index - 1] if index else None
 
-    def sent_whole(self, broker: int, last: int) -> Line | None:
+    def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
         """The cut that has a set, the one that ends at ``last``, overlap with what lies before.
 
         Before 0.11 compressed records are fetched in the set in which they were sent, also when it
@@ -216,7 +216,7 @@ class Trace:
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == end)
         return next(cuts, None)
 
-    def cut_within(self, broker: int, offset: int) -> Line | None:
+    def cut_within(self, broker: int, offset: int) -> BrokerLogLine | None:
         """The cut of a replica to an offset, which may have been in the midst of a batch.
 
         All of that batch goes, and what is fetched next stands where the log was to be cut: a gap
@@ -230,7 +230,7 @@ class Trace:
         disk = self.disks.get(broker)
         return disk is not None and 0 <= disk.epoch(offset) < epoch
 
-    def joined(self, broker: int, before: Leadership, now: Leadership) -> bool:
+    def joined(self, broker: int, before: LeadershipRow, now: LeadershipRow) -> bool:
         """Whether a leader says that it took a broker into the ISR between two looks."""
         return any(
             before.time_ns - LOOK <= line.time_ns <= now.time_ns + LOOK and broker in line.isr
@@ -238,13 +238,13 @@ class Trace:
             for line in self.of_kind(leader, "isr")
         )
 
-    def of_kind(self, broker: int, *kinds: str) -> list[Line]:
+    def of_kind(self, broker: int, *kinds: str) -> list[BrokerLogLine]:
         """A broker's lines of some kinds."""
         return [line for line in self.lines.get(broker, ()) if line.kind in kinds]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ClientLogLine:
     """A line of a client's log."""
 
     time_ns: int
@@ -252,7 +252,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class RunTraces:
     """A run with all its traces.
 
     Attributes:
@@ -263,12 +263,12 @@ class Observed:
     """
 
     plan: Plan
-    status: Status
+    status: RunStatus
     rules: Rules
-    faults: list[Struck]
+    faults: list[FaultOnBroker]
     traces: dict[int, Trace]
     ops: pa.Table
-    clients: dict[str, list[Said]] = field(default_factory=dict)
+    clients: dict[str, list[ClientLogLine]] = field(default_factory=dict)
     left_ns: dict[str, int] = field(default_factory=dict)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
 

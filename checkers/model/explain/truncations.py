@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.checkers.model.explain.trace import LOOK, SECOND, Line, Trace
+from highwater.checkers.model.explain.trace import LOOK, SECOND, BrokerLogLine, Trace
 from highwater.checkers.model.protocol.rules_by_release import Rules
 
 _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", "stop")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wrong:
+class RuleViolation:
     """Something that the rules do not allow, why not, and the event."""
 
     rule: str
@@ -21,7 +21,7 @@ class Wrong:
     event: str
 
 
-def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[Wrong]:
+def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[RuleViolation]:
     """Cuts of every replica of a partition that no rule allows.
 
     From 0.11 on the fetcher's thread says first where it is going to cut; with an old protocol or
@@ -39,7 +39,9 @@ def cut_count(trace: Trace) -> int:
     return sum(len(trace.of_kind(broker, "truncation")) for broker in trace.lines)
 
 
-def _to_the_own_hw(trace: Trace, _: Rules, broker: int, told: list[Line]) -> Iterator[Wrong]:
+def _to_the_own_hw(
+    trace: Trace, _: Rules, broker: int, told: list[BrokerLogLine]
+) -> Iterator[RuleViolation]:
     """To 0.10.2: a new follower cuts to its HW, and then has a fetcher that begins there."""
     for index, line in enumerate(told):
         if line.kind != "truncation":
@@ -59,7 +61,7 @@ def _to_the_own_hw(trace: Trace, _: Rules, broker: int, told: list[Line]) -> Ite
             yield _wrong(line, "epochs", why)
 
 
-def _died(trace: Trace, broker: int, line: Line, then: Line | None) -> bool:
+def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
     """Whether the broker's next life began, and nobody saw it between its cut and that."""
     if then is None or then.kind != "start":
         return False
@@ -67,7 +69,7 @@ def _died(trace: Trace, broker: int, line: Line, then: Line | None) -> bool:
     return not any(line.time_ns + LOOK < at < then.time_ns for at in seen)
 
 
-def _not_its_hw(trace: Trace, broker: int, line: Line) -> str:
+def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
     """Why a replica's HW cannot have been there; empty when it can.
 
     One that was taken away and comes again begins with nothing, whatever it had.
@@ -103,13 +105,15 @@ class _Following:
         cut: where it last cut its log.
     """
 
-    cause: Line | None = None
+    cause: BrokerLogLine | None = None
     since_ns: int = 0
-    asked: Line | None = None
+    asked: BrokerLogLine | None = None
     cut: int | None = None
 
 
-def _to_the_leaders_answer(trace: Trace, rules: Rules, _: int, told: list[Line]) -> Iterator[Wrong]:
+def _to_the_leaders_answer(
+    trace: Trace, rules: Rules, _: int, told: list[BrokerLogLine]
+) -> Iterator[RuleViolation]:
     """Since 0.11: to where an epoch of the leader ends, to the HW if it cannot say, or its LEO."""
     now = _Following()
     for line in _in_order(told):
@@ -123,7 +127,7 @@ def _to_the_leaders_answer(trace: Trace, rules: Rules, _: int, told: list[Line])
             now.asked, now.cut = None, line.offset
 
 
-def _since(trace: Trace, before: _Following, line: Line) -> int:
+def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
     """Since when epochs count that its new leader may know better.
 
     Where nothing came of whom it followed before (that one was gone), they count from before that.
@@ -135,7 +139,7 @@ def _since(trace: Trace, before: _Following, line: Line) -> int:
     return before.since_ns if idle else cause.time_ns
 
 
-def _in_order(told: list[Line]) -> list[Line]:
+def _in_order(told: list[BrokerLogLine]) -> list[BrokerLogLine]:
     """Lines by when what they tell began.
 
     A fetcher is told of when its thread runs and may have cut; but it is never older than its
@@ -155,7 +159,7 @@ def _rule(rules: Rules) -> str:
     )
 
 
-def _why_not(trace: Trace, rules: Rules, line: Line, now: _Following) -> str:
+def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -> str:
     """Why a cut is not allowed; empty when it is."""
     cause, asked = now.cause, now.asked
     if cause is None or cause.kind == "leader":
@@ -177,7 +181,7 @@ def _why_not(trace: Trace, rules: Rules, line: Line, now: _Following) -> str:
     return "" if known else "no epoch of its leader ends there"
 
 
-def _had_fetched(trace: Trace, line: Line, cause: Line) -> bool:
+def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
     """Whether its log was seen to have grown under this leader: all questions come before that.
 
     What was seen before its last start does not count: it may have written more before it ended.
@@ -199,7 +203,7 @@ def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
     }
 
 
-def _is_leo_of(trace: Trace, leader: int, line: Line) -> bool:
+def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
     """Whether the leader's log may have ended there: its LEO is where its last epoch ends."""
     marks = trace.marks.get(leader, [])
     before = [mark.leo for mark in marks if mark.time_ns <= line.time_ns]
@@ -208,8 +212,8 @@ def _is_leo_of(trace: Trace, leader: int, line: Line) -> bool:
     return bool(around) and min(around) <= line.offset <= max(around)
 
 
-def _wrong(line: Line, rule: str, why: str) -> Wrong:
-    return Wrong(
+def _wrong(line: BrokerLogLine, rule: str, why: str) -> RuleViolation:
+    return RuleViolation(
         rule=rule,
         says=f"Broker {line.broker} cut its log to {line.offset}, but {why}.",
         broker=line.broker,

@@ -21,7 +21,7 @@ from highwater.checkers.model.protocol.state_layout import (
     PROCESS,
     REMOTE,
     VIEW,
-    Process,
+    ProcessState,
     get,
     is_live,
     is_up,
@@ -31,10 +31,10 @@ from highwater.checkers.model.protocol.state_layout import (
     put,
 )
 
-_UP = int(Process.UP)
-_PAUSED = int(Process.PAUSED)
-_DEAD = int(Process.DEAD)
-_STOPPED = int(Process.STOPPED)
+_UP = int(ProcessState.UP)
+_PAUSED = int(ProcessState.PAUSED)
+_DEAD = int(ProcessState.DEAD)
+_STOPPED = int(ProcessState.STOPPED)
 
 
 @rule

@@ -22,7 +22,7 @@ from highwater.checkers.model.protocol.state_layout import (
     SENT,
     STATUS,
     VIEW,
-    Status,
+    ProducerStatus,
     get,
     is_live,
     is_up,
@@ -32,7 +32,7 @@ from highwater.checkers.model.protocol.state_layout import (
     presumes,
 )
 
-_ACKNOWLEDGED = int(Status.ACKNOWLEDGED)
+_ACKNOWLEDGED = int(ProducerStatus.ACKNOWLEDGED)
 
 
 @rule

@@ -38,8 +38,8 @@ from highwater.checkers.model.protocol.state_layout import (
     SENT,
     STATUS,
     VIEW,
-    Process,
-    Status,
+    ProcessState,
+    ProducerStatus,
     epoch_of,
     get,
     newest,
@@ -90,8 +90,8 @@ _ASK, _RECEIVE, _SHRINK = int(Move.ASK), int(Move.RECEIVE), int(Move.SHRINK)
 _CONFIRM, _CHECKPOINT = int(Move.CONFIRM), int(Move.CHECKPOINT)
 _RUN, _TELL = int(Move.RUN), int(Move.TELL)
 _ACKS_ALL = 2
-_PAUSED, _DEAD = int(Process.PAUSED), int(Process.DEAD)
-_UNKNOWN, _ACKNOWLEDGED = int(Status.UNKNOWN), int(Status.ACKNOWLEDGED)
+_PAUSED, _DEAD = int(ProcessState.PAUSED), int(ProcessState.DEAD)
+_UNKNOWN, _ACKNOWLEDGED = int(ProducerStatus.UNKNOWN), int(ProducerStatus.ACKNOWLEDGED)
 
 
 def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:

@@ -30,8 +30,8 @@ from highwater.checkers.model.protocol.state_layout import (
     VIEW,
     AnswerKind,
     Fetcher,
-    Process,
-    Status,
+    ProcessState,
+    ProducerStatus,
     epoch_of,
     follows,
     get,
@@ -43,14 +43,14 @@ from highwater.checkers.model.protocol.state_layout import (
 NOBODY: Final = -1
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LogEntry(msgspec.Struct, frozen=True):
     """A record in a log, and the leader epoch that it was written in."""
 
     record: str
     epoch: int
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class FetchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A fetch answer under way.
 
     Attributes:
@@ -65,11 +65,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     offset: int
     epoch: int | None
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     hw: int
 
 
-class Replica(msgspec.Struct, frozen=True, kw_only=True):
+class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
     """A broker and its replica.
 
     Attributes:
@@ -83,14 +83,14 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     process: str
-    log: tuple[Entry, ...]
+    log: tuple[LogEntry, ...]
     hw: int
     hw_on_disk: int
     follows: int
     epoch: int
     isr: tuple[int, ...]
     fetcher: str
-    answer: Answer | None
+    answer: FetchAnswer | None
 
     @property
     def leo(self) -> int:
@@ -119,7 +119,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     sent: int
     acked: tuple[str, ...]
     read: tuple[str | None, ...]
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ModelReplica, ...]
 
 
 def name_of(record: int) -> str:
@@ -145,16 +145,16 @@ def decode(s: Vector, k: Constants) -> State:
         acked=tuple(
             name_of(record)
             for record in range(int(s[SENT]))
-            if s[STATUS + record] == Status.ACKNOWLEDGED
+            if s[STATUS + record] == ProducerStatus.ACKNOWLEDGED
         ),
         read=tuple(name_of(one - 1) if one else None for one in read),
         replicas=tuple(_replica(s, b) for b in range(n)),
     )
 
 
-def _replica(s: Vector, b: int) -> Replica:
-    return Replica(
-        process=Process(get(s, b, PROCESS)).name.lower(),
+def _replica(s: Vector, b: int) -> ModelReplica:
+    return ModelReplica(
+        process=ProcessState(get(s, b, PROCESS)).name.lower(),
         log=tuple(_entry(get(s, b, LOG + offset)) for offset in range(get(s, b, LEO))),
         hw=get(s, b, HW),
         hw_on_disk=get(s, b, DISK),
@@ -166,12 +166,12 @@ def _replica(s: Vector, b: int) -> Replica:
     )
 
 
-def _answer(s: Vector, b: int) -> Answer | None:
+def _answer(s: Vector, b: int) -> FetchAnswer | None:
     kind, count = AnswerKind(get(s, b, ANSWER)), get(s, b, ANSWER_COUNT)
     if kind is AnswerKind.NONE:
         return None
     records = kind is AnswerKind.RECORDS
-    return Answer(
+    return FetchAnswer(
         leader=get(s, b, ANSWER_FROM),
         kind=kind.name.lower(),
         offset=get(s, b, ANSWER_OFFSET),
@@ -181,8 +181,8 @@ def _answer(s: Vector, b: int) -> Answer | None:
     )
 
 
-def _entry(packed: int) -> Entry:
-    return Entry(record=name_of((packed & 7) - 1), epoch=packed >> 3)
+def _entry(packed: int) -> LogEntry:
+    return LogEntry(record=name_of((packed & 7) - 1), epoch=packed >> 3)
 
 
 def _members(mask: int) -> tuple[int, ...]:

@@ -21,14 +21,14 @@ from highwater.checkers.model.protocol.state_layout import (
     REMOTE,
     STATUS,
     VIEW,
-    Status,
+    ProducerStatus,
     get,
     put,
     size,
 )
 
 UNDEFINED = -1
-_ACKNOWLEDGED = int(Status.ACKNOWLEDGED)
+_ACKNOWLEDGED = int(ProducerStatus.ACKNOWLEDGED)
 
 
 @rule

@@ -44,7 +44,7 @@ from highwater.checkers.model.protocol.state_layout import (
     LOG,
     AnswerKind,
     Fetcher,
-    Process,
+    ProcessState,
     epoch_of,
     follows,
     get,
@@ -57,7 +57,7 @@ _TRUNCATING = int(Fetcher.TRUNCATING)
 _FETCHING = int(Fetcher.FETCHING)
 _RECORDS = int(AnswerKind.RECORDS)
 _DIVERGING = int(AnswerKind.DIVERGING)
-_DEAD = int(Process.DEAD)
+_DEAD = int(ProcessState.DEAD)
 
 
 @rule

@@ -65,7 +65,7 @@ WIDTH: Final = -(-(BLOCKS + MAX_BROKERS * BLOCK) // 8) * 8
 """Bytes of a state, whole words of eight."""
 
 
-class Process(IntEnum):
+class ProcessState(IntEnum):
     """What became of a broker's process."""
 
     UP = 0
@@ -82,7 +82,7 @@ class Fetcher(IntEnum):
     FETCHING = 2
 
 
-class Status(IntEnum):
+class ProducerStatus(IntEnum):
     """What the producer of a record was told."""
 
     UNSENT = 0

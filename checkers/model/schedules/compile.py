@@ -19,7 +19,7 @@ from highwater.checkers.model.protocol.scope import K_BROKERS, constants, initia
 from highwater.checkers.model.protocol.state_layout import (
     LIVE,
     PROCESS,
-    Process,
+    ProcessState,
     get,
     is_up,
     isr_of,
@@ -28,7 +28,13 @@ from highwater.checkers.model.protocol.state_layout import (
 )
 from highwater.checkers.model.protocol.step_sentences import NAMES, says
 from highwater.checkers.model.schedules.counterexample import Counterexample
-from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Action, Expect, Schedule, Step
+from highwater.checkers.model.schedules.schedule import (
+    OLD_FORMAT,
+    Action,
+    Expect,
+    Schedule,
+    ScheduleStep,
+)
 from highwater.harness.base.errors import UsageError
 
 Row = tuple[int, int, int]
@@ -50,7 +56,7 @@ _ACTIONS: Final[dict[Move, Action]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class CompiledStep:
     """A step of a schedule: a move, who runs meanwhile (a mask), and all that happens in it.
 
     Attributes:
@@ -104,7 +110,7 @@ def compile_for(found: Counterexample, kafka: str) -> Schedule:
     )
 
 
-def _arrange(found: Counterexample) -> list[Beat]:
+def _arrange(found: Counterexample) -> list[CompiledStep]:
     """Choose who runs while each command is given, so that the invariant still breaks."""
     machine = found.setting.machine()
     bit = machine.invariants[found.invariant]
@@ -141,10 +147,10 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
     return choices
 
 
-def _beat(row: Row, running: int) -> Beat:
+def _beat(row: Row, running: int) -> CompiledStep:
     run = (int(Move.RUN), running, 0)
     moves = (row,) if row[0] in ROUNDS else (run, row, run)
-    return Beat(move=row, running=running, moves=moves)
+    return CompiledStep(move=row, running=running, moves=moves)
 
 
 def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
@@ -157,7 +163,7 @@ def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
 
 def _revived(
     state: Vector, k: Constants, killed: set[int]
-) -> tuple[tuple[Step, ...], tuple[Row, ...]]:
+) -> tuple[tuple[ScheduleStep, ...], tuple[Row, ...]]:
     """Steps and moves that start a broker again that ends itself, being ahead of its leader.
 
     It is killed first: 0.10.2.2 was seen to wait for itself for ever in that shutdown.
@@ -165,29 +171,29 @@ def _revived(
     everybody = (1 << int(k[K_BROKERS])) - 1
     run = (int(Move.RUN), everybody, 0)
     state = _played([run], state, k)
-    dead = [b for b in _members(everybody) - killed if get(state, b, PROCESS) == Process.DEAD]
-    steps: list[Step] = []
+    dead = [b for b in _members(everybody) - killed if get(state, b, PROCESS) == ProcessState.DEAD]
+    steps: list[ScheduleStep] = []
     moves: list[Row] = [run] if dead else []
     for b in dead:
         expire, start = (int(Move.EXPIRE), b, b), (int(Move.START), b, 0)
         after = _played([expire], state, k)
         why = f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that"
         steps += [
-            Step(action="kill", broker=b, says=why),
-            _step(Beat(move=expire, running=everybody, moves=(expire,)), state, after, k),
-            Step(action="start", broker=b, says=f"{NAMES[b]} starts again"),
+            ScheduleStep(action="kill", broker=b, says=why),
+            _step(CompiledStep(move=expire, running=everybody, moves=(expire,)), state, after, k),
+            ScheduleStep(action="start", broker=b, says=f"{NAMES[b]} starts again"),
         ]
         state = _played([start], after, k)
         moves += [expire, start]
     return tuple(steps), tuple(moves)
 
 
-def _step(beat: Beat, before: Vector, after: Vector, k: Constants) -> Step:
+def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
     """One step: who must be frozen meanwhile, and what must be seen after it."""
     kind, a, b = beat.move
     up = {one for one in range(int(k[K_BROKERS])) if is_up(before, one) or is_up(after, one)}
     seen = decode(after, k)
-    return Step(
+    return ScheduleStep(
         action=_ACTIONS[Move(kind)],
         broker=None if kind in ROUNDS else a,
         record=f"m{seen.sent}" if kind == Move.SEND else None,
@@ -218,7 +224,7 @@ def _members(mask: int) -> set[int]:
     return {b for b in range(3) if (mask >> b) & 1}
 
 
-def _order(beats: Sequence[Beat], path: Sequence[Vector], brokers: int) -> tuple[int, ...]:
+def _order(beats: Sequence[CompiledStep], path: Sequence[Vector], brokers: int) -> tuple[int, ...]:
     """An order of the assignment in which the first that can be elected is the one that was."""
     for order in permutations(range(brokers)):
         if order[0] == 0 and _fits(list(order), beats, path):
@@ -229,7 +235,7 @@ def _order(beats: Sequence[Beat], path: Sequence[Vector], brokers: int) -> tuple
     )
 
 
-def _fits(order: list[int], beats: Sequence[Beat], path: Sequence[Vector]) -> bool:
+def _fits(order: list[int], beats: Sequence[CompiledStep], path: Sequence[Vector]) -> bool:
     for beat, before, after in zip(beats, path, path[1:], strict=False):
         kind, a, _ = beat.move
         leader = leader_of(after, newest(after))

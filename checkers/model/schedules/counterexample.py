@@ -11,8 +11,8 @@ from highwater.checkers.model.protocol.moves import OF_TWO, ROUNDS, Move
 from highwater.checkers.model.protocol.readable_state import State, decode
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import says
-from highwater.checkers.model.search.kafka_model import Setting
-from highwater.checkers.model.search.paths import Leap
+from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.paths import PathStep
 from highwater.checkers.model.search.random_walks import play
 from highwater.harness.base.errors import StoreError, UsageError
 
@@ -20,7 +20,7 @@ FORMAT: Final = 1
 """Version of the file; it changes when an older reader would misunderstand a newer one."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One move.
 
     Attributes:
@@ -63,7 +63,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     invariant: str
     says: str
     shortest: bool
-    steps: tuple[Step, ...]
+    steps: tuple[CounterexampleStep, ...]
 
     @property
     def name(self) -> str:
@@ -71,9 +71,9 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return f"{self.invariant} on {self.kafka}"
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> ModelSettings:
         """The model that it was found in."""
-        return Setting(kafka=self.kafka, scope=self.scope, switched=self.switched)
+        return ModelSettings(kafka=self.kafka, scope=self.scope, switched=self.switched)
 
     def to_json(self) -> bytes:
         """The counterexample as a file holds it."""
@@ -113,7 +113,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
-    def replay(self) -> tuple[Leap, ...] | None:
+    def replay(self) -> tuple[PathStep, ...] | None:
         """The states on its way by the rules of today; None if it breaks nothing any more.
 
         Raises:
@@ -134,7 +134,7 @@ class _FormatOnly(msgspec.Struct):
 
 
 def counterexample(
-    setting: Setting, invariant: str, leaps: tuple[Leap, ...], *, shortest: bool
+    setting: ModelSettings, invariant: str, leaps: tuple[PathStep, ...], *, shortest: bool
 ) -> Counterexample:
     """Put a path into words."""
     machine = setting.machine()
@@ -142,7 +142,7 @@ def counterexample(
     for leap in leaps:
         kind, a, b = leap.move
         steps.append(
-            Step(
+            CounterexampleStep(
                 move=Move(kind).name.lower(),
                 brokers=_brokers(Move(kind), a, b),
                 says=says(kind, a, b, before, leap.after),

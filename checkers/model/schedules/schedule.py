@@ -66,7 +66,7 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return frozenset().union(*sets, self.hw_on_disk or (), leader)
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Freeze who is held, do one thing, wait for what must be seen.
 
     Attributes:
@@ -108,7 +108,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     order: tuple[int, ...] = (0, 1, 2)
     moves: tuple[tuple[int, int, int], ...] = ()
     settings: Mapping[str, str] = {}
-    steps: tuple[Step, ...]
+    steps: tuple[ScheduleStep, ...]
 
     def to_json(self) -> bytes:
         """The schedule as a file holds it."""
@@ -179,7 +179,7 @@ def _check(schedule: Schedule) -> None:
         sent |= {step.record} if step.action == "send" and step.record else set()
 
 
-def _problem(step: Step, replicas: int, sent: set[str]) -> str:
+def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
     """What is wrong with a step by itself; empty when nothing is."""
     named = step.expect.numbers() | step.held
     named |= frozenset() if step.broker is None else {step.broker}

@@ -33,8 +33,8 @@ from highwater.checkers.model.protocol.state_layout import (
     LOG,
     PROCESS,
     STATUS,
-    Process,
-    Status,
+    ProcessState,
+    ProducerStatus,
     block,
     get,
     leader_of,
@@ -42,7 +42,7 @@ from highwater.checkers.model.protocol.state_layout import (
     put,
 )
 from highwater.checkers.model.protocol.step_sentences import NAMES
-from highwater.checkers.model.report_types import Outcome
+from highwater.checkers.model.report_types import PartitionOutcome
 from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule
 from highwater.harness.base.errors import HarnessError
 
@@ -59,7 +59,7 @@ class ScriptError(HarnessError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ScriptSettings:
     """The rules and settings under which a script is played.
 
     Attributes:
@@ -75,19 +75,19 @@ class Setting:
     old_format: bool = False
 
 
-def play(script: str, setting: Setting) -> Outcome:
+def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
     """What becomes of the records of a script. ``logs`` are those of A, B and C.
 
     Raises:
         ScriptError: a step cannot be taken; the message names it.
     """
-    stage = Stage.of(script, setting)
+    stage = ScriptState.of(script, setting)
     for _ in perform(script, stage):
         pass
     return stage.outcome()
 
 
-def perform(script: str, stage: "Stage") -> Iterator[str]:
+def perform(script: str, stage: "ScriptState") -> Iterator[str]:
     """Play a script line by line; each is given out when the stage is as it is after it.
 
     Raises:
@@ -104,7 +104,7 @@ def perform(script: str, stage: "Stage") -> Iterator[str]:
         yield line
 
 
-def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> Outcome:
+def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
     """What becomes of the records of a schedule that has moves, once everything is mended.
 
     Args:
@@ -127,14 +127,16 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> Outcome:
         old_format=OLD_FORMAT.items() <= schedule.settings.items(),
         by="round",
     )
-    stage = Stage(state=initial(scope), k=constants(scope, rules))
+    stage = ScriptState(state=initial(scope), k=constants(scope, rules))
     stage.follow(schedule.moves)
     if not stage.heal():
         raise ScriptError("the model's replicas do not come to rest after the schedule")
     return stage.outcome()
 
 
-def remedies(tell: Callable[[Rules], Outcome], rules: Rules) -> tuple[tuple[str, ...], ...]:
+def remedies(
+    tell: Callable[[Rules], PartitionOutcome], rules: Rules
+) -> tuple[tuple[str, ...], ...]:
     """The fewest switches which, were they on, would have nothing lost and nothing forked.
 
     Args:
@@ -153,7 +155,7 @@ def remedies(tell: Callable[[Rules], Outcome], rules: Rules) -> tuple[tuple[str,
     return ()
 
 
-def _mends(tell: Callable[[Rules], Outcome], rules: Rules, names: tuple[str, ...]) -> bool:
+def _mends(tell: Callable[[Rules], PartitionOutcome], rules: Rules, names: tuple[str, ...]) -> bool:
     """Whether nothing is lost or forked with these switches on."""
     try:
         outcome = tell(replace(rules, **dict.fromkeys(names, True)))
@@ -175,7 +177,7 @@ def _records(script: str) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class Stage:
+class ScriptState:
     """The state of the model while a script is played, and the names of its records."""
 
     state: State
@@ -183,7 +185,7 @@ class Stage:
     names: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, script: str, setting: Setting) -> "Stage":
+    def of(cls, script: str, setting: ScriptSettings) -> "ScriptState":
         """The beginning: empty logs, and A leads."""
         scope = Scope(
             records=max(1, _records(script)),
@@ -218,7 +220,7 @@ class Stage:
     def acknowledged(self, name: str) -> bool:
         """Whether any attempt at a record was acknowledged."""
         return any(
-            self.state[STATUS + number] == Status.ACKNOWLEDGED
+            self.state[STATUS + number] == ProducerStatus.ACKNOWLEDGED
             for number, sent in enumerate(self.names)
             if sent == name
         )
@@ -266,7 +268,7 @@ class Stage:
     def cut(self, b: int, end: int) -> bool:
         """Take the end of a dead broker's log, as no rule of Kafka's does."""
         leo = get(self.state, b, LEO)
-        if get(self.state, b, PROCESS) != Process.DEAD or end > leo:
+        if get(self.state, b, PROCESS) != ProcessState.DEAD or end > leo:
             return False
         for offset in range(end, leo):
             put(self.state, b, LOG + offset, 0)
@@ -283,7 +285,7 @@ class Stage:
         first = block(b) + LOG
         return range(first, first + get(self.state, b, LEO))
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PartitionOutcome:
         """What is lost and forked now: lost is what was acknowledged and the leader lacks."""
         leader = leader_of(self.state, newest(self.state))
         logs = [self.log(b) for b in range(3)]
@@ -295,7 +297,7 @@ class Stage:
             for offset in range(max(map(len, entries)))
             if len({log[offset] for log in entries if offset < len(log)}) > 1
         ]
-        return Outcome(
+        return PartitionOutcome(
             lost=tuple(sorted(lost)),
             forked=tuple(forked),
             logs=dict(zip(NAMES, logs, strict=True)),
@@ -313,39 +315,39 @@ def _brokers(words: list[str]) -> tuple[int, ...]:
 _BROKER: Final = {name: number for number, name in enumerate(NAMES)}
 
 
-def _settle(stage: Stage, words: list[str]) -> bool:
+def _settle(stage: ScriptState, words: list[str]) -> bool:
     return all(stage.send(name, 0) and stage.let((0, 1, 2)) for name in words)
 
 
-def _send(stage: Stage, words: list[str]) -> bool:
+def _send(stage: ScriptState, words: list[str]) -> bool:
     name, _, broker = words
     return stage.send(name, _BROKER[broker])
 
 
-def _retry(stage: Stage, words: list[str]) -> bool:
+def _retry(stage: ScriptState, words: list[str]) -> bool:
     return stage.acknowledged(words[0]) or _send(stage, words)
 
 
-def _expire(stage: Stage, words: list[str]) -> bool:
+def _expire(stage: ScriptState, words: list[str]) -> bool:
     b, *successor = _brokers([word for word in words if word != "for"])
     return stage.take(Move.EXPIRE, b, successor[0] if successor else b)
 
 
-def _cut(stage: Stage, words: list[str]) -> bool:
+def _cut(stage: ScriptState, words: list[str]) -> bool:
     name, _, offset = words
     return stage.cut(_BROKER[name], int(offset))
 
 
-def _stop(stage: Stage, words: list[str]) -> bool:
+def _stop(stage: ScriptState, words: list[str]) -> bool:
     """Followers, so that nobody takes over from them; what they leave is heard by the others."""
     return all(stage.take(Move.STOP, b, b) and stage.let((0, 1, 2)) for b in _brokers(words))
 
 
-def _each(kind: Move) -> Callable[[Stage, list[str]], bool]:
+def _each(kind: Move) -> Callable[[ScriptState, list[str]], bool]:
     return lambda stage, words: all(stage.take(kind, b) for b in _brokers(words))
 
 
-_VERBS: Final[Mapping[str, Callable[[Stage, list[str]], bool]]] = {
+_VERBS: Final[Mapping[str, Callable[[ScriptState, list[str]], bool]]] = {
     "settle": _settle,
     "send": _send,
     "retry": _retry,

@@ -6,21 +6,21 @@ import msgspec
 
 from highwater.checkers.model.protocol.readable_state import State, decode
 from highwater.checkers.model.protocol.step_sentences import NAMES
-from highwater.checkers.model.report_types import Beat
-from highwater.checkers.model.schedules.script import Setting, Stage, perform
+from highwater.checkers.model.report_types import ModelSnapshot
+from highwater.checkers.model.schedules.script import ScriptSettings, ScriptState, perform
 
 
-def course(script: str, setting: Setting) -> tuple[Beat, ...]:
+def course(script: str, setting: ScriptSettings) -> tuple[ModelSnapshot, ...]:
     """The model's states after each line; replicas go by their names in the script.
 
     Raises:
         ScriptError: a step cannot be taken.
     """
-    stage = Stage.of(script, setting)
+    stage = ScriptState.of(script, setting)
     return tuple(_beat(line, stage) for line in perform(script, stage))
 
 
-def recast(course: Sequence[Beat], brokers: Sequence[str]) -> tuple[Beat, ...]:
+def recast(course: Sequence[ModelSnapshot], brokers: Sequence[str]) -> tuple[ModelSnapshot, ...]:
     """The same with broker ids for the names; ``brokers`` are those of A, B and C."""
     ids = dict(zip(NAMES, brokers, strict=False))
     return tuple(
@@ -36,10 +36,10 @@ def recast(course: Sequence[Beat], brokers: Sequence[str]) -> tuple[Beat, ...]:
     )
 
 
-def _beat(line: str, stage: Stage) -> Beat:
+def _beat(line: str, stage: ScriptState) -> ModelSnapshot:
     state: State = decode(stage.state, stage.k)
     replicas = list(zip(NAMES, state.replicas, strict=True))
-    return Beat(
+    return ModelSnapshot(
         line=line,
         leader=NAMES[state.leader] if state.leader >= 0 else "",
         epoch=state.epoch,

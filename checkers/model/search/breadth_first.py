@@ -25,7 +25,7 @@ from highwater.checkers.model.search.fingerprints import (
 )
 from highwater.checkers.model.search.kernels import Expansion, Kernels, Problem, kernels
 from highwater.checkers.model.search.machine import Machine
-from highwater.checkers.model.search.paths import Leap, follow
+from highwater.checkers.model.search.paths import PathStep, follow
 
 Reason = Literal["memory", "time", "stopped"]
 """Why a search ended early: its memory or its time was used up, or it was told to stop."""
@@ -57,7 +57,7 @@ def half_of_free_memory() -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class SearchProgress:
     """How far a search has come.
 
     Attributes:
@@ -71,11 +71,11 @@ class Glance:
     seconds: float
 
 
-Watch = Callable[[Glance], None]
+Watch = Callable[[SearchProgress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcome:
+class SearchOutcome:
     """What a search came to.
 
     Attributes:
@@ -88,7 +88,7 @@ class Outcome:
         peak_bytes: most memory that this process held.
     """
 
-    paths: dict[str, tuple[Leap, ...]]
+    paths: dict[str, tuple[PathStep, ...]]
     reason: Reason | None
     exhausted: bool
     states: int
@@ -111,7 +111,7 @@ def explore(
     limits: Limits,
     jobs: int = 1,
     watch: Watch = lambda _: None,
-) -> Outcome:
+) -> SearchOutcome:
     """Search until every invariant asked for is broken, all states are met, or a limit is reached.
 
     Args:
@@ -127,7 +127,7 @@ def explore(
     with ThreadPoolExecutor(jobs, thread_name_prefix="explore") as pool:
         search = _Search(machine, asked, compiled, jobs, pool)
         reason = search.run(limits, watch, began)
-    return Outcome(
+    return SearchOutcome(
         paths={
             name: follow(machine, ancestors(search.table, at)) for name, at in search.breaches()
         },
@@ -215,7 +215,7 @@ class _Search:
             for _ in self._rounds(next_level):
                 seconds = time.perf_counter() - began
                 self.peak = max(self.peak, self._process.memory_info().rss)
-                watch(Glance(states=self.states, depth=self.level, seconds=seconds))
+                watch(SearchProgress(states=self.states, depth=self.level, seconds=seconds))
                 if self._all_broken():
                     return None
                 if limits.stop():

@@ -12,18 +12,18 @@ from highwater.checkers.model.protocol.invariants import INVARIANTS, broken
 from highwater.checkers.model.protocol.moves import apply, moves, possible
 from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
 from highwater.checkers.model.protocol.scope import Scope, constants, initial
-from highwater.checkers.model.search.machine import Laws, Machine
+from highwater.checkers.model.search.machine import Machine, MachineFunctions
 from highwater.checkers.model.search.symmetry import canonical, rename
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 
-LAWS: Final = Laws(apply=apply, canonical=canonical, broken=broken, possible=possible)
+LAWS: Final = MachineFunctions(apply=apply, canonical=canonical, broken=broken, possible=possible)
 
 PROMISES: Final = tuple(name for name, one in INVARIANTS.items() if one.promise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ModelSettings:
     """Which model: of which release, within which bounds.
 
     Attributes:

@@ -12,7 +12,7 @@ import numpy as np
 
 from highwater.checkers.model.protocol.compiled import Constants, rule
 from highwater.checkers.model.search.fingerprints import Table, Words, copy_all, fingerprint, insert
-from highwater.checkers.model.search.machine import Laws, Moves
+from highwater.checkers.model.search.machine import MachineFunctions, Moves
 from highwater.checkers.spark.numba_cache import kept
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +63,7 @@ class Kernels:
 
 
 @functools.cache
-def kernels(laws: Laws) -> Kernels:
+def kernels(laws: MachineFunctions) -> Kernels:
     """The kernels for these laws. They compile, or are loaded, when first called."""
     with kept("kernels", _sources(laws)):
         return Kernels(
@@ -78,7 +78,7 @@ def _compiled(function: F) -> F:
     return cast("F", numba.njit(nogil=True, cache=True)(function))
 
 
-def _sources(laws: Laws) -> list[Path]:
+def _sources(laws: MachineFunctions) -> list[Path]:
     """The files that the laws and this module are made of, by what they import."""
     here = Path(__file__)
     rules = (laws.apply, laws.possible, laws.canonical, laws.broken)
@@ -113,7 +113,7 @@ def _grow(old: Table, new: Table) -> None:
     copy_all(old, new)
 
 
-def _identifier(laws: Laws) -> Callable[..., int]:
+def _identifier(laws: MachineFunctions) -> Callable[..., int]:
     canonical = laws.canonical
 
     def identify(state: Any, constants: Constants) -> Any:  # noqa: ANN401 - int8 in, uint64 out
@@ -124,7 +124,7 @@ def _identifier(laws: Laws) -> Callable[..., int]:
     return _compiled(identify)
 
 
-def _expander(laws: Laws) -> Callable[..., Expansion]:  # noqa: C901 - one loop, in one piece
+def _expander(laws: MachineFunctions) -> Callable[..., Expansion]:  # noqa: C901 - one loop, in one piece
     apply, canonical, broken = laws.apply, laws.canonical, laws.broken
     possible = laws.possible
 
@@ -171,7 +171,7 @@ def _expander(laws: Laws) -> Callable[..., Expansion]:  # noqa: C901 - one loop,
     return _compiled(expand)
 
 
-def _walker(laws: Laws) -> Callable[..., int]:
+def _walker(laws: MachineFunctions) -> Callable[..., int]:
     apply, broken = laws.apply, laws.broken
 
     def walk(state: Any, problem: Problem, depth: int, seed: Any, path: Any) -> int:  # noqa: ANN401

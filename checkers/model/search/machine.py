@@ -19,7 +19,7 @@ def anything(state: State, constants: Constants, kind: int, b: int) -> bool:  # 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Laws:
+class MachineFunctions:
     """The functions that a search compiles. Each must be marked as a ``rule``.
 
     Attributes:
@@ -50,7 +50,7 @@ class Machine:
         renamed: every state of the same shape as one, itself included.
     """
 
-    laws: Laws
+    laws: MachineFunctions
     moves: Moves
     constants: Constants
     initial: State

@@ -10,14 +10,14 @@ from highwater.harness.base.errors import HarnessError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Leap:
+class PathStep:
     """One move of a path, and the state it leads to, its brokers not renamed."""
 
     move: tuple[int, int, int]
     after: State
 
 
-def follow(machine: Machine, chain: Sequence[int]) -> tuple[Leap, ...]:
+def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
     """The moves that lead along the fingerprints of canonical states, the initial one's first.
 
     The search sees every state with its brokers renamed, and forgets how. So here it goes forward
@@ -27,13 +27,13 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[Leap, ...]:
         HarnessError: no move leads on, which means that the laws treat brokers differently.
     """
     form, state = _canonical(machine, machine.initial), machine.initial
-    leaps: list[Leap] = []
+    leaps: list[PathStep] = []
     for wanted in chain[1:]:
         form = _step(machine, form, wanted, len(leaps))
         shape = _shape(machine, form)
         for move, after in successors(machine, state):
             if _shape(machine, after) == shape:
-                leaps.append(Leap(move=move, after=after))
+                leaps.append(PathStep(move=move, after=after))
                 state = after
                 break
         else:

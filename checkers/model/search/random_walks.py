@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from highwater.checkers.model.search.breadth_first import Glance, Limits, Reason, Watch
+from highwater.checkers.model.search.breadth_first import Limits, Reason, SearchProgress, Watch
 from highwater.checkers.model.search.kernels import Problem, kernels
 from highwater.checkers.model.search.machine import Machine
-from highwater.checkers.model.search.paths import Leap
+from highwater.checkers.model.search.paths import PathStep
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
@@ -22,7 +22,7 @@ _AT_ONCE_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Walked:
+class RandomWalkResult:
     """What random walks came to.
 
     Attributes:
@@ -33,7 +33,7 @@ class Walked:
         depth: moves of the longest.
     """
 
-    paths: dict[str, tuple[Leap, ...]]
+    paths: dict[str, tuple[PathStep, ...]]
     reason: Reason | None
     walks: int
     steps: int
@@ -58,7 +58,7 @@ def walk(
     seed: int,
     limits: Limits,
     watch: Watch = lambda _: None,
-) -> Walked:
+) -> RandomWalkResult:
     """Take seeded walks of random moves, until every invariant asked for was broken.
 
     Args:
@@ -73,7 +73,7 @@ def walk(
     take, compile_seconds = _compile(machine)
     began = time.perf_counter()
     bits = {name: machine.invariants[name] for name in asked}
-    paths: dict[str, tuple[Leap, ...]] = {}
+    paths: dict[str, tuple[PathStep, ...]] = {}
     tally, reason, looked = _Tally(), None, began
     for number in range(walks):
         open_bits = {name: bit for name, bit in bits.items() if name not in paths}
@@ -92,10 +92,10 @@ def walk(
         now = time.perf_counter()
         if now - looked > _AT_ONCE_S:
             looked = now
-            watch(Glance(states=tally.steps, depth=tally.depth, seconds=now - began))
+            watch(SearchProgress(states=tally.steps, depth=tally.depth, seconds=now - began))
             if reason := _over(limits, now - began):
                 break
-    return Walked(
+    return RandomWalkResult(
         paths=paths,
         reason=reason,
         walks=tally.walks,
@@ -106,7 +106,7 @@ def walk(
     )
 
 
-def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[Leap, ...] | None:
+def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[PathStep, ...] | None:
     """Take those of the moves that can be taken, up to the first state that breaks an invariant.
 
     Returns:
@@ -116,14 +116,14 @@ def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[Le
     for kind, a, b in moves:
         after = state.copy()
         if machine.laws.apply(after, machine.constants, kind, a, b):
-            leaps.append(Leap(move=(kind, a, b), after=after))
+            leaps.append(PathStep(move=(kind, a, b), after=after))
             state = after
             if machine.laws.broken(after, machine.constants) >> bit & 1:
                 return tuple(leaps)
     return None
 
 
-def shrink(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[Leap, ...]:
+def shrink(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[PathStep, ...]:
     """Drop moves, many at once and then one by one, for as long as the invariant is broken.
 
     Args:

@@ -8,15 +8,21 @@ import msgspec
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
-from highwater.checkers.model.search.breadth_first import Glance, Limits, Outcome, Reason, explore
+from highwater.checkers.model.search.breadth_first import (
+    Limits,
+    Reason,
+    SearchOutcome,
+    SearchProgress,
+    explore,
+)
 from highwater.checkers.model.search.fingerprints import collisions
-from highwater.checkers.model.search.kafka_model import Setting
+from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.random_walks import walk
 
 Method = Literal["search", "walks"]
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to one question: can this invariant be broken within this scope?
 
     Attributes:
@@ -60,33 +66,35 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def search(
-    setting: Setting,
+    setting: ModelSettings,
     asked: Sequence[str],
     *,
     limits: Limits,
     jobs: int = 1,
-    watch: Callable[[Glance], None] = lambda _: None,
-) -> tuple[Result, ...]:
+    watch: Callable[[SearchProgress], None] = lambda _: None,
+) -> tuple[SearchAnswer, ...]:
     """Search for the shortest way to break each invariant; a result each. As ``explore``."""
     outcome = explore(setting.machine(), asked, limits=limits, jobs=jobs, watch=watch)
     return results(setting, asked, outcome)
 
 
-def results(setting: Setting, asked: Sequence[str], outcome: Outcome) -> tuple[Result, ...]:
+def results(
+    setting: ModelSettings, asked: Sequence[str], outcome: SearchOutcome
+) -> tuple[SearchAnswer, ...]:
     """What a search means for each invariant that was asked for."""
     return tuple(_searched(setting, name, outcome) for name in asked)
 
 
 def stroll(
-    setting: Setting,
+    setting: ModelSettings,
     asked: Sequence[str],
     *,
     walks: int,
     depth: int,
     seed: int,
     limits: Limits,
-    watch: Callable[[Glance], None] = lambda _: None,
-) -> tuple[Result, ...]:
+    watch: Callable[[SearchProgress], None] = lambda _: None,
+) -> tuple[SearchAnswer, ...]:
     """Walk at random, for bounds too large to search; a result each. As ``walk.walk``."""
     outcome = walk(
         setting.machine(),
@@ -102,7 +110,7 @@ def stroll(
         for name, leaps in outcome.paths.items()
     }
     return tuple(
-        Result(
+        SearchAnswer(
             kafka=setting.kafka,
             scope=setting.scope,
             switched=dict(setting.switched),
@@ -125,10 +133,10 @@ def stroll(
     )
 
 
-def _searched(setting: Setting, name: str, outcome: Outcome) -> Result:
+def _searched(setting: ModelSettings, name: str, outcome: SearchOutcome) -> SearchAnswer:
     leaps = outcome.paths.get(name)
     holds = False if leaps is not None else True if outcome.exhausted else None
-    return Result(
+    return SearchAnswer(
         kafka=setting.kafka,
         scope=setting.scope,
         switched=dict(setting.switched),

@@ -7,11 +7,11 @@ from typing import Final
 from rich.text import Text
 
 from highwater import console
-from highwater.checkers.model.protocol.readable_state import Replica, State
+from highwater.checkers.model.protocol.readable_state import ModelReplica, State
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.checkers.model.schedules.counterexample import Counterexample
-from highwater.checkers.model.search.result import Result
+from highwater.checkers.model.search.result import SearchAnswer
 
 _REASONS: Final = {
     "memory": "memory was used up before every state was met: see --memory, --spark-master",
@@ -25,7 +25,7 @@ _LEGEND: Final = (
 )
 
 
-def show(found: Sequence[Result], written: Sequence[Path]) -> None:
+def show(found: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
     """Print what was asked, what was found about each invariant, and what it took."""
     first = found[0]
     console.out.print(f"Kafka {first.kafka}, {settings(first.scope)}; {bounds(first.scope)}")
@@ -60,7 +60,7 @@ def bounds(scope: Scope) -> str:
     return "at most " + ", ".join(parts)
 
 
-def effort(one: Result) -> str:
+def effort(one: SearchAnswer) -> str:
     """What it took, and how sure it is."""
     if one.method == "walks":
         return (
@@ -92,7 +92,7 @@ def holdings(state: State) -> str:
     )
 
 
-def _replica(name: str, replica: Replica, *, leads: bool) -> str:
+def _replica(name: str, replica: ModelReplica, *, leads: bool) -> str:
     records = [entry.record for entry in replica.log]
     log = " ".join(records[: replica.hw]) + "|" + " ".join(records[replica.hw :])
     process = "" if replica.process == "up" else f" {replica.process}"
@@ -100,7 +100,7 @@ def _replica(name: str, replica: Replica, *, leads: bool) -> str:
     return f"{name}{mark}{process} [{log}]"
 
 
-def _verdict(one: Result) -> None:
+def _verdict(one: SearchAnswer) -> None:
     word = {True: "HOLDS", False: "BROKEN", None: "UNKNOWN"}[one.holds]
     colour = {True: "green", False: "red", None: "yellow"}[one.holds]
     tail = ""

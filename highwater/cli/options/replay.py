@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from highwater.harness.base.wording import count
-from highwater.shrinking.shrinker import Shrunk, Size
+from highwater.shrinking.shrinker import ShrinkResult, Size
 from highwater.shrinking.trials import Attempt
 
 _ENDED = {
@@ -25,7 +25,7 @@ def line(attempt: Attempt) -> str:
     )
 
 
-def summary(found: Shrunk, folder: Path) -> str:
+def summary(found: ShrinkResult, folder: Path) -> str:
     """What it came to, and what to do with it."""
     effort = (
         f"{count(found.attempts, 'plan')} tried, {count(found.ran, 'run')}, {found.seconds:.0f} s."
@@ -48,13 +48,13 @@ def summary(found: Shrunk, folder: Path) -> str:
     )
 
 
-def as_json(found: Shrunk, folder: Path) -> str:
+def as_json(found: ShrinkResult, folder: Path) -> str:
     """The object that ``--json`` prints."""
     said = msgspec.to_builtins(found) | {"folder": str(folder)}
     return json.dumps(said, indent=2) + "\n"
 
 
-def _kinds(found: Shrunk) -> str:
+def _kinds(found: ShrinkResult) -> str:
     return " and ".join(found.goal.kinds)
 
 
@@ -69,6 +69,6 @@ def _size(size: Size) -> str:
     return ", ".join(parts)
 
 
-def _step(found: Shrunk, index: int) -> str:
+def _step(found: ShrinkResult, index: int) -> str:
     step = found.plan.steps[index]
     return f"{step.at_s:g} s: {step.fault} {step.target} for {step.lasts_s:g} s"

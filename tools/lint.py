@@ -1,0 +1,165 @@
+"""Check names and docstrings against docs/style.md: ``python -m tools.lint [FOLDER ...]``.
+
+One line a violation, as ``path:line: what is wrong``; exit code 1 if there is any.
+"""
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+PRODUCT: Final = ("harness", "nemesis", "clusters", "checkers", "reports", "highwater", "tools")
+"""Folders whose code is checked; ``highwater`` links to the first five, which are read once."""
+
+VAGUE_NAMES: Final = frozenset(
+    [
+        "told",
+        "held",
+        "kept",
+        "asked",
+        "known",
+        "taken",
+        "struck",
+        "found",
+        "said",
+        "meant",
+        "met",
+        "wanted",
+        "brought",
+        "shown",
+        "led",
+        "heard",
+        "drawn",
+        "sought",
+        "one",
+        "each",
+        "those",
+        "mine",
+        "own",
+        "some",
+        "theirs",
+        "whoever",
+    ]
+)
+"""Bare participles and pronouns: no name of a module, class, function, field or variable."""
+
+_OBSCURE_START: Final = re.compile(
+    r"(What|Whether|Whose|Who|Whom|Which|Where|Of|So many|So much|That which|How)\b"
+)
+_ROOMS: Final = re.compile(
+    r"^\s*(?:from|import) (?:harness|nemesis|clusters|checkers|reports)\b", re.MULTILINE
+)
+
+Complaint = tuple[Path, int, str]
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """Yield the product's Python files, each once."""
+    for room in PRODUCT:
+        for path in sorted((root / room).rglob("*.py")):
+            if not any(parent.is_symlink() for parent in path.parents):
+                yield path
+
+
+def vague_names(path: Path, tree: ast.Module) -> Iterator[Complaint]:
+    """Yield definitions, parameters, fields and variables whose name is in ``VAGUE_NAMES``."""
+    if path.stem in VAGUE_NAMES:
+        yield path, 1, f"module name {path.stem!r} says nothing"
+    fields = _fields_of_files(tree)
+    for node in ast.walk(tree):
+        for name in () if node in fields else _defined(node):
+            if name.strip("_").lower() in VAGUE_NAMES:
+                yield path, node.lineno, f"name {name!r} says nothing"  # type: ignore[attr-defined]
+
+
+def _fields_of_files(tree: ast.Module) -> set[ast.expr]:
+    """Return the fields of msgspec structs: what is in files keeps its name."""
+    return {
+        statement.target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any("Struct" in ast.dump(base) for base in node.bases)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+
+
+def _defined(node: ast.AST) -> Iterable[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return (node.name,)
+        case ast.arg():
+            return (node.arg,)
+        case ast.Name(ctx=ast.Store()):
+            return (node.id,)
+        case ast.Attribute(ctx=ast.Store()):
+            return (node.attr,)
+    return ()
+
+
+def obscure_docstrings(path: Path, tree: ast.Module) -> Iterator[Complaint]:
+    """Yield docstrings whose first line begins with a question word or a genitive."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        text = ast.get_docstring(node)
+        if text and (match := _OBSCURE_START.match(text)):
+            line = getattr(node, "lineno", 1)
+            yield path, line, f"docstring begins with {match[1]!r}: say what it does or is"
+
+
+def repeated_classes(trees: Iterable[tuple[Path, ast.Module]]) -> Iterator[Complaint]:
+    """Yield every public class whose name another public class has too."""
+    places: dict[str, list[tuple[Path, int]]] = defaultdict(list)
+    for path, tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append((path, node.lineno))
+    for name, where in places.items():
+        if len(where) > 1:
+            for path, line in where:
+                yield path, line, f"class name {name!r} is used {len(where)} times"
+
+
+def rooms_imported(path: Path) -> Iterator[Complaint]:
+    """Yield imports of a room by its folder's name, in code or in a string, instead of ours."""
+    text = path.read_text()
+    for match in _ROOMS.finditer(text):
+        line = text.count("\n", 0, match.end()) + 1
+        yield path, line, "import highwater.ROOM: no package is named as the folder"
+
+
+def complaints(root: Path) -> list[Complaint]:
+    """Return every violation below ``root``, the project's folder, in order of place."""
+    trees = [(path, ast.parse(path.read_text())) for path in sources(root)]
+    everywhere = [
+        path
+        for folder in (*PRODUCT, "tests", "benchmarks", "docs")
+        for path in (root / folder).rglob("*.py")
+        if not any(parent.is_symlink() for parent in path.parents)
+    ]
+    violations: list[Complaint] = list(repeated_classes(trees))
+    for path, tree in trees:
+        violations += vague_names(path, tree)
+        violations += obscure_docstrings(path, tree)
+    for path in everywhere:
+        violations += rooms_imported(path)
+    return sorted((path.relative_to(root), line, text) for path, line, text in violations)
+
+
+def main() -> int:
+    """Print every violation; return 1 if there is one."""
+    violations = [
+        complaint
+        for complaint in complaints(Path(__file__).resolve().parent.parent)
+        if not sys.argv[1:] or complaint[0].as_posix().startswith(tuple(sys.argv[1:]))
+    ]
+    for path, line, text in violations:
+        print(f"{path}:{line}: {text}")  # noqa: T201 - a command's output
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

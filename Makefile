@@ -16,7 +16,7 @@ JOBS := 1
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-quick docs lint soak bench clean
+.PHONY: help setup setup-dev demo test test-quick docs site lint soak bench clean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -49,7 +49,10 @@ test-quick: setup-dev ## The tests that start no broker, no Spark and no browser
 	@$(BIN)/python -m pytest $(BESIDE) -m 'not kafka and not browser and not spark and not slow'
 
 docs: setup-dev ## Write the pages of docs/ that are generated from the code
-	@$(BIN)/python -m docs.generate
+	@$(BIN)/python -m tools.generate_docs
+
+site: setup-dev ## The docs as a site in site/; a link that leads nowhere is an error
+	@$(BIN)/zensical build --strict --clean
 
 # These are Go programs; the Go that builds them comes as a wheel and stays in the environment too.
 GO_INSTALL = GOPATH="$(CURDIR)/$(VENV)/go" GOCACHE="$(CURDIR)/$(VENV)/go/cache" GOBIN="$(CURDIR)/$(BIN)" \
@@ -66,11 +69,12 @@ $(S3_SERVER): $(BIN)/go
 	@echo "Building the S3 server of the tests (a minute or two) ..."
 	@$(GO_INSTALL) github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
-lint: setup-dev $(ACTIONLINT) ## ruff, mypy --strict, import-linter; zizmor and actionlint for the workflows
+lint: setup-dev $(ACTIONLINT) ## ruff, mypy --strict, import-linter, names and docstrings, workflows
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tools.lint
 	@$(BIN)/zizmor --offline --quiet .github/workflows
 	@$(ACTIONLINT) -shellcheck= -pyflakes=
 
@@ -81,4 +85,4 @@ bench: setup-dev ## Measurements, side by side, as ratios
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove the virtual environment and caches, never the store
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache site .cache

@@ -2,7 +2,8 @@
 
 Marker ``kafka``, fixtures ``kafka_run``, ``kafka_cluster`` and ``highwater_case``; docs/pytest.md
 shows them. pytest imports this module in every project that has Highwater installed: it imports
-neither Spark nor any client, and does nothing to tests that use none of its fixtures.
+nothing but pytest and the standard library until a test uses a fixture or the session an option,
+and does nothing to tests that use none of its fixtures.
 """
 
 import contextlib
@@ -14,18 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from highwater.clusters.releases.catalogue import CATALOGUE
-from highwater.harness.base.errors import HighwaterError, UsageError
-from highwater.testing import parametrize
-from highwater.testing.kafka_run import KafkaRun
-from highwater.testing.parametrize import Case, SessionChoice
-from highwater.testing.results import CannotJudge, PromiseBroken, Result, Unexplained
-
 if TYPE_CHECKING:
     from highwater.clusters.core.interfaces import Cluster
+    from highwater.testing.kafka_run import KafkaRun
+    from highwater.testing.parametrize import Case, SessionChoice
+    from highwater.testing.results import Result
     from highwater.testing.session import Laboratory
-
-__all__ = ["CannotJudge", "Case", "KafkaRun", "PromiseBroken", "Result", "Unexplained"]
 
 _CASE: Final = "highwater_case"
 _HEADINGS: Final = ("kafka", "driver", "what", "lost / acked", "verdict", "model", "report")
@@ -34,7 +29,7 @@ _PROPERTIES: Final = (
     *("model", "report"),
 )
 _ROWS: Final = pytest.StashKey[list[dict[str, str]]]()
-_CHOICE: Final = pytest.StashKey[SessionChoice]()
+_CHOICE: Final = pytest.StashKey["SessionChoice"]()
 _MARKER: Final = (
     'kafka("0.10.2.2", …, acks=["1", "all"], min_isr=[1], unclean=[False]): starts real brokers;'
     " a test that uses kafka_run or kafka_cluster runs for every release and setting named."
@@ -50,49 +45,69 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("store", "DIR", "folder of runs and their reports"),
     ):  # fmt: skip
         group.addoption(f"--highwater-{name}", metavar=metavar, default=None, help=says)
-    parser.addini("highwater_kafka", "releases for tests that name none", default="sample")
-    parser.addini("highwater_driver", "what brokers are", default="local")
+    parser.addini("highwater_kafka", "releases for tests that name none (default: sample)")
+    parser.addini("highwater_driver", "what brokers are (default: local)")
     parser.addini("highwater_store", "folder of runs, from the root directory", default="store")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and refuse what there is not before anything is collected."""
+    """Register the marker; refuse unknown releases and drivers before anything is collected."""
     config.addinivalue_line("markers", _MARKER)
-    only = config.getoption("highwater_kafka")
-    store = config.getoption("highwater_store")
-    try:
-        config.stash[_CHOICE] = SessionChoice(
-            kafka=parametrize.releases(config.getini("highwater_kafka")),
-            only=None if only is None else parametrize.releases(only),
-            driver=parametrize.driver(
-                config.getoption("highwater_driver") or config.getini("highwater_driver")
-            ),
-            store=config.invocation_params.dir / store
-            if store
-            else config.rootpath / config.getini("highwater_store"),
-        )
-    except UsageError as error:
-        raise pytest.UsageError(str(error)) from None
+    if any(_option(config, name) for name in ("kafka", "driver")):
+        _choice(config)
+
+
+def _option(config: pytest.Config, name: str) -> str:
+    """Return an option of the command line, or else of the ini file; empty when neither has it."""
+    return config.getoption(f"highwater_{name}") or config.getini(f"highwater_{name}") or ""
+
+
+def _choice(config: pytest.Config) -> "SessionChoice":
+    """Return what the session chose.
+
+    Raises:
+        pytest.UsageError: there is no such release or driver.
+    """
+    if _CHOICE not in config.stash:
+        from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
+        from highwater.testing.parametrize import session_choice  # noqa: PLC0415
+
+        store = config.getoption("highwater_store")
+        try:
+            config.stash[_CHOICE] = session_choice(
+                kafka=config.getini("highwater_kafka"),
+                only=config.getoption("highwater_kafka"),
+                driver=_option(config, "driver"),
+                store=config.invocation_params.dir / store
+                if store
+                else config.rootpath / config.getini("highwater_store"),
+            )
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[_CHOICE]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test that uses our fixtures a case for every release and setting of its markers."""
     if _CASE not in metafunc.fixturenames:
         return
+    from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
+    from highwater.testing.parametrize import cases  # noqa: PLC0415
+
     marks = list(metafunc.definition.iter_markers("kafka"))  # the closest first
     named = next((mark.args for mark in marks if mark.args), ())
     settings: dict[str, Any] = {}
     for mark in reversed(marks):
         settings.update(mark.kwargs)
     try:
-        found = parametrize.cases(named, settings, metafunc.config.stash[_CHOICE])
+        parameters = [_parameter(case) for case in cases(named, settings, _choice(metafunc.config))]
     except UsageError as error:
         where = metafunc.definition.nodeid
         raise pytest.Collector.CollectError(f"{where}: {error}") from None
-    metafunc.parametrize(_CASE, [_parameter(case) for case in found], indirect=True)
+    metafunc.parametrize(_CASE, parameters, indirect=True)
 
 
-def _parameter(case: Case) -> Any:  # noqa: ANN401 - pytest keeps its ParameterSet to itself
+def _parameter(case: "Case") -> Any:  # noqa: ANN401 - pytest keeps its ParameterSet to itself
     skip = [pytest.mark.skip(reason=case.left_out)] if case.left_out else []
     return pytest.param(case, id=case.id, marks=[pytest.mark.kafka, *skip])
 
@@ -103,6 +118,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Under pytest-xdist with ``--dist loadgroup`` a release's tests also stay on one worker, where
     xdist knows how to group: its release 3.8 does not on pytest 9.2.
     """
+    if not any(_case(item) for item in items):
+        return
+    from highwater.clusters.releases.catalogue import CATALOGUE  # noqa: PLC0415 - see the module
+
     places = {name: place for place, name in enumerate(CATALOGUE)}
     grouped = config.pluginmanager.hasplugin("xdist")
 
@@ -115,15 +134,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=place)
 
 
-def _case(item: pytest.Item) -> Case | None:
+def _case(item: pytest.Item) -> "Case | None":
+    """Return the case for which a test runs; None of a test that uses none of our fixtures."""
     call = getattr(item, "callspec", None)
-    case = call.params.get(_CASE) if call is not None else None
-    return case if isinstance(case, Case) else None
+    return call.params.get(_CASE) if call is not None else None
 
 
 @pytest.fixture
-def highwater_case(request: pytest.FixtureRequest) -> Case:
-    """The release and the settings for which a test runs now."""
+def highwater_case(request: pytest.FixtureRequest) -> "Case":
+    """Return the release and the settings for which a test runs now."""
+    from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
+    from highwater.testing.parametrize import Case  # noqa: PLC0415
+
     case = getattr(request, "param", None)
     if not isinstance(case, Case):
         raise UsageError(
@@ -137,7 +159,7 @@ def highwater_case(request: pytest.FixtureRequest) -> Case:
 def _highwater_laboratory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["Callable[[], Laboratory]"]:
-    """Makes the session's laboratory when it is first called; it is closed with the session."""
+    """Yield what opens the session's laboratory at its first call; it closes with the session."""
     with contextlib.ExitStack() as stack:
         made: list[Laboratory] = []
 
@@ -146,7 +168,7 @@ def _highwater_laboratory(
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # libraries' own, at their import
                     from highwater.testing.session import Laboratory  # noqa: PLC0415
-                store = pytestconfig.stash[_CHOICE].store
+                store = _choice(pytestconfig).store
                 new = Laboratory(store, tmp_path_factory.mktemp("highwater"))
                 made.append(stack.enter_context(new))
             return made[0]
@@ -156,16 +178,17 @@ def _highwater_laboratory(
 
 @pytest.fixture
 def kafka_run(
-    highwater_case: Case,
+    highwater_case: "Case",
     _highwater_laboratory: "Callable[[], Laboratory]",
     request: pytest.FixtureRequest,
-) -> KafkaRun:
-    """Performs a story or a nemesis on real brokers of this test's release, and judges it.
+) -> "KafkaRun":
+    """Return what performs stories and schedules on real brokers of this release, and judges them.
 
     ``kafka_run(story="loss")`` fails the test when a promise was broken; see ``KafkaRun``.
     """
+    from highwater.testing.kafka_run import KafkaRun  # noqa: PLC0415 - see the module
 
-    def note(result: Result) -> None:
+    def note(result: "Result") -> None:
         row = result.row()
         request.node.stash.setdefault(_ROWS, []).append(row)
         request.node.user_properties.extend((name, row[name]) for name in _PROPERTIES)
@@ -175,12 +198,14 @@ def kafka_run(
 
 @pytest.fixture
 def kafka_cluster(
-    highwater_case: Case, _highwater_laboratory: "Callable[[], Laboratory]"
+    highwater_case: "Case", _highwater_laboratory: "Callable[[], Laboratory]"
 ) -> "Cluster":
-    """Three running brokers of this test's release: a ``clusters.core.interfaces.Cluster``.
+    """Return three running brokers of this test's release: a ``highwater.Cluster``.
 
     Warm for all tests of the release; one that a test left broken is replaced for the next.
     """
+    from highwater.harness.base.errors import HighwaterError  # noqa: PLC0415 - see the module
+
     __tracebackhide__ = True
     try:
         return _highwater_laboratory().cluster(highwater_case)
@@ -201,6 +226,8 @@ def pytest_runtest_makereport(
     case = _case(item)
     if case is None:
         return report
+    from highwater.harness.base.errors import HighwaterError  # noqa: PLC0415 - see the module
+
     if call.when == "call":
         report.__dict__["highwater_runs"] = item.stash.get(_ROWS, [])
     elif call.when == "setup":
@@ -215,9 +242,10 @@ def pytest_runtest_makereport(
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Say what was asked for on the command line."""
-    choice = config.stash[_CHOICE]
-    if choice.only is None:
+    if config.getoption("highwater_kafka") is None:
         return None
+    choice = _choice(config)
+    assert choice.only is not None
     return f"highwater: Kafka {', '.join(choice.only)} ({choice.driver}), runs in {choice.store}"
 
 

@@ -59,14 +59,25 @@ ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
 """``SCHEMA`` as Spark has it."""
 
 
-def anomalies(found: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:
-    """Rows as anomalies of one kind: ``columns`` by name, then ``found``'s own, then null."""
-    given = {"kind": F.lit(kind), **columns}
-    return found.select(
+def anomalies(rows: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:
+    """Return rows as anomalies of one kind, in the columns of ``analysis/anomalies.parquet``.
+
+    Args:
+        rows: with a column ``run``; columns that an anomaly has too are taken over.
+        kind: the name of a ``Kind`` of the checker.
+        columns: values of an anomaly's other columns, by name; what is missing is null.
+    """
+    values = {"kind": F.lit(kind), **columns}
+    return rows.select(
         *(
-            given.get(field.name, F.col(field.name) if field.name in found.columns else F.lit(None))
+            values.get(field.name, F.col(field.name) if field.name in rows.columns else F.lit(None))
             .cast(field.dataType)
             .alias(field.name)
             for field in ANOMALY
         )
     )
+
+
+def operation_step() -> Column:
+    """Return a row of ``operations`` as one of an anomaly's ``steps``."""
+    return F.struct(*(field.name for field in _STEP))

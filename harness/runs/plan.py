@@ -107,11 +107,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         overlap: how many sequences of random faults go on at the same time.
         steps: what is to happen instead, step by step; see ``harness.runs.fault_steps``.
         schedule: what to replay, as plain JSON (see ``checkers.model.schedules.schedule``), or
-        None. duration_s: how long a random schedule goes on; with steps, the least. seed: what
-        every random choice of the run follows from. broker_config: broker settings beside the
-        driver's own, as Kafka spells them. wire: whether the wire is between the nodes though no
-        fault or story needs it. to: releases that the cluster is upgraded to, one after the other:
-        before a story, and as
+            None.
+        duration_s: how long a random schedule goes on; with steps, the least.
+        seed: what every random choice of the run follows from.
+        broker_config: broker settings beside the driver's own, as Kafka spells them.
+        wire: whether the wire is between the nodes though no fault or story needs it.
+        to: releases that the cluster is upgraded to, one after the other: before a story, and as
             far as it comes under a nemesis that upgrades.
         protocol: the newest ``inter.broker.protocol.version`` that brokers speak, or on KRaft the
             newest ``metadata.version``, as the release that has it; empty: their own.

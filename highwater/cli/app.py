@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from highwater import console
+from highwater import __version__, console
 from highwater.cli import external, matrix, run, show
 from highwater.cli import jepsen as foreign
 from highwater.cli import replay_and_shrink as repeating
@@ -36,6 +36,25 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.out.print(f"highwater {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def highwater(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Which acknowledged records can this Kafka lose or hold differently, and why."""
 
 
 @on_spark

@@ -1,7 +1,4 @@
-"""What a test marked ``kafka`` asks for: a case for every combination of release and settings.
-
-Imports nothing but the catalogue, because pytest imports it in every project that has Highwater.
-"""
+"""Cases of a test marked ``kafka``: one for every combination of release and settings."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -66,36 +63,57 @@ class Case:
         return release(self.kafka)
 
 
+def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) -> SessionChoice:
+    """Return what a session chose, checked.
+
+    Args:
+        kafka: releases of the ini file; empty: the sample.
+        only: releases of the command line, None when it names none.
+        driver: empty: local processes.
+        store: folder of runs.
+
+    Raises:
+        UsageError: there is no such release or driver.
+    """
+    return SessionChoice(
+        kafka=releases(kafka or "sample"),
+        only=None if only is None else releases(only),
+        driver=_driver(driver or "local"),
+        store=store,
+    )
+
+
 def releases(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Catalogue names from names, ``all`` and ``sample``, separated by commas; each name once.
+    """Return catalogue names for names, ``all`` and ``sample``, separated by commas, each once.
 
     Raises:
         UsageError: a name is not in the catalogue, or there is none.
     """
     words = text.split(",") if isinstance(text, str) else list(text)
     groups: dict[str, Iterable[str]] = {"all": CATALOGUE, "sample": SAMPLE}
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for word in filter(None, map(str.strip, words)):
-        found.update(dict.fromkeys(groups.get(word) or (release(word).name,)))
-    if not found:
+        names.update(dict.fromkeys(groups.get(word) or (release(word).name,)))
+    if not names:
         raise UsageError("no Kafka release is named", hint=nearest("", [*groups, *CATALOGUE]))
-    return tuple(found)
+    return tuple(names)
 
 
-def driver(name: str) -> str:
-    """The name of a cluster driver.
+def _driver(name: str) -> str:
+    """Return the name of a cluster driver.
 
     Raises:
         UsageError: no release runs on such a driver.
     """
-    known = {one for entry in CATALOGUE.values() for one in entry.drivers}
-    if name not in known:
-        raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, sorted(known)))
+    drivers = {driver for entry in CATALOGUE.values() for driver in entry.drivers}
+    if name not in drivers:
+        hint = nearest(name, sorted(drivers))
+        raise UsageError(f"no cluster driver is called {name!r}", hint=hint)
     return name
 
 
 def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionChoice) -> list[Case]:
-    """Every case of a test, in the order of its marker's releases and settings.
+    """Return every case of a test, in the order of its marker's releases and settings.
 
     A marker that names releases is held to those of the command line: the others are left out, and
     say why. A marker that names none gets those of the command line, or else the session's own.
@@ -112,23 +130,23 @@ def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionCh
     values = {name: _values(name, settings.get(name, [])) for name in {**_DEFAULTS, **settings}}
     combined = [
         dict(zip(values, combination, strict=True))
-        for combination in itertools.product(*(one or [None] for one in values.values()))
+        for combination in itertools.product(*(value or [None] for value in values.values()))
     ]
     return [_case(kafka, chosen, choice) for kafka in kafkas for chosen in combined]
 
 
 def _case(kafka: str, chosen: Mapping[str, Any], choice: SessionChoice) -> Case:
-    said = {name: value for name, value in chosen.items() if value is not None}
+    settings = {name: value for name, value in chosen.items() if value is not None}
     words = [
         _ELECTIONS[value] if name == "unclean" else f"{name}={value}"
-        for name, value in said.items()
+        for name, value in settings.items()
     ]
     return Case(
         kafka=kafka,
         driver=choice.driver,
         id="-".join([kafka, *words]),
         left_out=_left_out(kafka, choice),
-        **{**_DEFAULTS, **said},
+        **{**_DEFAULTS, **settings},
     )
 
 
@@ -142,13 +160,13 @@ def _left_out(kafka: str, choice: SessionChoice) -> str:
 
 
 def _values(name: str, given: object) -> list[object]:
-    """A setting's values, checked; empty when the marker does not name it."""
+    """Return a setting's values, checked; empty when the marker does not name it."""
     many = list(given) if isinstance(given, list | tuple | set) else [given]
-    if name == "acks" and all(str(one) in _ACKS for one in many):
-        return [_ACKS[str(one)] for one in many]
-    if name == "min_isr" and all(type(one) is int for one in many):
+    if name == "acks" and all(str(value) in _ACKS for value in many):
+        return [_ACKS[str(value)] for value in many]
+    if name == "min_isr" and all(type(value) is int for value in many):
         return many
-    if name == "unclean" and all(isinstance(one, bool) for one in many):
+    if name == "unclean" and all(isinstance(value, bool) for value in many):
         return many
     if name in _DEFAULTS:
         raise UsageError(f"the marker kafka has {name}={given!r}", hint=_HINTS[name])

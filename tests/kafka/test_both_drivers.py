@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from highwater.pytest_plugin import Case, KafkaRun, PromiseBroken
+from highwater import Case, KafkaRun, PromiseBroken
 
 if TYPE_CHECKING:
     from highwater.clusters.core.interfaces import Cluster

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import HERE, PAGES
+from tools.generate_docs import DOCS, PAGES
 
-ROOT = HERE.parent
+ROOT = DOCS.parent
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_up_to_date(name: str) -> None:
-    assert (HERE / name).read_text("utf-8") == PAGES[name](), "run make docs"
+    assert (DOCS / name).read_text("utf-8") == PAGES[name](), "run make docs"
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *HERE.glob("*.md")], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *DOCS.glob("*.md")], ids=lambda p: p.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
@@ -36,7 +36,7 @@ def test_what_workers_need_is_what_kernels_import() -> None:
     imported = {one for name in done.stdout.split() for one in of.get(name, ())}
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
     named = {re.split(r"[\[>=<]", one)[0] for one in ours} - {"pyspark"}
-    line = re.search(r"pip install -c constraints.txt (.*)", (HERE / "spark.md").read_text("utf-8"))
+    line = re.search(r"pip install -c constraints.txt (.*)", (DOCS / "spark.md").read_text("utf-8"))
     assert line is not None
     assert line[1].split() == sorted(imported & named)
 

@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from docs import model_tables
-from docs.model_tables import Results, drawings, mutations, replays, searches
 from tests.browser.lineage import lost
+from tools import model_tables
+from tools.model_tables import Results, drawings, mutations, replays, searches
 
 HELD = dict.fromkeys(model_tables.PROMISES)
 FOUND = msgspec.convert(
@@ -76,7 +76,7 @@ def test_what_was_not_measured_has_no_table() -> None:
 def test_every_stored_counterexample_has_a_drawing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_tables, "HERE", tmp_path)
+    monkeypatch.setattr(model_tables, "DOCS", tmp_path)
     (tmp_path / "counterexamples").mkdir()
     (tmp_path / "counterexamples" / "lost.json").write_bytes(lost().to_json())
     ((name, drawn),) = drawings().items()

@@ -341,7 +341,7 @@ def test_an_unknown_verdict_and_a_harness_problem_are_errors_even_where_failures
     project.makepyfile(
         """
         import pytest
-        from highwater.pytest_plugin import PromiseBroken
+        from highwater import PromiseBroken
 
         def test_unknown(kafka_run):
             kafka_run(story="divergence")
@@ -381,7 +381,7 @@ def test_a_result_can_be_examined(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import pytest
-        from highwater.pytest_plugin import PromiseBroken
+        from highwater import PromiseBroken
 
         def test_it(kafka_run):
             result = kafka_run(story="loss", check=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from highwater.pytest_plugin import Case, KafkaRun
+from highwater import Case, KafkaRun
 
 
 @pytest.mark.kafka(acks="all")

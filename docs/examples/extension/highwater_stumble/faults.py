@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from highwater.clusters.core.interfaces import Cluster
-from highwater.nemesis.faults.registry import fault
+from highwater import Cluster, fault
 
 
 @fault("stumble")

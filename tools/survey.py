@@ -1,7 +1,7 @@
 """Searches the model of every release, and of every rule switched alone: docs/model-results.json.
 
-``python -m docs.survey`` takes about an hour on one core; a search whose result is there already is
-not repeated. Releases with the same rules are searched once.
+``python -m tools.survey`` takes about an hour on one core; a search whose result is there already
+is not repeated. Releases with the same rules are searched once.
 """
 
 import functools
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from docs.model_tables import RESULTS
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
 from highwater.checkers.model.search.kafka_model import PROMISES, ModelSettings, invariants
 from highwater.checkers.model.search.result import SearchAnswer, search
+from tools.model_tables import RESULTS
 
 _LIMIT_S: Final = 900.0
 

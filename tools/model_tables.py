@@ -15,8 +15,8 @@ from highwater.harness.base.wording import count
 from highwater.reports.drawings.counterexample_svg import whole
 from highwater.reports.html import drawing_css
 
-HERE: Final = Path(__file__).parent
-RESULTS: Final = HERE / "model-results.json"
+DOCS: Final = Path(__file__).parent.parent / "docs"
+RESULTS: Final = DOCS / "model-results.json"
 PROMISES: Final = tuple(name for name, one in INVARIANTS.items() if one.promise)
 
 
@@ -81,7 +81,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 def model() -> str:
     """docs/model.md: its text as it stands, its tables anew."""
-    text = (HERE / "model.md").read_text("utf-8")
+    text = (DOCS / "model.md").read_text("utf-8")
     found = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
     blocks: dict[str, Callable[[], str]] = {
         "rules": rules,
@@ -206,7 +206,7 @@ def drawings() -> dict[str, Callable[[], str]]:
     def drawing(path: Path) -> Callable[[], str]:
         return lambda: str(whole(Counterexample.load(path), drawing_css())) + "\n"
 
-    found = sorted((HERE / "counterexamples").glob("*.json"))
+    found = sorted((DOCS / "counterexamples").glob("*.json"))
     return {f"counterexamples/{path.stem}.svg": drawing(path) for path in found}
 
 

@@ -12,8 +12,6 @@ import typer
 import typer.core
 import typer.main
 
-from docs.model_tables import drawings, model
-from docs.model_tables import table as _table
 from highwater.checkers.catalogue import all_kinds
 from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.cli.app import app
@@ -24,8 +22,10 @@ from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import TARGETS
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
+from tools.model_tables import drawings, model
+from tools.model_tables import table as _table
 
-HERE: Final = Path(__file__).parent
+DOCS: Final = Path(__file__).parent.parent / "docs"
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
     "`highwater run --nemesis kill,pause` mixes faults at random, from `--seed`; `--story NAME`"
@@ -220,7 +220,7 @@ def _settings(config: Mapping[str, str]) -> str:
 def main() -> None:
     """Write every page."""
     for name, page in PAGES.items():
-        (HERE / name).write_text(page(), encoding="utf-8")
+        (DOCS / name).write_text(page(), encoding="utf-8")
     sys.stdout.write(f"wrote {', '.join(PAGES)}\n")
 
 

@@ -1,1 +1,0 @@
-"""Pages for people; `make docs` writes those that say what the code has."""

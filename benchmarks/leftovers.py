@@ -57,7 +57,8 @@ class Silent:
     def fault(self, *_): print("struck", flush=True)
 
 wired, dice = driver == "wired", random.Random(int(seed))
-names = ["kill", "pause", "stop", "power-failure"] + ["isolate", "halves", "hold-hw"] * wired
+names = ["kill", "pause", "stop", "power-failure"]
+names += ["isolate", "partition-halves", "hold-hw"] * wired
 cluster = DRIVERS["local" if wired else driver](
     release(kafka), Path(directory), brokers=3, broker_config={}, wired=wired
 )

@@ -12,11 +12,12 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 from highwater.harness.base import cleanup
-from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption
+from highwater.harness.base.errors import HarnessError, HighwaterError, Interruption, RenamedWarning
 from highwater.harness.base.exit_codes import CLOSED, FAILED, INTERRUPTED, OK
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -68,6 +69,7 @@ def main() -> None:
     for number in _NAMES:
         signal.signal(number, _interrupt)
     sys.stdout = _Output(sys.stdout.buffer, sys.stdout.encoding, sys.stdout.errors)
+    warnings.showwarning = _note
     # Py4J logs a stack for whatever happens to Spark's JVM; what matters of it is raised as well.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -116,6 +118,24 @@ def _end_at_once(interruption: Interruption) -> NoReturn:
     _complain(HarnessError(interruption.message, hint=hint))
     cleanup.run()
     os._exit(INTERRUPTED)
+
+
+_show_warning = warnings.showwarning
+
+
+def _note(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print the new name of a word as a line of its own, and other warnings as usual."""
+    if issubclass(category, RenamedWarning):
+        sys.stderr.write(f"highwater: {message}\n")
+    else:
+        _show_warning(message, category, filename, lineno, file, line)
 
 
 def _ignore_signals() -> None:

@@ -17,6 +17,7 @@ from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.cli.app import app
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.releases.catalogue import CATALOGUE, Release, Truncation
+from highwater.harness.runs.fault_steps import RENAMED_FAULTS
 from highwater.nemesis.faults.registry import Fault
 from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import TARGETS
@@ -45,6 +46,9 @@ _FAULTS_INTRO: Final = (
     " other features of the release, without a restart; `--protocol 3.9` keeps those of 3.9."
     " Faults that have leaders elected from outside the ISR need `--unclean`, since such a run"
     " promises less.\n\n"
+    "Faults had other names up to 0.1, which are still read: "
+    + ", ".join(f"`{old}` is `{new}`" for old, new in RENAMED_FAULTS.items())
+    + ".\n\n"
     "[schedules.md](schedules.md) tells how a schedule is limited, repeated, written by hand and"
     " made small.\n"
 )

@@ -63,3 +63,7 @@ class NotThereError(StoreError):
 
 class WaitTimeoutError(HarnessError):
     """A condition did not come true within its limit; the message says which, and what was seen."""
+
+
+class RenamedWarning(FutureWarning):
+    """A word of a command or a test has a new name; the old one still works."""

@@ -4,10 +4,26 @@
 tuple of steps and nothing else, so it can be read, written by hand, cut to pieces and put together.
 """
 
-from collections.abc import Sequence
-from typing import TypeAlias
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
+
+RENAMED_FAULTS: Final[Mapping[str, str]] = {
+    "mute": "partition-outbound",
+    "deafen": "partition-inbound",
+    "halves": "partition-halves",
+    "ring": "partition-majorities-ring",
+    "recycle": "crash-loop",
+}
+"""Names that faults had up to 0.1: still read, in plans and on the command line."""
+
+
+def current_fault(word: str) -> str:
+    """Return a word of ``--nemesis`` or ``--budget`` with the name that its fault has now."""
+    name = re.split("[@=]", word, maxsplit=1)[0]
+    return RENAMED_FAULTS.get(name, name) + word[len(name) :]
 
 
 class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,6 +45,10 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     target: str = "any"
     partition: int = 0
     choice: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Give the fault the name that it has now."""
+        msgspec.structs.force_setattr(self, "fault", current_fault(self.fault))
 
     @property
     def ends_s(self) -> float:

@@ -1,10 +1,12 @@
 """Command-line words to values: durations, rates, lists. Each refusal says what would do."""
 
 import re
+import warnings
 from collections.abc import Iterable
 from typing import Final
 
-from highwater.harness.base.errors import UsageError
+from highwater.harness.base.errors import RenamedWarning, UsageError
+from highwater.harness.runs.fault_steps import current_fault
 from highwater.harness.runs.history import READ_COMMITTED, READ_UNCOMMITTED
 from highwater.harness.runs.plan import Acks, Isolation
 
@@ -73,7 +75,7 @@ def nemesis(text: str) -> tuple[str, ...]:
     found = names(text)
     if not found and text.strip() != "none":
         raise UsageError(f"{text!r} names no fault", hint="Write kill,pause, or none: a calm run.")
-    return found
+    return tuple(map(_renamed, found))
 
 
 def budget(text: str) -> dict[str, int]:
@@ -87,8 +89,15 @@ def budget(text: str) -> dict[str, int]:
         name, _, most = part.partition("=")
         if not most.isdecimal():
             raise UsageError(f"{part!r} limits nothing", hint="Write kill=5,brokers=1.")
-        found[name] = int(most)
+        found[_renamed(name)] = int(most)
     return found
+
+
+def _renamed(word: str) -> str:
+    """Return a fault's word with the name that the fault has now; warn if that is another."""
+    if (current := current_fault(word)) != word:
+        warnings.warn(f"{word} is called {current} now", RenamedWarning, stacklevel=3)
+    return current
 
 
 def acks(text: str) -> Acks:

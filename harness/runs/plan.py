@@ -4,9 +4,10 @@ import shlex
 from typing import Any, Literal, Self
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.fault_steps import Steps
+from highwater.harness.runs.fault_steps import Steps, current_fault
 
 SCHEMA_VERSION = 1
 
@@ -139,6 +140,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     to: tuple[str, ...] = ()
     protocol: str = ""
     format: str = ""
+
+    def __post_init__(self) -> None:
+        """Give faults the names that they have now."""
+        budget = {current_fault(name): most for name, most in self.budget.items()}
+        force_setattr(self, "nemesis", tuple(map(current_fault, self.nemesis)))
+        force_setattr(self, "budget", budget)
 
     @property
     def played_on(self) -> str:

@@ -19,6 +19,7 @@ from highwater.clusters.drivers import DRIVERS, find_driver
 from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.fault_steps import current_fault
 from highwater.harness.runs.nightly_cells import (
     NEMESIS_S,
     CellResult,
@@ -173,7 +174,7 @@ def _failed(
         known = (
             mark.story in STORIES
             if mark.story
-            else set((mark.nemesis or "").split(",")) <= {*faults()}
+            else {current_fault(word) for word in (mark.nemesis or "").split(",")} <= {*faults()}
         )
         if mark.kafka in names and mark.driver in drivers and known:
             yield NightlyCell(**fields(mark))

@@ -15,8 +15,7 @@ Written by highwater shrink. It was so in {hits} of {runs} runs.
 
 import pytest
 
-from highwater.harness.runs.plan import Plan
-from highwater.pytest_plugin import KafkaRun
+from highwater import KafkaRun, Plan
 
 PLAN = Plan.from_json(
     r"""

@@ -45,24 +45,24 @@ def partition(cluster: Cluster, broker: int) -> Iterator[str]:
     yield from _links(network, "cut", between([broker], network.brokers), says)
 
 
-@fault("mute")
-def mute(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut what a broker says to everybody; it still hears them."""
+@fault("partition-outbound")
+def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Cut what a broker sends to every other node; it still receives."""
     network = _network(cluster)
     says = f"nobody hears broker {broker}"
     yield from _links(network, "cut", out_of(broker, network.nodes), says)
 
 
-@fault("deafen")
-def deafen(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut what everybody says to a broker; they still hear it."""
+@fault("partition-inbound")
+def partition_inbound(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Cut what every other node sends to a broker; it still sends."""
     network = _network(cluster)
     says = f"broker {broker} hears nobody"
     yield from _links(network, "cut", into(broker, network.nodes), says)
 
 
-@fault("halves")
-def halves(cluster: Cluster, broker: int) -> Iterator[str]:
+@fault("partition-halves")
+def partition_halves(cluster: Cluster, broker: int) -> Iterator[str]:
     """Split the brokers into two groups, the smaller around one; only the larger has a quorum."""
     network = _network(cluster)
     minority, majority = _halves(network, broker)
@@ -80,8 +80,8 @@ def bridge(cluster: Cluster, broker: int) -> Iterator[str]:
     yield from _links(network, "cut", between(some, rest), says)
 
 
-@fault("ring")
-def majorities(cluster: Cluster, broker: int) -> Iterator[str]:
+@fault("partition-majorities-ring")
+def partition_majorities_ring(cluster: Cluster, broker: int) -> Iterator[str]:
     """Let each broker see a majority, and no two the same one (Jepsen's majorities-ring)."""
     network = _network(cluster)
     del broker

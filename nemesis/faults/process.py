@@ -61,8 +61,8 @@ def restart(cluster: Cluster, broker: int) -> Iterator[str]:
     yield f"broker {broker} was restarted"
 
 
-@fault("recycle", commands=("kill", "start"), awaits_sessions=True)
-def recycle(cluster: Cluster, broker: int) -> Iterator[str]:
+@fault("crash-loop", commands=("kill", "start"), awaits_sessions=True)
+def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
     """SIGKILL a broker and start it, three times in a row: it dies while it still catches up."""
     target = cluster.brokers[broker]
     for _ in range(_STORM):

@@ -15,6 +15,7 @@ from highwater.clusters.releases.software_level import Level
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.runs.fault_steps import current_fault
 from highwater.harness.runs.plan import Plan, Topic
 
 Scope = Literal["broker", "topic", "coordination", "cluster"]
@@ -218,12 +219,12 @@ def faults() -> Mapping[str, Fault]:
 
 
 def find_fault(name: str) -> Fault:
-    """The fault of that name.
+    """Return the fault of that name, or the one that had it up to 0.1.
 
     Raises:
         UsageError: there is none; the nearest names are in the hint.
     """
-    known = faults()
-    if name not in known:
-        raise UsageError(f"no fault is called {name!r}", hint=nearest(name, known))
-    return known[name]
+    registered, name = faults(), current_fault(name)
+    if name not in registered:
+        raise UsageError(f"no fault is called {name!r}", hint=nearest(name, registered))
+    return registered[name]

@@ -208,7 +208,7 @@ def nothing(_: Ring) -> None:
 
 EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
     "restart": nothing,
-    "recycle": nothing,
+    "crash-loop": nothing,
     "zombie": silent,
     "rolling-restart": nothing,
     "power-failure": without_tail,
@@ -237,7 +237,7 @@ EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
 """What can be seen of a fault while it is open."""
 
 RELEASES: Final = ("0.10.2.2", "4.3.1")
-RESTARTS: Final = {"restart": [VICTIM], "recycle": [VICTIM], "rolling-restart": [1, 2, 3]}
+RESTARTS: Final = {"restart": [VICTIM], "crash-loop": [VICTIM], "rolling-restart": [1, 2, 3]}
 
 
 def cases() -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 ACTIONLINT := $(BIN)/actionlint
 S3_SERVER := $(BIN)/versitygw
 # Two processes share the tests, whatever the machine has: brokers are waited for more than they work,
-# but a third cluster at once makes all of them late. tests/beside.py says which tests stay together.
+# but a third cluster at once makes all of them late. tests/support/xdist_groups.py says which tests stay together.
 BESIDE := --numprocesses 2
 FOR := 12h
 SEED := 0

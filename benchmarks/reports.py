@@ -23,8 +23,8 @@ from highwater.reports.pages.run import write
 from tests.browser.chromium import chromium, opened
 from tests.browser.samples import big
 from tests.browser.stories import lost_anomaly
-from tests.matrices import judged
-from tests.nights import two_weeks
+from tests.support.matrices import judged
+from tests.support.nightly_data import two_weeks
 
 TIMES: Final = 9
 TARGET_MS: Final = 1000.0

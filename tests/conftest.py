@@ -21,7 +21,7 @@ _STARTER = pytest.StashKey[SparkStarter]()
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Two processes share the tests by our groups."""
-    from tests.beside import ByGroup  # noqa: PLC0415 - not every environment has pytest-xdist
+    from tests.support.xdist_groups import ByGroup  # noqa: PLC0415 - not every environment has pytest-xdist
 
     config.option.loadscopereorder = False
     return ByGroup(config, log)
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
     if hasattr(config, "workerinput"):
-        from tests.beside import rank  # noqa: PLC0415 - as above
+        from tests.support.xdist_groups import rank  # noqa: PLC0415 - as above
 
         items.sort(key=lambda item: rank(item.nodeid.partition("::")[0]))
         return

@@ -30,8 +30,8 @@ from highwater.reports.pages import (
 from highwater.reports.pages.run import write
 from tests.browser.lineage import forked, lost
 from tests.browser.samples import SAMPLES, unfinished, write_all
-from tests.matrices import AXES, judged
-from tests.nights import two_weeks
+from tests.support.matrices import AXES, judged
+from tests.support.nightly_data import two_weeks
 
 PAGES: Final = (
     *SAMPLES,

@@ -8,7 +8,7 @@ import msgspec
 
 from highwater.harness.runs.plan import Workload
 from highwater.harness.runs.store import Run
-from tests.builder import RunBuilder
+from tests.support.run_builder import RunBuilder
 
 OLD: Final = "0.10.2.2"
 NEW: Final = "2.8.2"

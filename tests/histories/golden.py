@@ -12,9 +12,9 @@ from typing import Final
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Topic, Workload
 from highwater.harness.runs.store import Run
-from tests.builder import RunBuilder
 from tests.histories.stories import fork, loss
-from tests.logdirs import batch as numbered
+from tests.support.logdirs import batch as numbered
+from tests.support.run_builder import RunBuilder
 
 Finding = tuple[str, int, int | None, str | None]
 """Kind, partition, offset, value."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from highwater.harness.runs.store import Run
-from tests.builder import RunBuilder
+from tests.support.run_builder import RunBuilder
 
 CUT = "[2026-11-21 04:55:01,234] INFO Truncating log events-0 to offset 3. (kafka.log.Log)"
 

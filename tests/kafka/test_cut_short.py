@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from highwater import console
 from highwater.api import judge_all
 from highwater.harness.runs.store import Run, Store
-from tests import sweep
+from tests.support import spoiled as sweep
 
 COUNT: Final = int(os.environ.get("HIGHWATER_CUTS", "3"))
 SEED: Final = int(os.environ.get("HIGHWATER_SEED", "0"))

@@ -25,7 +25,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.runtime.runner import execute
-from tests.kafka.landlord import Landlord, landlord
+from tests.kafka.external_cluster import Landlord, landlord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 KAFKAS = ("0.10.2.2", "4.3.1")

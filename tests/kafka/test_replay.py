@@ -12,7 +12,7 @@ from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay import step_player
 from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.model_replay import replay
-from tests.schedules import LOSS, ZOMBIE, two_moves
+from tests.support.schedules import LOSS, ZOMBIE, two_moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 

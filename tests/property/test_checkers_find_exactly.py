@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.judge import judge
 from highwater.harness.runs.store import Run
-from tests.builder import RunBuilder
+from tests.support.run_builder import RunBuilder
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

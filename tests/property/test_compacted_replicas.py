@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.inspection.report_types import InspectedPartition
-from tests.logdirs import Broker, Record, batch, brokers
+from tests.support.logdirs import Broker, Record, batch, brokers
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 

@@ -9,7 +9,7 @@ from highwater.checkers.judge import judge
 from highwater.checkers.model.explain.reconcile import as_random
 from highwater.checkers.model.report_types import Reconciliation
 from tests.histories.failover import NEW, OLD, failover
-from tests.lies import LIES, hide_election
+from tests.support.tampering import LIES, hide_election
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.kafka_files import column_decoding, reader
 from highwater.checkers.kafka_files.segment_files import Segment
-from tests.logdirs import batch, brokers, marker, reseal
+from tests.support.logdirs import batch, brokers, marker, reseal
 
 COUNT: Final = int(os.environ.get("HIGHWATER_FUZZ", "2000"))
 SEED: Final = int(os.environ.get("HIGHWATER_FUZZ_SEED", "20261121"))

@@ -15,7 +15,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.store import Run
 from tests.histories.stories import fork, loss
 from tests.spark.beds import ROOT, Cluster, words
-from tests.unit.test_conservation import whole
+from tests.unit.checkers.test_conservation import whole
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

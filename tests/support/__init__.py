@@ -1,0 +1,1 @@
+"""What tests share: builders of runs, histories and schedules."""

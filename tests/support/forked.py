@@ -1,0 +1,79 @@
+"""Runs many commands from one process that has imported them all: ``-m tests.support.forked``.
+
+Each command is a fork with a standard output of its own, and ends as the real one does. Starting
+Python for each would take two CPU seconds, nearly all of them for imports.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, NoReturn
+
+Output = Literal["nobody", "full", "closed"]
+"""A pipe that nobody reads; a device without room; nowhere special, and no folder may be written
+but those that permissions open."""
+
+
+class Outcome(NamedTuple):
+    """How a command ended, and what it said on standard error."""
+
+    code: int
+    said: str
+
+
+def main() -> None:
+    """Read cases from standard input, as JSON, and print the outcome of each."""
+    import highwater.checkers.model.search.kafka_model  # noqa: PLC0415 - so that no fork has to
+    import highwater.cli.app  # noqa: F401, PLC0415
+
+    cases = json.load(sys.stdin)
+    json.dump([_outcome(words, output) for words, output in cases], sys.stdout)
+
+
+def _outcome(words: list[str], output: Output) -> Outcome:
+    with tempfile.TemporaryFile("w+") as said, _standard_output(output) as descriptor:
+        if not (child := os.fork()):
+            os.dup2(descriptor, 1)
+            os.dup2(said.fileno(), 2)
+            _become(words, output)
+        _, status = os.waitpid(child, 0)
+        said.seek(0)
+        return Outcome(os.waitstatus_to_exitcode(status), said.read())
+
+
+@contextlib.contextmanager
+def _standard_output(output: Output) -> Iterator[int]:
+    if output == "nobody":
+        read, write = os.pipe()
+        os.close(read)
+    else:
+        write = os.open("/dev/full" if output == "full" else os.devnull, os.O_WRONLY)
+    yield write
+    os.close(write)
+
+
+def _become(words: list[str], output: Output) -> NoReturn:
+    from highwater.__main__ import main as highwater  # noqa: PLC0415
+    from tests.support.spoiled import without_privileges  # noqa: PLC0415
+
+    sys.argv = ["highwater", *words]
+    sys.stdout = out = os.fdopen(1, "w")  # an interpreter keeps a second name of it, too
+    code = 1
+    try:
+        with without_privileges() if output == "closed" else contextlib.nullcontext():
+            highwater()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 - as an interpreter tells of it
+        traceback.print_exc()
+    del out
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

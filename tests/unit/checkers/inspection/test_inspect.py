@@ -1,0 +1,472 @@
+"""Replicas as they may lie on three brokers' disks, and what is said of them, all in one pass."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from highwater.checkers.inspection.inspect import inspect
+from highwater.checkers.inspection.report_types import InspectedPartition, Inspection
+from highwater.harness.base.errors import UsageError
+from highwater.reports.pages.inspection import write
+from tests.support.logdirs import Broker, batch, brokers, marker, plain
+from tests.unit.reports.pages.test_run import parsed
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One partition.
+
+    Attributes:
+        logs: the segments of brokers 1, 2, …: a segment's bytes from offset 0 on, or several.
+        hw: each broker's high watermark; None: its checkpoint has none.
+        says: words of the verdict's sentence.
+        kinds: of the findings, by broker; what is left out has none.
+        files: writes what else lies there.
+    """
+
+    logs: tuple[object, ...]
+    verdict: str
+    hw: tuple[int | None, ...] = ()
+    divergent: tuple[int, ...] = ()
+    below_hw: int = 0
+    says: str = ""
+    kinds: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    leo: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+    stable: int | None = None
+    files: Callable[[Broker, str], None] | None = None
+
+
+def flipped(data: bytes, at: int, bit: int = 1) -> bytes:
+    changed = bytearray(data)
+    changed[at] ^= bit
+    return bytes(changed)
+
+
+def keyed(*pairs: tuple[int, str]) -> bytes:
+    """A record a batch at these offsets, each with a key."""
+    return b"".join(batch(at, [(key.encode(), b"v%d" % at)]) for at, key in pairs)
+
+
+def epochs(*entries: tuple[int, int]) -> Callable[[Broker, str], None]:
+    return lambda broker, name: broker.epochs(name, *entries)
+
+
+def topic_id(broker: Broker, name: str) -> None:
+    text = f"version: 0\ntopic_id: {'same' if broker.broker > 1 else 'other'}\n"
+    (broker.path / name / "partition.metadata").write_text(text)
+
+
+SIX = plain("abcdef")
+SIZE = len(SIX) // 6
+LEGACY = b"".join(batch(at, [(None, b"w%d" % at)], magic=1) for at in range(6))
+ZIPPED = batch(0, [(None, b"x")] * 3, magic=1, codec=1) + batch(
+    3, [(None, b"y"), (None, b"z")], magic=1, codec=1
+)
+COMMITTED = batch(0, [(None, b"x"), (None, b"y")], producer=(7, 0, 0), transactional=True)
+COMMITTED += marker(2, producer=7, commit=True)
+ABORTED = batch(3, [(None, b"z")], producer=(7, 0, 2), transactional=True)
+ABORTED += marker(4, producer=7, commit=False)
+OPEN = batch(5, [(None, b"o")], producer=(8, 0, 0), transactional=True)
+LATER = batch(6, [(None, b"l")], time_ms=1000 + 16 * MINUTE_MS)
+EMPTIED = batch(0, [(b"k", b"1")]) + batch(1, [], deltas=[], producer=(9, 0, 0))
+
+CASES = {
+    "same": Case(logs=(SIX,) * 3, verdict="agree", hw=(6, 6, 5), leo=(6, 6, 6)),
+    "legacy": Case(logs=(LEGACY,) * 3, verdict="agree", leo=(6, 6, 6)),
+    "alone": Case(logs=(SIX,), verdict="agree", says="The only replica is sound"),
+    "lag": Case(
+        logs=(SIX[: 4 * SIZE], SIX, SIX),
+        verdict="lag",
+        hw=(4, 4, 4),
+        leo=(4, 6, 6),
+        says="broker 1 ends at 4, 2 behind",
+    ),
+    "retention": Case(
+        logs=(SIX, ((4, SIX[4 * SIZE :]),), SIX), verdict="agree", start=(0, 4, 0), leo=(6, 6, 6)
+    ),
+    "all-deleted": Case(logs=(((6, b""),), SIX, SIX), verdict="agree", leo=(6, 6, 6)),
+    "empty": Case(logs=(b"", b"", b""), verdict="agree", leo=(0, 0, 0)),
+    "empty-behind": Case(logs=(b"", SIX, SIX), verdict="lag", leo=(0, 6, 6)),
+    "rolled": Case(logs=(SIX, ((0, SIX[: 2 * SIZE]), (2, SIX[2 * SIZE :])), SIX), verdict="agree"),
+    "other-batches": Case(
+        logs=(batch(0, [(None, b"a"), (None, b"b")]), plain("ab"), plain("ab")), verdict="agree"
+    ),
+    "fork-below": Case(
+        logs=(
+            plain("ab") + plain("x", base=2, epoch=1),
+            plain("ab") + plain("y", base=2, epoch=2),
+            plain("ab") + plain("y", base=2, epoch=2),
+        ),
+        verdict="fork",
+        hw=(3, 3, 3),
+        divergent=(2,),
+        below_hw=1,
+        says="broker 1 in epoch 1, broker 2 in epoch 2",
+    ),
+    "fork-above": Case(
+        logs=(plain("abx"), plain("aby"), plain("ab")),
+        verdict="fork",
+        hw=(2, 3, 2),
+        divergent=(2,),
+        says="above the HW that some replica had last written down (the lowest is 2",
+    ),
+    "fork-unknown": Case(
+        logs=(plain("abx"), plain("aby")), verdict="fork", divergent=(2,), says="No checkpoint says"
+    ),
+    "fork-epoch": Case(
+        logs=(plain("ab"), plain("a") + plain("b", base=1, epoch=4)),
+        verdict="fork",
+        divergent=(1,),
+    ),
+    "fork-legacy": Case(
+        logs=(LEGACY, LEGACY[: -len(LEGACY) // 6] + batch(5, [(None, b"!5")], magic=1)),
+        verdict="fork",
+        hw=(6, 6),
+        divergent=(5,),
+        below_hw=1,
+    ),
+    "fork-key": Case(
+        logs=(keyed((0, "k"), (1, "l")), keyed((0, "k"), (1, "m"))), verdict="fork", divergent=(1,)
+    ),
+    "flip": Case(
+        logs=(SIX, flipped(SIX, 3 * SIZE - 2), SIX),
+        verdict="corrupt",
+        kinds={2: ("corrupt",)},
+        leo=(6, 6, 6),
+    ),
+    "flip-length": Case(
+        logs=(SIX, flipped(SIX, SIZE + 8, 0x40), SIX), verdict="corrupt", kinds={2: ("corrupt",)}
+    ),
+    "flip-and-an-offset": Case(  # the second batch says that it begins at 0
+        logs=(SIX, flipped(flipped(SIX, SIZE - 2), SIZE + 7), SIX),
+        verdict="corrupt",
+        kinds={2: ("corrupt", "hole")},
+    ),
+    "flip-and-the-last-offset": Case(  # what is broken claims the offsets up to 4097
+        logs=(plain("abcdefgh"), flipped(flipped(SIX, SIZE + 25, 0x10), 5 * SIZE + 7, 0x02)),
+        verdict="corrupt",
+        kinds={2: ("corrupt",)},
+    ),
+    "doubled": Case(  # two whole batches say that they begin at 2
+        logs=(SIX, SIX[: 2 * SIZE] + plain("x", base=2) + SIX[2 * SIZE :], SIX),
+        verdict="corrupt",
+        kinds={2: ("corrupt",)},
+    ),
+    "flip-and-a-fork": Case(
+        logs=(SIX, flipped(plain("abcdxf"), SIZE - 2), SIX),
+        verdict="fork",
+        divergent=(4,),
+        kinds={2: ("corrupt",)},
+    ),
+    "flip-last-length": Case(
+        logs=(SIX, flipped(SIX, 5 * SIZE + 9, 0x40), SIX),
+        verdict="corrupt",
+        kinds={2: ("corrupt",)},
+    ),
+    "flip-last-offset": Case(
+        logs=(SIX, flipped(SIX, 5 * SIZE + 7, 0x08), SIX), verdict="corrupt", kinds={2: ("hole",)}
+    ),
+    "flip-last-offset-behind": Case(
+        logs=(SIX + plain("ghijklmnop", base=6), flipped(SIX, 5 * SIZE + 7, 0x08)),
+        verdict="corrupt",
+        kinds={2: ("hole",)},
+    ),
+    "flip-epoch": Case(
+        logs=(SIX, flipped(SIX, 2 * SIZE + 15, 0x08), SIX),
+        verdict="corrupt",
+        kinds={2: ("epoch-order", "epoch-broken")},
+    ),
+    "flip-last-epoch": Case(
+        logs=(SIX, flipped(SIX, 5 * SIZE + 15, 0x08), SIX),
+        verdict="corrupt",
+        kinds={2: ("epoch-list", "epoch-broken")},
+        files=epochs((0, 0)),
+    ),
+    "torn": Case(
+        logs=(SIX, SIX[:-3], SIX),
+        verdict="lag",
+        hw=(5, 5, 5),
+        leo=(6, 5, 6),
+        kinds={2: ("torn-tail",)},
+    ),
+    "torn-inside": Case(
+        logs=(SIX, ((0, SIX[: 2 * SIZE - 3]), (2, SIX[2 * SIZE :])), SIX),
+        verdict="corrupt",
+        kinds={2: ("corrupt",)},
+    ),
+    "preallocated": Case(logs=(SIX + bytes(999), SIX), verdict="agree", kinds={1: ("zeros",)}),
+    "rolled-and-preallocated": Case(
+        logs=(((0, SIX), (6, bytes(999))), SIX),
+        verdict="agree",
+        leo=(6, 6),
+        kinds={1: ("zeros",)},
+    ),
+    "preallocated-and-cut-late": Case(
+        logs=(((0, SIX[: 2 * SIZE] + bytes(999)), (2, SIX[2 * SIZE :])), SIX),
+        verdict="agree",
+        kinds={1: ("zeros",)},
+    ),
+    "preallocated-and-nothing-to-have": Case(
+        logs=(((6, bytes(999)),),) * 2,
+        verdict="agree",
+        hw=(6, 6),
+        leo=(6, 6),
+        kinds={1: ("zeros",), 2: ("zeros",)},
+    ),
+    "zeros": Case(
+        logs=(bytes(999),) * 2,
+        verdict="unknown",
+        says="holds zeros from byte 0 on, and its log no record",
+        kinds={1: ("zeros",), 2: ("zeros",)},
+    ),
+    "zeros-alone": Case(logs=(bytes(999),), verdict="unknown", kinds={1: ("zeros",)}),
+    "zeros-and-a-high-watermark": Case(
+        logs=(bytes(999),) * 2,
+        verdict="corrupt",
+        hw=(6, 6),
+        kinds={1: ("zeros", "hw-above-leo"), 2: ("zeros", "hw-above-leo")},
+    ),
+    "zeros-beside-records": Case(
+        logs=(bytes(999), SIX, SIX), verdict="unknown", kinds={1: ("zeros",)}
+    ),
+    "zeros-in-front": Case(
+        logs=(((0, bytes(999)), (2, SIX[2 * SIZE :])), SIX),
+        verdict="unknown",
+        says="holds zeros from byte 0 on, where records up to offset 1 should be.",
+        kinds={1: ("zeros",)},
+    ),
+    "zeros-everywhere": Case(  # more stretches than are told one by one
+        logs=(tuple((base, bytes(99)) for base in range(25)),) * 2,
+        verdict="unknown",
+        kinds=dict.fromkeys((1, 2), ("zeros",) * 20 + ("unreadable",)),
+    ),
+    "hole": Case(
+        logs=(SIX[: 2 * SIZE] + SIX[3 * SIZE :], SIX, SIX),
+        verdict="corrupt",
+        kinds={1: ("hole",)},
+        says="lacks 1 record",
+    ),
+    "hole-behind-another's-offset": Case(  # the body of 4 stands behind the offset of 2
+        logs=(SIX[: 2 * SIZE + 8] + SIX[4 * SIZE + 8 :], SIX, SIX),
+        verdict="corrupt",
+        kinds={1: ("hole",)},
+        says="lacks 2 record",
+    ),
+    "torn-behind-another's-offset": Case(  # the body of 2 stands behind the offset of 0
+        logs=(SIX[:8] + SIX[2 * SIZE + 8 : 3 * SIZE + 40], SIX, SIX),
+        verdict="lag",
+        kinds={1: ("torn-tail",)},
+    ),
+    "doubled-behind-another's-offset": Case(  # the body of 1 stands behind the offset of 3
+        logs=(SIX[: 3 * SIZE + 8] + SIX[SIZE + 8 : 2 * SIZE + 40], SIX, SIX),
+        verdict="corrupt",
+        kinds={1: ("corrupt",)},
+    ),
+    "overlap": Case(
+        logs=(((0, SIX), (4, SIX[4 * SIZE :])), SIX),
+        verdict="corrupt",
+        kinds={1: ("overlap",)},
+    ),
+    "backwards": Case(
+        logs=(SIX + SIX[: 2 * SIZE], SIX), verdict="corrupt", kinds={1: ("corrupt", "corrupt")}
+    ),
+    "compacted": Case(
+        logs=(keyed((0, "k"), (1, "l"), (2, "k")), keyed((1, "l"), (2, "k"))), verdict="agree"
+    ),
+    "compacted-inside": Case(
+        logs=(keyed((0, "k"), (1, "l"), (2, "l")), keyed((0, "k"), (2, "l"))), verdict="agree"
+    ),
+    "not-by-compaction": Case(
+        logs=(keyed((0, "k"), (1, "l"), (2, "m")), keyed((0, "k"), (2, "m"))),
+        verdict="corrupt",
+        kinds={2: ("hole",)},
+    ),
+    "emptied": Case(logs=(EMPTIED, EMPTIED), verdict="agree", leo=(2, 2)),
+    "hw-above": Case(
+        logs=(SIX[: 4 * SIZE], SIX),
+        verdict="lag",
+        hw=(6, 6),
+        kinds={1: ("hw-above-leo",)},
+    ),
+    "hw-above-all": Case(
+        logs=(SIX, SIX), verdict="corrupt", hw=(8, 6), kinds={1: ("hw-above-leo",)}
+    ),
+    "epochs": Case(
+        logs=(plain("ab") + plain("cd", base=2, epoch=3),),
+        verdict="agree",
+        files=epochs((0, 0), (3, 2)),
+    ),
+    "epochs-contradict": Case(
+        logs=(plain("ab") + plain("cd", base=2, epoch=3),) * 2,
+        verdict="agree",
+        files=epochs((0, 0), (3, 3)),
+        kinds={1: ("epoch-list",), 2: ("epoch-list",)},
+    ),
+    "epochs-lack": Case(
+        logs=(plain("ab") + plain("cd", base=2, epoch=3),),
+        verdict="agree",
+        files=epochs((0, 0)),
+        kinds={1: ("epoch-list",)},
+    ),
+    "epochs-beyond": Case(
+        logs=(SIX,), verdict="agree", files=epochs((0, 0), (1, 9)), kinds={1: ("epoch-list",)}
+    ),
+    "epoch-began": Case(logs=(SIX,), verdict="agree", files=epochs((0, 0), (1, 6))),
+    "committed": Case(logs=(COMMITTED,) * 2, verdict="agree", stable=3),
+    "aborted": Case(logs=(COMMITTED + ABORTED,) * 2, verdict="agree", stable=5),
+    "open": Case(
+        logs=(COMMITTED + ABORTED + OPEN,) * 2,
+        verdict="agree",
+        stable=5,
+        kinds={1: ("open-transaction",), 2: ("open-transaction",)},
+    ),
+    "hanging": Case(
+        logs=(COMMITTED + ABORTED + OPEN + LATER,),
+        verdict="agree",
+        stable=5,
+        kinds={1: ("hanging-transaction",)},
+    ),
+    "bare-marker": Case(
+        logs=(marker(0, producer=7, commit=True) + plain("a", base=1),),
+        verdict="agree",
+        kinds={1: ("bare-marker",)},
+    ),
+    "repeated": Case(
+        logs=(
+            batch(0, [(None, b"x"), (None, b"y")], producer=(7, 0, 0))
+            + batch(2, [(None, b"x"), (None, b"y")], producer=(7, 0, 0)),
+        ),
+        verdict="agree",
+        kinds={1: ("repeated-sequence",)},
+    ),
+    "fenced": Case(
+        logs=(
+            batch(0, [(None, b"x")], producer=(7, 0, 0))
+            + batch(1, [(None, b"x")], producer=(7, 1, 0)),
+        ),
+        verdict="agree",
+    ),
+    "anew": Case(logs=(SIX, SIX), verdict="agree", files=topic_id),
+}
+
+
+def tree(path: Path) -> dict[str, tuple[int, str]]:
+    """Of every file and folder when it was modified, and what it holds."""
+    return {
+        str(each): (
+            each.lstat().st_mtime_ns,
+            hashlib.sha256(each.read_bytes()).hexdigest() if each.is_file() else "",
+        )
+        for each in [path, *path.rglob("*")]
+    }
+
+
+def lay_out(path: Path) -> None:
+    made = brokers(path)
+    for name, case in CASES.items():
+        for broker, log in zip(made, case.logs, strict=False):
+            segments = log if isinstance(log, tuple) else (log,)
+            broker.log(f"{name}-0", *segments)
+            if case.files:
+                case.files(broker, f"{name}-0")
+    for index, broker in enumerate(made):
+        told = {
+            name: case.hw[index]
+            for name, case in CASES.items()
+            if index < len(case.hw) and case.hw[index] is not None
+        }
+        broker.checkpoint(
+            "replication-offset-checkpoint", {f"{name}-0": hw for name, hw in told.items() if hw}
+        )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("disks")
+    lay_out(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def inspected(folder: Path, spark: SparkSession) -> Inspection:
+    before = tree(folder)
+    found = inspect([folder], spark)
+    assert tree(folder) == before
+    return found
+
+
+def of(found: Inspection, topic: str) -> InspectedPartition:
+    return next(each for each in found.partitions if each.topic == topic)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_partition(name: str, inspected: Inspection) -> None:
+    case, found = CASES[name], of(inspected, name)
+    assert found.verdict == case.verdict, found.says
+    assert found.divergent_offsets == case.divergent
+    assert (found.divergent, found.below_hw) == (len(case.divergent), case.below_hw)
+    assert case.says in found.says
+    kinds = {one.broker: tuple(each.kind for each in one.findings) for one in found.replicas}
+    assert {broker: own for broker, own in kinds.items() if own} == case.kinds
+    if case.leo:
+        assert tuple(one.leo for one in found.replicas) == case.leo
+    if case.start:
+        assert tuple(one.start for one in found.replicas) == case.start
+    if case.stable is not None:
+        assert found.replicas[0].last_stable_offset == case.stable
+
+
+def test_the_whole_is_as_bad_as_its_worst(inspected: Inspection) -> None:
+    assert inspected.verdict == "fork"
+    assert inspected.notes == ()
+    assert [each.kind for each in of(inspected, "alone").findings] == ["alone"]
+    assert [each.kind for each in of(inspected, "anew").findings] == ["topic-id"]
+
+
+def test_what_stands_at_a_divergent_offset_is_shown(inspected: Inspection) -> None:
+    (shown,) = of(inspected, "fork-below").shown
+    held = [(copy.broker, copy.epoch, copy.value) for copy in shown.copies]
+    assert held == [(1, 1, "x"), (2, 2, "y"), (3, 2, "y")]
+    assert shown.below_hw
+
+
+def test_transactions_are_counted(inspected: Inspection) -> None:
+    one = of(inspected, "open").replicas[0]
+    assert (one.committed, one.aborted, one.aborted_ranges) == (1, 1, ((7, 3, 4),))
+
+
+def test_epochs_are_told_as_the_log_and_as_the_list_has_them(inspected: Inspection) -> None:
+    one = of(inspected, "epochs").replicas[0]
+    assert [(each.epoch, each.first, each.last) for each in one.epochs] == [(0, 0, 1), (3, 2, 3)]
+    assert one.epoch_checkpoint == ((0, 0), (3, 2))
+
+
+def test_the_page_is_one_file_and_escaped(inspected: Inspection, tmp_path: Path) -> None:
+    evil = msgspec.structs.replace(
+        of(inspected, "fork-below"), topic="<script>x", says="<b>bold</b>"
+    )
+    changed = msgspec.structs.replace(inspected, partitions=(*inspected.partitions, evil))
+    page = write(changed, tmp_path / "inspect.html")
+    found = parsed(page)
+    assert {tag for tag, _ in found.seen} & {"script", "img", "iframe", "b1", "form"} == set()
+    text = page.read_text()
+    assert "default-src &#39;none&#39;" in text
+    assert "&lt;b&gt;bold" in text
+    assert text.count("<table") == text.count("<caption")
+
+
+def test_only_internal_topics_is_told(tmp_path: Path, spark: SparkSession) -> None:
+    (one,) = brokers(tmp_path, 1)
+    one.log("__consumer_offsets-0", plain("ab"))
+    with pytest.raises(UsageError, match="no segment of a topic") as told:
+        inspect([tmp_path], spark)
+    assert "--internal" in told.value.hint
+    assert inspect([tmp_path], spark, internal=True).verdict == "agree"

@@ -1,0 +1,147 @@
+"""Which log directories are found in what is named, whose they are, and what is refused."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from highwater.checkers.inspection.log_dirs import log_dirs
+from highwater.checkers.inspection.replica_files import replicas
+from highwater.harness.base.errors import UsageError
+from tests.support.logdirs import Broker, brokers, plain
+
+
+def found(*given: Path) -> list[tuple[int, str]]:
+    return [(one.broker, one.path.name) for one in log_dirs(given)]
+
+
+def bare(path: Path, name: str = "events-0") -> Path:
+    """A log directory without meta.properties."""
+    Broker(path, 0).log(name, plain("a"))
+    return path
+
+
+def test_ids_come_from_meta_properties(tmp_path: Path) -> None:
+    for one in brokers(tmp_path, 2):
+        one.log("events-0", plain("a"))
+    properties = tmp_path / "broker-1" / "meta.properties"
+    properties.write_text("version=1\nnode.id=101\ndirectory.id=abc\n")
+    assert found(tmp_path) == [(101, "broker-1"), (2, "broker-2")]
+    assert found(tmp_path / "broker-2", tmp_path / "broker-1") == [
+        (2, "broker-2"),
+        (101, "broker-1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        (("1", "2"), [1, 2]),
+        (("kafka07", "kafka12"), [7, 12]),
+        (("east", "west"), [1, 2]),
+        (("a1/data", "a2/data"), [1, 2]),
+        (("x/data1", "y/data1"), [1, 2]),
+        (("b9/logs", "west/logs"), [1, 2]),
+    ],
+)
+def test_else_from_names_else_from_the_place(
+    names: tuple[str, ...], ids: list[int], tmp_path: Path
+) -> None:
+    for name in names:
+        bare(tmp_path / "given" / name)
+    assert [broker for broker, _ in found(tmp_path / "given")] == ids
+
+
+def test_a_broker_may_have_several_log_directories(tmp_path: Path) -> None:
+    for index in (1, 2):
+        one = Broker(tmp_path / f"disk{index}", 5).meta()
+        one.log(f"events-{index}", plain("a"))
+    dirs = log_dirs([tmp_path])
+    assert [one.broker for one in dirs] == [5, 5]
+    listed = replicas(dirs, internal=False)
+    assert [(one.broker, one.partition) for one in listed] == [(5, 1), (5, 2)]
+
+
+def test_single_replicas_folders_may_be_named(tmp_path: Path) -> None:
+    for name in ("b1", "b2"):
+        bare(tmp_path / name)
+        bare(tmp_path / name, "other-0")
+    dirs = log_dirs([tmp_path / "b1" / "events-0", tmp_path / "b2" / "events-0"])
+    assert [one.topic for one in replicas(dirs, internal=False)] == ["events", "events"]
+    assert [one.broker for one in dirs] == [1, 2]
+
+
+def test_a_run_is_its_folder_replicas(tmp_path: Path) -> None:
+    bare(tmp_path / "run" / "replicas" / "3")
+    bare(tmp_path / "run" / "elsewhere" / "4")
+    assert found(tmp_path / "run") == [(3, "3")]
+
+
+def test_what_is_deleted_moved_or_internal_is_left_out(tmp_path: Path) -> None:
+    one = Broker(tmp_path / "b1", 1).meta()
+    for name in ("events-0", "events-1.8f-delete", "events-2.9a-future", "__consumer_offsets-3"):
+        one.log(name, plain("a"))
+    one.log(f"huge-{1 << 40}", plain("a"))
+    (one.path / "file-1").write_text("no folder")
+    dirs = log_dirs([one.path])
+    assert [each.topic for each in replicas(dirs, internal=False)] == ["events"]
+    assert [each.topic for each in replicas(dirs, internal=True)] == [
+        "__consumer_offsets",
+        "events",
+    ]
+
+
+def test_symbolic_links_are_followed_once(tmp_path: Path) -> None:
+    bare(tmp_path / "real" / "b1")
+    (tmp_path / "real" / "again").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "loop").symlink_to("loop")
+    (tmp_path / "linked").symlink_to(tmp_path / "real" / "b1")
+    assert found(tmp_path / "real") == [(1, "b1")]
+    assert len(log_dirs([tmp_path / "linked", tmp_path / "real" / "b1"])) == 1
+
+
+def test_a_link_to_itself_among_the_replicas_is_a_finding(tmp_path: Path) -> None:
+    one = bare(tmp_path / "b1")
+    (one / "events-1").symlink_to("events-1")
+    listed = replicas(log_dirs([one]), internal=False)
+    assert [[each.kind for each in replica.findings] for replica in listed] == [[], ["unreadable"]]
+
+
+def refused(path: Path, match: str) -> None:
+    with pytest.raises(UsageError, match=match):
+        log_dirs([path])
+
+
+def test_what_holds_no_log_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path / "nowhere", "there is no folder")
+    (tmp_path / "file").write_text("")
+    refused(tmp_path / "file", "is not a folder")
+    (tmp_path / "loop").symlink_to("loop")
+    refused(tmp_path / "loop", "cannot be read: Too many levels of symbolic links")
+    (tmp_path / "empty" / "events-0").mkdir(parents=True)
+    refused(tmp_path / "empty", "holds no log of Kafka's")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission_is_told(tmp_path: Path) -> None:
+    one = bare(tmp_path / "b1")
+    (one / "events-0").chmod(0)
+    one.chmod(0o500)
+    try:
+        listed = replicas(log_dirs([Broker(one, 1).meta().path]), internal=False)
+        assert [each.kind for each in listed[0].findings] == ["unreadable"]
+        one.chmod(0)
+        refused(one, "cannot be read: Permission denied")
+    finally:
+        one.chmod(0o700)
+        (one / "events-0").chmod(0o700)
+
+
+def test_a_broken_checkpoint_is_a_finding_and_no_more(tmp_path: Path) -> None:
+    one = Broker(tmp_path / "b1", 1).meta()
+    folder = one.log("events-0", plain("a"))
+    (one.path / "replication-offset-checkpoint").write_text("0\n2\nevents 0 1\n")
+    (folder / "leader-epoch-checkpoint").write_bytes(b"\xff\xfe")
+    (replica,) = replicas(log_dirs([one.path]), internal=False)
+    assert [each.kind for each in replica.findings] == ["checkpoint-broken", "checkpoint-broken"]
+    assert (replica.hw, replica.epochs) == (None, None)

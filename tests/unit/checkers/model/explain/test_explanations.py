@@ -1,0 +1,634 @@
+"""What the model says of a random run: what was found in it follows from the rules, or not."""
+
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from highwater.checkers.model.explain.reconcile import as_random
+from highwater.checkers.model.report_types import ModelFinding
+from highwater.harness.runs.history import LOG_LINES
+from highwater.harness.runs.plan import Topic, Workload
+from tests.histories.failover import failover
+from tests.support import logdirs
+from tests.support.judged import anomalies, verdict
+from tests.support.run_builder import RunBuilder
+
+M0123 = [(0, 0, "m0"), (1, 0, "m1"), (2, 0, "m2"), (3, 0, "m3")]
+
+
+def in_sync(run: RunBuilder) -> RunBuilder:
+    """Broker 1 leads, and every replica was seen to hold one record."""
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    for broker in (1, 2, 3):
+        run.observe(broker, 1)
+    return run
+
+
+def findings(run: RunBuilder, *rows: dict[str, object]) -> tuple[ModelFinding, ...]:
+    """What the model says of the run when these anomalies were found in it."""
+    built = run.write()
+    anomalies(built, *rows)
+    return as_random(built, verdict(kafka=run.plan.kafka)).findings
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [(2, ("explained", "elr")), (3, ("unexplained", "none"))], ids=["it", "not"]
+)
+def test_who_led_last_may_lead_again_when_nobody_is_in_sync(
+    tmp_path: Path, last: int, said: tuple[str, str]
+) -> None:
+    run = failover(tmp_path / "run", Random(1), kafka="4.3.1")  # noqa: S311 - not for secrets
+    elected = run.table("events/partitions").to_pylist()[1]
+    line = (
+        "UNCLEAN partition change for events-0 with topic ID x: isr: [] -> [2], leader: -1 -> 2,"
+        f" leaderEpoch: 0 -> 1, lastKnownElr: [{last}] -> [], partitionEpoch: 4 -> 5"
+    )
+    row = {"time_ns": elected["time_ns"], "broker": 100, "kind": "unclean", "topic": "events",
+           "partition": 0, "offset": None, "line": line}  # fmt: skip
+    rows = [*run.table("events/log_lines").to_pylist(), row]
+    pq.write_table(pa.Table.from_pylist(rows, LOG_LINES), run.parquet("events/log_lines"))
+    done = run.table("history/ops").to_pylist()
+    read = {each["value"] for each in done if each["phase"] == "final"}
+    gone = [each for each in done if each["kind"] == "send" and each["value"] not in read]
+    anomalies(
+        run,
+        *(
+            {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0}
+            | {name: each[name] for name in ("offset", "value")}
+            for each in gone
+        ),
+    )
+    found = as_random(run, verdict(kafka="4.3.1"))
+    assert gone
+    assert {(one.verdict, one.because[-1].rule) for one in found.findings} == {said}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "min_isr", "wrong"), [("4.3.1", 2, 0), ("4.3.1", 1, 1), ("3.9.2", 2, 1)]
+)
+def test_while_the_isr_is_too_small_somebody_eligible_may_lead(
+    tmp_path: Path, kafka: str, min_isr: int, wrong: int
+) -> None:
+    """The leader's death and the election may be one decision, so that no ISR of none is seen."""
+    run = RunBuilder(tmp_path / "run", kafka=kafka, topic=Topic(min_insync_replicas=min_isr))
+    for leader, epoch, isr in ((1, 0, [1, 2, 3]), (1, 0, [1]), (3, 1, [3])):
+        run.leader(leader, epoch, isr)
+        run.tick(5_000)
+    run.everywhere(M0123)
+    built = run.write()
+    anomalies(built)
+    found = [one for one in as_random(built, verdict(kafka=kafka)).findings if one.kind == "trace"]
+    rules = [one.because[-1].rule for one in found]
+    assert rules.count("elections") == wrong
+
+
+@pytest.mark.parametrize(
+    ("followed", "then_ms", "word"),
+    [(True, 0, "explained"), (True, 5_000, "unexplained"), (False, 0, "unexplained")],
+)
+def test_with_acks_0_what_is_under_way_may_go_with_its_client(
+    tmp_path: Path, followed: bool, then_ms: int, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", workload=Workload(acks="0"))
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.send("gone", None)
+    run.tick(then_ms)
+    run.send("kept", None)
+    run.send("later", None, process="producer-0.1" if followed else "producer-1")
+    run.disk((1, 2, 3), [(0, 0, "kept"), (1, 0, "later")])
+    built = run.write()
+    lost = {"kind": "lost-write", "topic": "events", "acks": "0", "partition": 0, "value": "gone"}
+    anomalies(built, lost)
+    found = [one for one in as_random(built, verdict()).findings if one.kind == "lost-write"]
+    assert [one.verdict for one in found] == [word]
+
+
+@pytest.mark.parametrize(
+    ("leo", "then", "begins", "word"),
+    [
+        (3, 3, 2, "explained"),
+        (3, 3, 3, "explained"),
+        (3, 4, 3, "explained"),
+        (3, 5, 4, "explained"),
+        (3, 4, 4, "unexplained"),
+        (3, 4, -1, "unexplained"),
+    ],
+)
+def test_with_acks_0_what_a_leader_wrote_goes_when_a_shorter_log_leads_later(
+    tmp_path: Path, leo: int, then: int, begins: int, word: str
+) -> None:
+    """A soak of 3.7.2: the election was unclean, and 12 s later."""
+    topic = Topic(unclean_leader_election=True)
+    run = RunBuilder(tmp_path / "run", topic=topic, workload=Workload(acks="0"))
+    run.leader(1, 0, [1, 2, 3])
+    run.observe(1, leo)
+    run.tick(8_000)
+    run.send("gone", None)
+    run.tick(100)
+    run.observe(1, then)
+    run.tick(12_000)
+    if begins >= 0:
+        said = f"Leader events-0 starts at leader epoch 1 from offset {begins}"
+        run.log_line(2, "leader", said, offset=begins)
+        run.leader(2, 1, [2])
+        run.tick(8_000)
+    run.send("later", None)
+    run.disk((1, 2, 3), M0123[:begins] if begins >= 0 else M0123[:leo])
+    lost = {"kind": "lost-write", "topic": "events", "acks": "0", "partition": 0, "value": "gone"}
+    found = [one for one in findings(run, lost) if one.kind == "lost-write"]
+    assert [one.verdict for one in found] == [word]
+
+
+@pytest.mark.parametrize(("decision", "shrunk", "wrong"), [(7, 0, 0), (6, 0, 1), (7, 1, 1)])
+def test_a_leader_may_have_joined_by_a_decision_of_which_no_broker_heard(
+    tmp_path: Path, decision: int, shrunk: int, wrong: int
+) -> None:
+    """Numbered 5 is the last that was said; a decision that was seen, a smaller ISR, is no such."""
+    run = RunBuilder(tmp_path / "run", kafka="4.3.1")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.leader(3, 1, [1, 3])
+    said = "[Partition events-0 broker=3] ISR updated to 3,1  and version updated to 5"
+    run.log_line(3, "isr", said)
+    run.tick(5_000)
+    if shrunk:
+        run.leader(3, 1, [3])
+        run.tick(5_000)
+    begins = (
+        f"Leader events-0 starts at leader epoch 2 from offset 4 with partition epoch {decision}"
+    )
+    run.log_line(2, "leader", begins, offset=4)
+    run.leader(2, 2, [1, 2])
+    run.everywhere(M0123)
+    built = run.write()
+    anomalies(built)
+    found = [one for one in as_random(built, verdict()).findings if one.kind == "trace"]
+    assert [one.because[-1].rule for one in found].count("elections") == wrong
+
+
+@pytest.mark.parametrize(("moved_s", "word"), [(4, "explained"), (None, "unexplained")])
+@pytest.mark.parametrize("begin_s", [1, 20])
+def test_a_record_stands_twice_after_a_change_of_leader_also_at_a_run_s_begin(
+    tmp_path: Path, begin_s: int, moved_s: int | None, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="2.8.2")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(begin_s * 1000)
+    if moved_s:
+        run.leader(2, 1, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.disk([1, 2, 3], [(1, 0, "p0-0")])
+    run.read("p0-0", 1)
+    found = findings(run, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
+    assert [one.verdict for one in found if one.kind == "duplicate"] == [word]
+
+
+@pytest.mark.parametrize(
+    ("moved", "idempotence", "word"),
+    [
+        (True, False, "explained"),
+        (False, False, "unexplained"),
+        (True, True, "unexplained"),
+    ],
+)
+def test_a_record_stands_behind_a_later_one_when_its_first_attempt_was_refused(
+    tmp_path: Path, moved: bool, idempotence: bool, word: str
+) -> None:
+    work = Workload(idempotence=idempotence)
+    run = RunBuilder(tmp_path / "run", kafka="3.9.2", workload=work)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(20_000)
+    if moved:
+        run.leader(2, 1, [1, 2, 3])
+    steps = [
+        {"process": "p0", "outcome": "ok", "invoke_ns": at, "complete_ns": at + 50, "value": value}
+        for at, value in ((run.now_ns, "p0-0"), (run.now_ns + 10, "p0-1"))
+    ]
+    run.everywhere([(0, 1, "p0-1"), (1, 1, "p0-0")])
+    row = {"kind": "nonmonotonic-send", "topic": "events", "partition": 0, "value": "p0-1"}
+    found = findings(run, row | {"steps": steps})
+    assert [one.verdict for one in found if one.kind == "nonmonotonic-send"] == [word]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "word"), [((1, 2), "explained"), ((1, 1), "unexplained")], ids=["new", "same"]
+)
+def test_an_idempotent_producer_in_a_new_epoch_is_not_known_again(
+    tmp_path: Path, epochs: tuple[int, int], word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="3.3.2", workload=Workload(idempotence=True))
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.fault("pause", 1, "broker 1 is paused")
+    run.send("p0-0", None, outcome="info")
+    run.tick(5_000)
+    run.fault("pause", 1, "broker 1 is mended", phase="heal")
+    twice = [
+        logdirs.batch(offset, [(None, b"p0-0|")], producer=(5, epoch, 0))
+        for offset, epoch in enumerate(epochs)
+    ]
+    for broker in (1, 2, 3):
+        run.disks[broker, 0] = twice
+    found = findings(run, {"kind": "duplicate", "topic": "events", "partition": 0, "value": "p0-0"})
+    assert [one.verdict for one in found if one.kind == "duplicate"] == [word]
+
+
+@pytest.mark.parametrize(
+    ("magic", "cut", "words"),
+    [(1, 2, {"explained"}), (1, 3, {"unexplained"}), (2, 2, {"unexplained"})],
+)
+def test_sets_of_before_0_11_may_overlap_where_a_follower_was_cut(
+    tmp_path: Path, magic: int, cut: int, words: set[str]
+) -> None:
+    """Broker 2 holds a set of its own, and fetches on in the midst of one of broker 1's."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2", workload=Workload(compression="gzip"))
+    run.leader(1, 0, [1, 2, 3])
+    for value in ("p0-0", "p0-1", "p0-2", "p0-3"):
+        run.send(value, None, outcome="info")
+    run.log_line(2, "truncation", f"Truncating log to offset {cut}.", offset=cut)
+    sets = [
+        logdirs.batch(base, [(None, f"{one}|".encode()) for one in values], codec=1, magic=magic)
+        for base, values in ((0, ["p0-0", "p0-1"]), (1, ["p0-2", "p0-3"]))
+    ]
+    run.disks[2, 0] = sets
+    built = run.write()
+    note = "its offsets do not fit between its neighbours'"
+    copy = {"broker": 2, "partition": 0, "offset": 2, "note": note}
+    row = {"kind": "corrupt", "topic": "events", "partition": 0, "offset": 2, "copies": [copy]}
+    anomalies(built, row)
+    found = as_random(built, verdict(kafka="0.10.2.2")).findings
+    assert {one.verdict for one in found if one.kind in {"corrupt", "books"}} == words
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(
+    ("followed_s", "word"), [(9.0, "explained"), (5.0, "unexplained"), (None, "unexplained")]
+)
+def test_who_leads_no_more_may_answer_until_it_follows(
+    tmp_path: Path, followed_s: float | None, word: str, again: bool
+) -> None:
+    """Broker 1 sleeps for 3 s; broker 2 is elected meanwhile; 1 answers with acks=1 5 s later."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2", workload=Workload(acks="1"))
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.tick(1_000)
+    run.fault("pause", 1, "broker 1 is paused")
+    for broker in (1, 2, 3):
+        run.observe(broker, 1)
+    run.tick(1_500)
+    run.leader(2, 1, [2, 3])
+    run.tick(500)
+    if again:
+        run.leader(2, 2, [2])
+    run.tick(1_000)
+    run.fault("pause", 1, "broker 1 is mended", phase="heal")
+    run.now_ns = int(8e9)
+    run.send("p0-1", 1)
+    if followed_s:
+        run.now_ns = int(followed_s * 1e9)
+        run.log_line(1, "truncation", "Truncating log to offset 1.", offset=1)
+    built = run.write()
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "p0-1"}
+    anomalies(built, row)
+    [found] = [
+        one
+        for one in as_random(built, verdict(kafka="0.10.2.2")).findings
+        if one.kind == "lost-write"
+    ]
+    assert found.verdict == word, found
+
+
+@pytest.mark.parametrize(
+    ("says", "word"),
+    [
+        ("broker 1 lost its power: events-0 lost 1 up to 2", "explained"),
+        ("broker 1 lost its power: all it held had been flushed", "unexplained"),
+    ],
+)
+def test_who_lost_its_power_begins_to_lead_with_what_is_left(
+    tmp_path: Path, says: str, word: str
+) -> None:
+    """To 0.10.2 no broker writes where it begins, and its last LEO was seen before the fault."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2", workload=Workload(acks="all"))
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.send("p0-1", 1)
+    for broker in (1, 2, 3):
+        run.observe(broker, 2)
+    run.tick(2_000)
+    run.leader(1, 0, [1])
+    run.tick(2_000)
+    run.fault("power-failure", 1, says)
+    run.leader(-1, 1, [1])
+    run.tick(2_000)
+    run.fault("power-failure", 1, "broker 1 is mended", phase="heal")
+    run.leader(1, 2, [1])
+    run.send("p0-2", 1)
+    run.observe(1, 2)
+    run.disk([1, 2, 3], [(1, 2, "p0-2")])
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "p0-1"}
+    found = findings(run, row | {"acks": "all"})
+    assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
+
+
+@pytest.mark.parametrize(("cut_ms", "word"), [(2_000, "explained"), (None, "unexplained")])
+def test_who_appended_it_may_lead_again_without_it_after_a_cut(
+    tmp_path: Path, cut_ms: int | None, word: str
+) -> None:
+    """Broker 1 appends, follows, is cut, and is elected by itself; to 0.10.2 it says not where."""
+    run = RunBuilder(
+        tmp_path / "run",
+        kafka="0.10.0.1",
+        workload=Workload(acks="1"),
+        topic=Topic(unclean_leader_election=True),
+    )
+    run.leader(1, 0, [1, 2, 3])
+    run.everywhere([(0, 0, "p0-0")])
+    run.send("p0-1", 1)
+    for broker in (1, 2, 3):
+        run.observe(broker, 2)
+    run.tick(1_000)
+    run.leader(2, 1, [1, 2, 3])
+    if cut_ms:
+        run.tick(cut_ms)
+        run.log_line(1, "truncation", "Truncating log to offset 1.", offset=1)
+    run.tick(3_000)
+    run.observe(1, 1)
+    run.leader(1, 2, [1])
+    run.tick(1_000)
+    run.send("p0-2", 1)
+    run.disk([1, 2, 3], [(1, 2, "p0-2")])
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "offset": 1, "value": "p0-1"}
+    found = findings(run, row)
+    assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
+
+
+@pytest.mark.parametrize(("heard_s", "word"), [(9.0, "explained"), (5.0, "unexplained")])
+def test_who_leads_no_more_takes_records_of_acks_0_until_it_hears(
+    tmp_path: Path, heard_s: float, word: str
+) -> None:
+    """Broker 2 is elected at 2 s; a record is sent at 8 s; nobody tells its producer of it."""
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="1.1.1", workload=Workload(acks="0")))
+    run.now_ns = int(2e9)
+    run.leader(2, 1, [2, 3])
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 1.", offset=1)
+    run.now_ns = int(8e9)
+    run.send("p0-1", None)
+    run.now_ns = int(heard_s * 1e9)
+    run.log_line(1, "fetcher", "Added fetcher for events-0, initOffset 1 to broker 2", offset=1)
+    run.disk([1, 2, 3], [(1, 0, "p0-2")])
+    row = {"kind": "lost-write", "topic": "events", "partition": 0, "value": "p0-1", "acks": "0"}
+    found = findings(run, row)
+    assert [one.verdict for one in found if one.kind == "lost-write"] == [word]
+
+
+@pytest.mark.parametrize(
+    ("died", "seen", "wrong"), [(True, False, 0), (True, True, 1), (False, False, 1)]
+)
+def test_who_was_killed_between_its_cut_and_its_first_fetch_followed_nobody(
+    tmp_path: Path, died: bool, seen: bool, wrong: int
+) -> None:
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="0.9.0.1"))
+    run.tick(5_000)
+    run.log_line(2, "truncation", "Truncating log events-0 to offset 1.", offset=1)
+    run.tick(3_000)
+    if seen:
+        run.observe(2, 1)
+    run.tick(2_000)
+    if died:
+        run.log_line(2, "start", "[Kafka Server 2], started")
+    run.log_line(2, "truncation", "Truncating log events-0 to offset 1.", offset=1)
+    run.log_line(2, "fetcher", "Added fetcher for partitions [events,0], initOffset 1", offset=1)
+    found = findings(run)
+    assert [one.kind for one in found].count("trace") == wrong
+
+
+@pytest.mark.parametrize(("made", "wrong"), [(True, 0), (False, 1)])
+def test_a_replica_that_is_made_anew_has_no_hw(tmp_path: Path, made: bool, wrong: int) -> None:
+    """It was taken away, and comes again; to 0.10.2 a follower cuts its log to its own HW."""
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="0.10.2.2"))
+    run.tick(5_000)
+    if made:
+        run.log_line(2, "created", "Created log for partition [events,0] in /data/events-0 with")
+    run.log_line(2, "truncation", "Truncating log events-0 to offset 0.", offset=0)
+    run.log_line(2, "fetcher", "Added fetcher for partitions [events,0], initOffset 0", offset=0)
+    found = findings(run)
+    assert [one.kind for one in found].count("trace") == wrong
+
+
+@pytest.mark.parametrize(("seen", "wrong"), [((3,), 0), ((3, 4), 1)])
+def test_who_starts_again_may_hold_more_than_was_seen_before(
+    tmp_path: Path, seen: tuple[int, ...], wrong: int
+) -> None:
+    """Broker 1 wrote two more before it ended; it asks its leader while its log does not grow."""
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="1.1.1"))
+    run.tick(1_000)
+    run.leader(2, 1, [2, 3])
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 1.", offset=1)
+    run.tick(5_000)
+    run.log_line(1, "start", "[KafkaServer id=1] started")
+    run.log_line(1, "fetcher", "Added fetcher for events-0, initOffset 1 to broker 2", offset=1)
+    for leo in seen:
+        run.tick(500)
+        run.observe(1, leo)
+    run.tick(500)
+    run.log_line(1, "truncation", "Truncating to offset 1", offset=1)
+    found = findings(run)
+    assert [one.kind for one in found].count("trace") == wrong
+
+
+@pytest.mark.parametrize(("began", "wrong"), [(4, 0), (3, 0), (2, 1)])
+def test_who_was_frozen_may_have_written_more_than_was_seen(
+    tmp_path: Path, began: int, wrong: int
+) -> None:
+    """A random run on 4.3.1: a leader, frozen and deposed, takes what waits for it when it wakes.
+
+    Its log was last seen to end at 1; its fetcher begins at 4, and its leader's ended at 3.
+    """
+    run = in_sync(RunBuilder(tmp_path / "run", kafka="4.3.1"))
+    run.tick(6_000)
+    run.leader(2, 1, [2])
+    run.log_line(2, "leader", "events-0 starts at leader epoch 1 from offset 3", offset=3)
+    run.tick(2_000)
+    run.log_line(1, "fetcher", "Added fetcher to broker 2 for events-0", offset=began)
+    run.tick(400)
+    run.log_line(1, "answer", "Truncating partition events-0 with (offset=3", offset=3)
+    run.log_line(1, "truncation", "Truncating to offset 3", offset=3)
+    found = [one for one in findings(run) if one.kind == "trace"]
+    assert len(found) == wrong, found
+
+
+@pytest.mark.parametrize(
+    ("own", "word"), [("twice", "explained"), ("other", "unknown")], ids=["twice", "once"]
+)
+def test_a_replica_may_keep_the_first_of_two_that_its_producer_knows_one_of(
+    tmp_path: Path, own: str, word: str
+) -> None:
+    """A soak of 0.11.0.2: the retry had the answer, and the fork has both."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.send("twice", 3)
+    run.send("other", 4)
+    run.tick(5_000)
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 0.", offset=0)
+    run.leader(2, 1, [2])
+    run.log_line(3, "fetcher", "Added fetcher for [events-0, initOffset 4", offset=4)
+    now = [(offset, 1, f"p0-{offset}") for offset in range(4)]
+    for offset, _, value in now:
+        run.send(value, offset)
+    run.disk((1, 2), now)
+    run.disk((3,), [now[0], (1, 0, "twice"), now[2], (3, 0, own)])
+    differs = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 1,
+               "copies": [{"broker": 3, "value": "twice"}]}  # fmt: skip
+    [found] = [one for one in findings(run, differs) if one.kind == "divergence"]
+    assert found.verdict == "explained" if word == "explained" else found.because[-1].rule == word
+
+
+@pytest.mark.parametrize(("joined", "word"), [(True, "explained"), (False, "unexplained")])
+def test_whoever_joined_the_isr_while_nobody_looked_was_elected_from_it(
+    tmp_path: Path, *, joined: bool, word: str
+) -> None:
+    """A soak of 2.4.1: ZooKeeper was away, and the observer blind."""
+    run = RunBuilder(tmp_path / "run", kafka="2.4.1", workload=Workload(acks="1"))
+    run.leader(1, 0, [1])
+    run.tick(5_000)
+    if joined:
+        run.log_line(1, "isr", "ISR updated to [1,2] and zkVersion updated to [9]")
+    run.tick(1_000)
+    run.send("gone", 1)
+    run.tick(100)
+    says = "events-0 starts at leader epoch 1 from offset 1"
+    run.log_line(2, "leader", says, offset=1)
+    run.leader(2, 1, [2])
+    run.everywhere([(0, 0, "p0-0")])
+    gone = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "value": "gone",
+            "offset": 1}  # fmt: skip
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == word, found
+
+
+@pytest.mark.parametrize(
+    ("was", "after_ms", "acks", "word"),
+    [
+        (1, 3_000, "0", "explained"),
+        (2, 3_000, "0", "unexplained"),
+        (1, 30_000, "0", "unexplained"),
+    ],
+    ids=["its leader's", "another's", "long before"],
+)
+def test_a_broker_hangs_up_on_acks_0_when_it_leads_another_partition_no_more(
+    tmp_path: Path, was: int, after_ms: int, acks: Literal["0"], word: str
+) -> None:
+    """A soak of 0.10.2.2 that moved the leader of the partition beside it."""
+    run = RunBuilder(tmp_path / "run", topic=Topic(partitions=2), workload=Workload(acks=acks))
+    run.leader(1, 0, [1, 2, 3])
+    run.leader(was, 0, [1, 2, 3], partition=1)
+    run.tick(20_000)
+    run.leader(3, 1, [1, 2, 3], partition=1)
+    run.tick(after_ms)
+    run.send("gone", None)
+    run.tick(20_000)
+    run.send("kept", None)
+    run.disk((1, 2, 3), [(0, 0, "kept")])
+    gone = {"kind": "lost-write", "topic": "events", "acks": "0", "partition": 0, "value": "gone"}
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == word, found
+
+
+def _back(path: Path, *, unclean: bool = True) -> RunBuilder:
+    """Broker 2 led in epoch 1; then broker 1 led again, with an older fork that is longer."""
+    run = RunBuilder(
+        path / "run",
+        kafka="0.11.0.2",
+        topic=Topic(unclean_leader_election=unclean),
+        workload=Workload(acks="1"),
+    )
+    run.leader(1, 0, [1])
+    old = [(offset, 0, f"p0-{offset}") for offset in range(4)]
+    for offset, _, value in old:
+        run.send(value, offset)
+    run.tick(8_000)
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 1.", offset=1)
+    run.leader(2, 1, [2])
+    run.tick(1_000)
+    for offset in (1, 2):
+        run.send(f"p1-{offset - 1}", offset)
+    run.tick(8_000)
+    run.log_line(1, "leader", "events-0 starts at Leader Epoch 2 from offset 4.", offset=4)
+    run.leader(1, 2, [1])
+    run.tick(8_000)
+    run.disk((1, 2), old[:1])
+    run.disk((1,), old[1:])
+    return run
+
+
+@pytest.mark.parametrize(("unclean", "word"), [(True, "explained"), (False, "unexplained")])
+def test_who_is_elected_uncleanly_may_have_an_older_fork_that_is_longer(
+    tmp_path: Path, *, unclean: bool, word: str
+) -> None:
+    """A soak of 0.11.0.2: the leader changed to and fro, each time uncleanly."""
+    run = _back(tmp_path, unclean=unclean)
+    gone = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "value": "p1-1",
+            "offset": 2}  # fmt: skip
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == word, found
+
+
+@pytest.mark.parametrize(("cut", "rule"), [(4, "exact_epochs"), (2, "unknown")])
+def test_a_follower_may_keep_a_newer_fork_than_its_leader_has(
+    tmp_path: Path, cut: int, rule: str
+) -> None:
+    """Up to 1.1 its leader answers with the end of what came before (KIP-279)."""
+    run = _back(tmp_path)
+    run.log_line(2, "fetcher", "Added fetcher for [events-0, initOffset 4", offset=4)
+    run.log_line(2, "truncation", f"Truncating log events-0 to offset {cut}.", offset=cut)
+    run.disk((2,), [(1, 1, "p1-0"), (2, 1, "p1-1"), (3, 1, "p1-2")])
+    run.send("p1-2", None, outcome="info")
+    differs = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 2,
+               "copies": [{"broker": 2, "value": "p1-1"}]}  # fmt: skip
+    [found] = [one for one in findings(run, differs) if one.kind == "divergence"]
+    assert found.because[-1].rule == rule
+
+
+@pytest.mark.parametrize(("cut", "word"), [(3, "explained"), (4, "unexplained")])
+def test_a_cut_in_the_midst_of_a_batch_leaves_a_gap(tmp_path: Path, cut: int, word: str) -> None:
+    """A soak of 0.11.0.2: all of the batch goes, and the log's end is where it was to be cut."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2")
+    run.leader(1, 0, [1, 2, 3])
+    run.log_line(2, "truncation", f"Truncating log events-0 to offset {cut}.", offset=cut)
+    run.everywhere(M0123[:2])
+    for offset, _, value in M0123[2:]:
+        run.send(value, offset)
+    run.disk((1, 3), M0123[2:])
+    run.disk((2,), M0123[3:])
+    differs = {"kind": "divergence", "topic": "events", "partition": 0, "offset": 2}
+    told = findings(run, differs)
+    assert [one.verdict for one in told if one.kind == "divergence"] == [word]
+    gaps = [one for one in told if one.kind == "books" and "gap" in one.because[-1].says]
+    assert bool(gaps) is (word == "unexplained")
+
+
+def test_the_last_answers_of_who_leads_no_more_come_when_it_has_heard(tmp_path: Path) -> None:
+    """A soak of 0.11.0.2 whose broker heard nobody for 4 s: acknowledged 12 ms after it knew."""
+    run = RunBuilder(tmp_path / "run", kafka="0.11.0.2", workload=Workload(acks="1"))
+    run.leader(3, 14, [1, 2, 3])
+    run.tick(8_000)
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 15 from offset 1.", offset=1)
+    run.leader(2, 15, [1, 2])
+    run.tick(4_000)
+    run.log_line(3, "fetcher", "Added fetcher for [events-0, initOffset 3", offset=3)
+    run.tick(2)
+    run.send("gone", 2)
+    run.tick(20_000)
+    run.disk((1, 2, 3), [(0, 14, "p0-0"), (1, 15, "p0-1"), (2, 15, "p0-2")])
+    gone = {"kind": "lost-write", "topic": "events", "acks": "1", "partition": 0, "value": "gone",
+            "offset": 2}  # fmt: skip
+    [found] = [one for one in findings(run, gone) if one.kind == "lost-write"]
+    assert found.verdict == "explained"

@@ -1,0 +1,26 @@
+"""Rounds: who runs hears of everything at once, and an idle fetch brings the HW only when told."""
+
+from tests.support.model_dsl import Play
+
+
+def test_the_hw_comes_with_the_next_fetch() -> None:
+    play = Play.of("2.8.2", by="round").do("send A, run ABC")
+    assert (play.hw("A"), play.hw("B")) == (1, 0)
+    assert play.do("tell ABC").hw("B") == 1
+
+
+def test_a_parked_fetch_ends_when_its_broker_hears_of_a_new_leader() -> None:
+    """So nothing is told while somebody who runs has not heard of it; real brokers hear at once."""
+    play = Play.of("2.8.2", by="round").do("send A, run ABC, move B")
+    assert not play.can("tell ABC")
+    assert not play.can("tell AC")
+    play.do("run ABC")
+    assert play.hw("C") == 0
+    assert play.do("tell BC").hw("C") == 1
+
+
+def test_only_an_idle_fetch_is_parked() -> None:
+    """A's log diverges, of the same length: it would be cut, and filled again, in one go."""
+    play = Play.of("2.8.0", by="round").do("send A, move B, run A, run B, send B, run BC")
+    assert not play.can("tell ABC")
+    assert play.do("run ABC").can("tell ABC")

@@ -1,0 +1,133 @@
+"""A counterexample becomes a schedule that real brokers can follow, or it is said why not."""
+
+from typing import Any
+
+import pytest
+
+from highwater.checkers.model.protocol.rules_by_release import rules_of
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.schedules.compile import compile_for
+from highwater.checkers.model.schedules.counterexample import Counterexample, counterexample
+from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, ScheduleStep
+from highwater.checkers.model.schedules.script import foretell
+from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.random_walks import play
+from highwater.harness.base.errors import UsageError
+from tests.browser.lineage import lost
+from tests.support.model_dsl import row_of
+
+TWO_MOVES = "send A, run ABC, move B, move C, run C"
+"""C hears of both moves at once: it cuts off what it did not know to be committed, and leads."""
+
+KRAFT = "send A, run AB, move C, run BC, move A, run AC, move B, run B"
+"""A never hears that C led in between, and commits by what B held before it cut its log."""
+
+
+def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexample:  # noqa: ANN401
+    """A path by rounds whose last move breaks an invariant."""
+    scope = Scope(**{"failures": 0, "moves": 3, "by": "round", **bounds})
+    setting = ModelSettings(kafka=kafka, scope=scope)
+    machine = setting.machine()
+    rows = [row_of(move) for move in script.split(", ")]
+    leaps = play(machine, rows, machine.invariants[invariant])
+    assert leaps is not None
+    assert [leap.move for leap in leaps] == rows
+    return counterexample(setting, invariant, leaps, shortest=True)
+
+
+def brief(step: ScheduleStep) -> tuple[object, ...]:
+    return step.action, step.broker, sorted(step.held)
+
+
+def test_a_counterexample_becomes_a_schedule_with_holds() -> None:
+    schedule = compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "0.10.2.2")
+    assert (schedule.kafka, schedule.replicas, schedule.acks) == ("0.10.2.2", 3, "all")
+    assert schedule.name == "acked-kept on 0.10.2.2"
+    assert [brief(step) for step in schedule.steps] == [
+        ("send", 0, [1, 2]),
+        ("run", None, []),
+        ("move", 1, [0, 1, 2]),
+        ("move", 2, [0, 1, 2]),
+        ("run", None, [0, 1]),
+        ("kill", 0, []),
+        ("expire", 0, []),
+        ("start", 0, []),
+    ]
+    assert [step.record for step in schedule.steps if step.record] == ["m1"]
+    assert schedule.steps[1].expect.acked == frozenset({"m1"})
+    assert schedule.steps[1].expect.leo == {0: 1, 1: 1, 2: 1}
+    last = schedule.steps[4].expect
+    assert (last.leader, last.leo, last.hw) == (2, {2: 0}, {2: 0})
+    assert Schedule.from_plain(schedule.plain()) == schedule
+
+
+def test_who_ends_itself_at_the_end_is_started_again() -> None:
+    """A is ahead of its leader, which up to 2.0 ends a broker, and is no failure that was found."""
+    schedule = compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "0.10.2.2")
+    kill, expire, start = schedule.steps[-3:]
+    assert "ends itself" in kill.says
+    assert (kill.broker, start.broker) == (0, 0)
+    assert (expire.expect.leader, expire.expect.isr) == (2, frozenset({1, 2}))
+    outcome = foretell(schedule, rules_of("0.10.2.2"), unclean=False)
+    assert (outcome.lost, outcome.logs) == (("m1",), {"A": (), "B": (), "C": ()})
+
+
+def test_the_old_format_is_a_setting_of_the_schedule_and_foretold() -> None:
+    """KAFKA-6857: a leader without epochs tells its LEO, and A keeps m1 where B has m2."""
+    script = "send A, move B, run B, send B, run ABC, tell ABC"
+    path = found(script, "agree-at-rest", "0.11.0.2", old_format=True)
+    old = compile_for(path, "0.11.0.2")
+    assert old.settings == OLD_FORMAT
+    assert foretell(old, rules_of("0.11.0.2"), unclean=False).forked == (0,)
+    fixed = compile_for(path, "0.11.0.3")
+    assert foretell(fixed, rules_of("0.11.0.3"), unclean=False).forked == ()
+
+
+def test_on_another_release_its_own_rules_say_what_to_expect() -> None:
+    schedule = compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "0.11.0.3")
+    assert schedule.kafka == "0.11.0.3"
+    assert schedule.steps[-1].expect.leo == {2: 1}
+
+
+def test_with_kraft_a_command_needs_brokers_that_hand_it_on() -> None:
+    schedule = compile_for(found(KRAFT, "acked-kept", "4.3.1", records=1), "4.3.1")
+    for step in schedule.steps:
+        if step.action == "move":
+            assert len(step.held) < 3
+    last = schedule.steps[-1].expect
+    assert (last.leader, last.leo) == (1, {1: 0})
+    assert last.acked == frozenset({"m1"})
+
+
+def test_one_that_was_found_by_messages_is_refused() -> None:
+    with pytest.raises(UsageError, match="message by message") as refused:
+        compile_for(lost(), "0.10.2.2")
+    assert "--by round" in refused.value.hint
+
+
+def test_elections_that_fit_no_order_are_refused() -> None:
+    """A is gone twice: once B is elected and once C, both of the same ISR."""
+    script = (
+        "kill A, expire A B, run BC, start A, run ABC, move A, run ABC"
+        ", send A, kill A, expire A C, run BC"
+    )
+    path = found(script, "acked-kept", "2.0.0", failures=2, acks="1")
+    with pytest.raises(UsageError, match="no order of the assignment"):
+        compile_for(path, "2.0.0")
+
+
+def test_elections_that_fit_an_order_choose_it() -> None:
+    path = found("send A, kill A, expire A C, run BC", "acked-kept", "2.0.0", failures=1, acks="1")
+    assert compile_for(path, "2.0.0").order == (0, 2, 1)
+
+
+def test_one_whose_brokers_would_run_ahead_is_refused() -> None:
+    """All run while a KRaft broker shuts down, so that B fetches what is lost here."""
+    path = found("send A, stop A B, run BC", "acked-kept", "4.3.1", acks="1")
+    with pytest.raises(UsageError, match="runs ahead"):
+        compile_for(path, "4.3.1")
+
+
+def test_an_unknown_release_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"no Kafka '9\.9\.9'"):
+        compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "9.9.9")

@@ -1,0 +1,320 @@
+"""What is wrong with an inventory is said before anything is hurt; a journal outlives its run."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from highwater.checkers.run_files import RunFiles, stage
+from highwater.cli.external import release_of
+from highwater.clusters.core.addresses import Address, _free_ports
+from highwater.clusters.external import commands
+from highwater.clusters.external.cluster import heal_left
+from highwater.clusters.external.healing import unhealed
+from highwater.clusters.external.identity import _check_release, identify
+from highwater.clusters.external.inventory import Command, Inventory
+from highwater.clusters.external.journal import ClusterDamage, Journal, folder_of, left_by, read
+from highwater.clusters.external.metadata import ClusterIdentity
+from highwater.clusters.external.security import dialer
+from highwater.clusters.releases.catalogue import CATALOGUE
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.runs.plan import External, Plan, Topic, Workload
+from highwater.harness.runs.store import Store
+from highwater.nemesis.faults.registry import faults
+from highwater.runtime.preflight import check_plan
+
+GOOD = """
+bootstrap = "127.0.0.1:1"
+kafka = "4.3.1"
+[commands]
+kill = "ssh {host} kill -9 broker-{id}"
+start = "ssh {host} start ${HOME}"
+copy = "cp -r {host}/{topic}-* {into}"
+[brokers.1]
+host = "a host"
+[brokers.2]
+host = "b"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "staging.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_commands_are_filled_and_quoted(tmp_path: Path) -> None:
+    inventory = Inventory.read(written(tmp_path, GOOD))
+    assert inventory.command("kill", 1).line == "ssh 'a host' kill -9 broker-1"
+    assert inventory.command("start", 2).line == "ssh b start ${HOME}"
+    copy = inventory.command("copy", 2, topic="highwater-1", into="/a b")
+    assert (copy.line, copy.limit_s) == ("cp -r b/highwater-1-* '/a b'", 600.0)
+    assert inventory.can("kill", "start")
+    assert not inventory.can("pause", "resume")
+    with pytest.raises(UsageError, match="no command to pause"):
+        inventory.command("pause", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read: No such file"),
+        ("bootstrap = ", "is no TOML"),
+        ('bootstrap = "h:1"', "missing required field `kafka`"),
+        (GOOD.replace("kill =", "kil ="), "unknown field `kil`"),
+        (GOOD.replace("kafka =", "kafak ="), "kafak"),
+        (GOOD.replace("[brokers.1]", "[brokers.one]"), "brokers"),
+        (GOOD.partition("[brokers")[0] + "[brokers]", "names no broker"),
+        (GOOD.replace("{id}", "{ids}"), r"to kill broker 1 says \{ids\}"),
+        (GOOD.replace("{into}", "here"), "what and where to"),
+        ('copied = "paused"' + GOOD, "cannot be paused for the copy"),
+        ('copied = "somehow"' + GOOD, "somehow"),
+        ('prefix = "__x"' + GOOD, "topics cannot be called '__x'"),
+        ("limits = { kill = 0 }" + GOOD, "limit of kill"),
+        ("limits = { kil = 1 }" + GOOD, "kil"),
+    ],
+)
+def test_what_is_no_inventory_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "staging.toml" if text is None else written(tmp_path, text)
+    with pytest.raises(UsageError, match=message) as caught:
+        Inventory.read(path)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bootstrap": "nowhere"}, "is no address"),
+        ({"kafka": "4.3"}, "4.3"),
+        ({"kafka": "0.10.0.1"}, "no cluster ids"),
+        ({"client": {"security.protocol": "tls"}}, "security.protocol cannot be 'tls'"),
+        ({"client": {"security.protocol": "ssl", "ssl.ca.location": "/none"}}, "certificates"),
+        ({"client": {"security.protocol": "ssl", "ssl.engine.id": "x"}}, "ssl.engine.id"),
+        ({"client": {"security.protocol": "SASL_SSL"}}, "sasl.mechanism cannot be ''"),
+        (
+            {"client": {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"}},
+            "sasl.username is missing",
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_be_met_is_refused(
+    tmp_path: Path, change: Mapping[str, object], message: str
+) -> None:
+    inventory = Inventory.read(written(tmp_path, GOOD))
+    with pytest.raises(UsageError, match=message):
+        identify(msgspec.structs.replace(inventory, **change), "x")
+
+
+def test_nobody_at_bootstrap_is_an_error_with_every_address(tmp_path: Path) -> None:
+    [port] = _free_ports(1)
+    inventory = Inventory.read(written(tmp_path, GOOD))
+    inventory = msgspec.structs.replace(inventory, bootstrap=f"127.0.0.1:{port}")
+    with pytest.raises(HarnessError, match=rf"no broker .* answers: 127.0.0.1:{port}"):
+        identify(inventory, "x")
+
+
+@pytest.mark.parametrize(
+    ("fetch_version", "kraft", "fitting"),
+    [
+        (3, False, {"0.10.2.2"}),
+        (7, False, {"1.1.1"}),
+        (11, False, {"2.4.1"}),
+        (15, False, {"3.3.2"}),  # 3.5 and 3.6 are not in the catalogue
+        (17, True, {"3.9.0", "3.9.2", "4.0.1", "4.0.2"}),
+        (17, False, {"3.9.2-zk"}),
+        (18, True, {"4.1.2", "4.3.1"}),
+        (19, True, {"4.1.2", "4.3.1"}),
+    ],
+)
+def test_brokers_tell_their_release_by_how_new_a_fetch_they_know(
+    fetch_version: int, fitting: set[str], *, kraft: bool
+) -> None:
+    met = ClusterIdentity(
+        cluster_id="x",
+        addresses={},
+        topics=frozenset(),
+        fetch_version=fetch_version,
+        kraft=kraft,
+    )
+    for kafka in CATALOGUE.values():
+        if kafka.name in fitting:
+            _check_release(kafka, met)
+        else:
+            with pytest.raises(UsageError, match=f"no Kafka {kafka.name}: they are .* or newer"):
+                _check_release(kafka, met)
+
+
+@pytest.mark.parametrize(
+    ("line", "limit_s", "message"),
+    [
+        ("echo no route >&2; exit 7", 10.0, "ended with status 7: .*\nIt said: no route"),
+        ("echo thinking; sleep 60", 0.3, "hung for 0.3 s: .*\nIt said: thinking"),
+        ("no-such-program", 10.0, "ended with status 127: no-such-program"),
+    ],
+)
+def test_a_command_that_fails_or_hangs_says_so(line: str, limit_s: float, message: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(HarnessError, match="the command to kill broker 2 " + message):
+        commands.run(Command(what="kill broker 2", line=line, limit_s=limit_s))
+    assert time.monotonic() - began < 20
+
+
+def test_a_command_may_leave_something_in_the_background() -> None:
+    began = time.monotonic()
+    commands.run(Command(what="start broker 1", line="sleep 5 & true", limit_s=4.0))
+    assert time.monotonic() - began < 4
+
+
+def plan(**changes: object) -> Plan:
+    target = External(
+        inventory="a b.toml",
+        cluster_id="abc",
+        brokers=(0, 7, 8),
+        commands=("kill", "pause", "resume", "start"),
+    )
+    base = Plan(
+        kafka="4.3.1",
+        driver="external",
+        nemesis=("kill@7", "pause"),
+        topic=Topic(name="highwater-1"),
+        duration_s=9,
+        external=target,
+    )
+    return msgspec.structs.replace(base, **changes)
+
+
+def test_a_plan_for_it_can_be_kept_and_told() -> None:
+    check_plan(plan())
+    assert Plan.from_json(plan().to_json()) == plan()
+    assert "--inventory 'a b.toml' --confirm abc --nemesis kill@7,pause" in plan().command()
+    assert "--cluster" not in plan().command()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nemesis": ("kill@1",)}, "no broker 1"),
+        ({"nemesis": ("stop",)}, "no command to stop"),
+        ({"nemesis": ("wipe",)}, "files of its brokers are out of reach"),
+        ({"nemesis": ("isolate",)}, "no wire"),
+        ({"nemesis": ("controller-kill",)}, "controllers are out of reach"),
+        ({"nemesis": ("move-leader",), "kafka": "2.8.2-zk"}, "2.8.2-zk|in ZooKeeper"),
+        ({"external": None}, "needs an inventory"),
+        ({"nemesis": (), "story": "loss"}, "a story needs settings"),
+        ({"broker_config": {"a": "b"}}, "their owner's"),
+        ({"wire": True}, "wire"),
+        ({"to": ("4.3.1",)}, "its owner upgrades it"),
+        ({"workload": Workload(subscribe=1)}, "Kafka's own topics"),
+        ({"brokers": 2}, "has 3 brokers"),
+    ],
+)
+def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_plan(plan(**changes))
+
+
+def test_a_release_is_named_once(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    assert release_of(None, "local", path) == release_of("4.3.1", "external", path) == "4.3.1"
+    for words, message in (
+        (("3.9.2", "local", path), "says Kafka 4.3.1"),
+        ((None, "local", None), "No release"),
+        (("4.3.1", "external", None), "needs an inventory"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            release_of(*words)
+
+
+def test_every_fault_that_commands_make_has_its_own_undoing() -> None:
+    undone = {"kill": "start", "stop": "start", "pause": "resume"}
+    able = [one for one in faults().values() if one.commands is not None]
+    assert len(able) > 5
+    for one in able:
+        assert one.commands is not None
+        assert {undone[verb] for verb in one.commands & set(undone)} <= one.commands
+
+
+def entry(path: Path) -> ClusterDamage:
+    return ClusterDamage(cluster_id="abc", inventory=str(path), addresses={1: "127.0.0.1:1"})
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_a_journal_is_on_disk_before_anything_is_hurt_and_gone_when_all_is_whole(
+    tmp_path: Path,
+) -> None:
+    path, cure = tmp_path / "s.toml", Command(what="start broker 1", line="go", limit_s=1.0)
+    journal = Journal.locked(folder_of("abc"), entry(path))
+    journal.wound(1, (cure,))
+    journal.topic("highwater-1")
+    found = read(journal.folder)
+    assert found == journal.entry
+    assert found is not None
+    assert found.wounds[1].cures == (cure,)
+    assert left_by(path) == [journal.folder]
+    assert "  go\n  delete the topic highwater-1" in unhealed(found, ["why"]).hint
+    journal.mended(1)
+    journal.gone("highwater-1")
+    assert read(journal.folder) is None
+    assert left_by(path) == []
+    journal.release()
+
+
+def test_a_second_run_on_a_cluster_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
+    folder = folder_of("abc")
+    script = (
+        "import sys, pathlib\nfrom highwater.clusters.external.journal import *\n"
+        "j = Journal.locked(pathlib.Path(sys.argv[1]),"
+        " ClusterDamage(cluster_id='abc', inventory='', addresses={}))\n"
+        "print('held', flush=True)\nsys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(HarnessError, match=f"another run works .*process {other.pid}"):
+            Journal.locked(folder, entry(tmp_path))
+        other.kill()
+    Journal.locked(folder, entry(tmp_path)).release()
+
+
+def test_a_broken_journal_is_no_traceback(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    folder = folder_of("a/b")
+    folder.mkdir(parents=True)
+    (folder / "open.json").write_text("{")
+    with pytest.raises(HarnessError, match="cannot be read"):
+        heal_left(path)
+
+
+def test_passwords_need_no_socket_of_ours_in_the_clear() -> None:
+    assert Address.parse("h:1").dial is dialer({})
+    wanted = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+    assert dialer({**wanted, "sasl.username": "u", "sasl.password": "p"}) is not dialer({})
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_missing_disks_are_no_reason_where_nobody_can_copy_them(
+    tmp_path: Path, *, copies: bool
+) -> None:
+    target = plan().external
+    assert target is not None
+    verbs = (*target.commands, "copy") if copies else target.commands
+    wanted = plan(external=msgspec.structs.replace(target, commands=verbs))
+    case = RunFiles.of(Store(tmp_path / "store").create(wanted, now=datetime.now(UTC)), "only")
+    stage(case, tmp_path / "staging")
+    assert any("no disk was compared" in reason for reason in case.reasons) == copies
+    assert case.copyless != copies

@@ -1,0 +1,58 @@
+"""Which features a KRaft cluster begins with: what Kafka's own tool wrote, read back."""
+
+from pathlib import Path
+
+import pytest
+
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.nodes import config_files, kraft_features
+from highwater.clusters.releases.catalogue import metadata_release, release
+from highwater.clusters.releases.software_level import Level
+from highwater.harness.base.errors import UsageError
+
+CHECKPOINT = Path(__file__).parents[2] / "data" / "bootstrap-4.3.1.checkpoint"
+"""Written by ``StorageTool format`` of 4.3.1; nothing in it is one cluster's own."""
+
+NOWHERE = Address(host="127.0.0.1", port=1)
+
+
+def test_the_features_of_a_release_are_read_from_what_its_tool_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kraft_features, "checkpoint", lambda _: CHECKPOINT.read_bytes())
+    assert kraft_features.features(release("4.3.1")) == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "transaction.version": 2,
+    }
+
+
+def test_a_metadata_version_is_that_of_the_newest_release_that_has_it() -> None:
+    assert metadata_release("4.0").name == "4.0.2"
+    with pytest.raises(UsageError, match=r"has the metadata\.version '3\.8'"):
+        metadata_release("3.8")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "protocol", "whose"),
+    [("3.9.0", "", "3.9.0"), ("4.0.1", "4.0", "4.0.1"), ("4.3.1", "3.9", "3.9.2")],
+)
+def test_a_release_has_its_own_features_unless_it_is_held_back(
+    kafka: str, protocol: str, whose: str
+) -> None:
+    assert kraft_features.source(Level.of(release(kafka), protocol=protocol)).name == whose
+
+
+def test_no_node_is_told_the_metadata_version(tmp_path: Path) -> None:
+    told = config_files.controller(
+        release("4.3.1"),
+        NOWHERE,
+        advertised=NOWHERE,
+        log_directory=tmp_path,
+        overrides={"metadata.version": "3.9", "broker.session.timeout.ms": "3000"},
+    )
+    assert "metadata.version" not in told
+    assert told["broker.session.timeout.ms"] == "3000"

@@ -1,0 +1,324 @@
+"""The wire's process, with sockets of our own at both ends: what passes, waits, and ends."""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from highwater.clusters.relay import kafka_frames
+from highwater.clusters.relay.client import Relay
+from highwater.clusters.relay.event_loop import Route
+from highwater.clusters.relay.rules import RelayRule, between
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+from tests.unit.clusters.relay.test_kafka_frames import answer, named, request
+
+SOON_S = 5.0
+SILENCE_S = 0.3
+ASKS, ANSWERS = 2, 1
+LINKS = between([ASKS], [ANSWERS])
+
+
+def frame(text: bytes) -> bytes:
+    """A request of broker 2 that is no Fetch, with something after its header."""
+    body = struct.pack(">hhih", 52, 0, 1, 1) + b"2" + text
+    return struct.pack(">i", len(body)) + body
+
+
+def read_frame(end: socket.socket) -> bytes:
+    data = b""
+    while len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]:
+        chunk = end.recv(1 << 16)
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data
+
+
+class Echo:
+    """Answers each frame with itself."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                end, _ = self.listener.accept()
+                threading.Thread(target=self._answer, args=(end,), daemon=True).start()
+
+    def _answer(self, end: socket.socket) -> None:
+        with contextlib.suppress(EOFError, OSError), end:
+            while True:
+                end.sendall(read_frame(end))
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    made = Echo()
+    yield made
+    made.listener.close()
+
+
+@pytest.fixture
+def relay(echo: Echo) -> Iterator[Relay]:
+    host, port = echo.listener.getsockname()
+    made = Relay([Route(listen=("127.0.0.1", 0), upstream=(host, port), server=ANSWERS)])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(relay: Relay) -> Iterator[socket.socket]:
+    with connected(relay) as end:
+        assert asked(end, b"who I am") == frame(b"who I am")
+        yield end
+
+
+def connected(relay: Relay) -> socket.socket:
+    [address] = relay.addresses
+    return socket.create_connection((address.host, address.port), SOON_S)
+
+
+def asked(end: socket.socket, text: bytes) -> bytes:
+    end.sendall(frame(text))
+    return read_frame(end)
+
+
+def is_silent(end: socket.socket) -> bool:
+    end.settimeout(SILENCE_S)
+    try:
+        return not end.recv(1)
+    except TimeoutError:
+        return True
+    finally:
+        end.settimeout(SOON_S)
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 5_000_000])
+def test_frames_of_any_size_come_back_whole(client: socket.socket, size: int) -> None:
+    wanted = frame(os.urandom(size)) + frame(b"the next")
+    threading.Thread(target=client.sendall, args=(wanted,)).start()
+    found = b""
+    while len(found) < len(wanted):
+        found += client.recv(1 << 20)
+    assert found == wanted
+
+
+@pytest.mark.parametrize("link", sorted(LINKS))
+def test_what_a_cut_link_keeps_back_arrives_when_it_is_healed(
+    relay: Relay, client: socket.socket, link: tuple[int, int]
+) -> None:
+    with relay.under(RelayRule(kind="cut", links=frozenset([link]))):
+        client.sendall(frame(b"late"))
+        assert is_silent(client)
+        with connected(relay) as other:
+            other.sendall(frame(b"another"))
+            assert is_silent(other)
+    assert read_frame(client) == frame(b"late")
+
+
+def test_links_of_others_are_not_cut(relay: Relay, client: socket.socket) -> None:
+    with relay.under(RelayRule(kind="cut", links=between([3], [ANSWERS]))):
+        assert asked(client, b"on") == frame(b"on")
+
+
+def test_a_reset_ends_connections_and_refuses_new_ones(relay: Relay, client: socket.socket) -> None:
+    with relay.under(RelayRule(kind="reset", links=LINKS)):
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+        with connected(relay) as other, pytest.raises((ConnectionError, EOFError)):
+            asked(other, b"again")
+    with connected(relay) as healed:
+        assert asked(healed, b"healed") == frame(b"healed")
+
+
+def test_a_slow_link_delays_and_keeps_the_order(relay: Relay, client: socket.socket) -> None:
+    rule = RelayRule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), delay_s=0.2, jitter_s=0.1)
+    wanted = b"".join(frame(b"%d" % number) for number in range(20))
+    with relay.under(rule):
+        began = time.monotonic()
+        client.sendall(wanted)
+        found = b""
+        while len(found) < len(wanted):
+            found += client.recv(1 << 16)
+        assert 0.2 <= time.monotonic() - began < SOON_S
+    assert found == wanted
+
+
+def test_a_throttled_link_takes_its_time(relay: Relay, client: socket.socket) -> None:
+    rule = RelayRule(kind="slow", links=frozenset([(ASKS, ANSWERS)]), bytes_per_s=100_000)
+    with relay.under(rule):
+        began = time.monotonic()
+        client.sendall(frame(bytes(30_000)))
+        read_frame(client)
+        assert 0.3 <= time.monotonic() - began < SOON_S
+
+
+def test_a_node_that_is_down_refuses_through_the_wire(
+    relay: Relay, echo: Echo, client: socket.socket
+) -> None:
+    echo.listener.shutdown(socket.SHUT_RDWR)
+    echo.listener.close()
+    with connected(relay) as other, pytest.raises((ConnectionError, EOFError)):
+        asked(other, b"anybody?")
+    del client
+
+
+def test_what_is_no_protocol_is_hung_up_on(relay: Relay) -> None:
+    with connected(relay) as other:
+        other.sendall(b"\xff" * 8)
+        with contextlib.suppress(ConnectionResetError):
+            assert other.recv(1) == b""
+
+
+class Ends:
+    """Both ends of one connection through a wire of its own."""
+
+    def __init__(self, *, source: int | None = None, zookeeper: bool = False) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        host, port = self.listener.getsockname()
+        self.relay = Relay(
+            [
+                Route(
+                    listen=("127.0.0.1", 0),
+                    upstream=(host, port),
+                    server=ANSWERS,
+                    source=source,
+                    zookeeper=zookeeper,
+                )
+            ]
+        )
+        self.asks = connected(self.relay)
+
+    def accept(self, first: bytes) -> socket.socket:
+        """Send the first frame; returns the other end, which has read it."""
+        self.asks.sendall(first)
+        answers, _ = self.listener.accept()
+        answers.settimeout(SOON_S)
+        assert read_frame(answers) == first
+        return answers
+
+    def close(self) -> None:
+        self.asks.close()
+        self.listener.close()
+        self.relay.close()
+
+
+@pytest.mark.parametrize("version", [2, 7, 11, 12, 13, 17])
+def test_an_answer_that_tells_too_high_a_hw_is_held(version: int) -> None:
+    topics = frozenset([named(version)])
+    rule = RelayRule(kind="hold", links=frozenset([(ANSWERS, ASKS)]), topics=topics, above=3)
+    fetch = request(version, "broker-2-fetcher-0", ASKS, [(0, 3, b"")])
+    low, high = (answer(version, [(0, hw, b"records")]) for hw in (3, 4))
+    with contextlib.closing(Ends()) as ends, ends.accept(fetch) as server:
+        with ends.relay.under(rule):
+            server.sendall(low)
+            assert read_frame(ends.asks) == low
+            ends.asks.sendall(fetch)
+            read_frame(server)
+            server.sendall(high)
+            assert is_silent(ends.asks)
+            [held] = ends.relay.held()
+            assert (held["target"], held["partition"], held["hw"]) == (ASKS, 0, 4)
+        assert read_frame(ends.asks) == high
+
+
+def test_a_held_answer_goes_with_its_connection() -> None:
+    rule = RelayRule(kind="hold", links=frozenset([(ANSWERS, ASKS)]))
+    fetch = request(11, "broker-2-fetcher-0", ASKS, [(0, 3, b"")])
+    with (
+        contextlib.closing(Ends()) as ends,
+        ends.accept(fetch) as server,
+        ends.relay.under(rule),
+    ):
+        server.sendall(answer(11, [(0, 4, b"")]))
+        assert is_silent(ends.asks)
+        ends.asks.close()
+        assert server.recv(1) == b""
+
+
+def test_what_follows_a_held_write_waits_but_for_pings() -> None:
+    path = b"/brokers/topics/events/partitions/0/state"
+    connect, ping = zookeeper(b""), zookeeper(struct.pack(">ii", -2, kafka_frames.ZK_PING))
+    write = zookeeper(
+        struct.pack(">iii", 4, kafka_frames.ZK_SET_DATA, len(path))
+        + path
+        + struct.pack(">ii", 0, 3)
+    )
+    read = zookeeper(struct.pack(">iii", 5, 4, 1) + b"/")
+    rule = RelayRule(kind="hold", links=frozenset([(ASKS, ANSWERS)]), what="isr")
+    with (
+        contextlib.closing(Ends(source=ASKS, zookeeper=True)) as ends,
+        ends.accept(connect) as server,
+    ):
+        with ends.relay.under(rule):
+            ends.asks.sendall(write + read + ping)
+            assert read_frame(server) == ping
+            assert is_silent(server)
+        found = server.recv(len(write + read), socket.MSG_WAITALL)
+        assert found == write + read
+
+
+def zookeeper(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def test_an_address_that_is_taken_is_a_clear_error(echo: Echo) -> None:
+    host, port = echo.listener.getsockname()
+    with pytest.raises(HarnessError, match="cannot listen"):
+        Relay([Route(listen=(host, port), upstream=(host, port), server=ANSWERS)])
+
+
+def test_a_wire_that_is_gone_says_so_and_heals_nothing(relay: Relay) -> None:
+    os.kill(relay.pid, signal.SIGKILL)
+    rule = RelayRule(kind="cut", links=LINKS)
+    with pytest.raises(HarnessError, match="wire"):
+        relay.add(rule)
+    relay.drop(1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
+    script = textwrap.dedent(
+        """
+        import signal, time
+        from highwater.clusters.relay.event_loop import Route
+        from highwater.clusters.relay.client import Relay
+        from highwater.clusters.relay.rules import RelayRule
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+        relay = Relay([Route(listen=("127.0.0.1", 0), upstream=("127.0.0.1", 1), server=1)])
+        with relay.under(RelayRule(kind="cut", links=frozenset([(1, 2)]))):
+            print(relay.pid, flush=True)
+            for _ in range(1200):  # a signal just before a long sleep is not seen until its end
+                time.sleep(0.05)
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as harness:
+        assert harness.stdout is not None
+        wire = psutil.Process(int(harness.stdout.readline()))
+        harness.send_signal(how)
+        await_condition(
+            lambda: wire.is_running() and wire.status() != psutil.STATUS_ZOMBIE,
+            lambda runs: not runs,
+            what="the wire to end",
+            limit_s=SOON_S,
+            passing=(psutil.NoSuchProcess,),
+        )

@@ -1,0 +1,222 @@
+"""The command ``highwater inspect``: what it prints, how it exits, and what it refuses."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from highwater.checkers.inspection.replica_files import CLEANED
+from highwater.checkers.kafka_files.checkpoints import (
+    HIGH_WATERMARK,
+    LEADER_EPOCH,
+    LOG_START,
+    RECOVERY_POINT,
+)
+from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX
+from highwater.cli.app import app
+from highwater.harness.base.errors import UsageError
+from tests.support.logdirs import batch, brokers, plain
+
+pytestmark = pytest.mark.spark
+NOBODY = 65534
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["inspect", *map(str, words)])
+
+
+@pytest.fixture(autouse=True)
+def session(spark: SparkSession) -> SparkSession:
+    """The command takes the session that is there."""
+    return spark
+
+
+def test_a_fork_is_told_and_is_1(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path / "disks", 2)
+    one.log("events-0", plain("abx"))
+    two.log("events-0", plain("aby"))
+    one.hw(events=3)
+    two.hw(events=3)
+    page = tmp_path / "page.html"
+    done = run(one.path, two.path, "--html", page)
+    assert done.exit_code == 1, done.output
+    assert "FORK events-0: Replicas hold different records at offset 2." in done.output
+    assert "offset 2: broker 1: x (epoch 0); broker 2: y (epoch 0)" in done.output
+    assert "events-0" in page.read_text()
+    told = json.loads(run(tmp_path / "disks", "--json").stdout)
+    (partition,) = told["partitions"]
+    assert partition["verdict"] == told["verdict"] == "fork"
+    assert partition["divergent_offsets"] == [2]
+    assert [(each["broker"], each["leo"], each["hw"]) for each in partition["replicas"]] == [
+        (1, 3, 3),
+        (2, 3, 3),
+    ]
+
+
+def test_agreement_is_0(tmp_path: Path) -> None:
+    for broker in brokers(tmp_path, 2):
+        broker.log("events-0", plain("ab"))
+    done = run(tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "agree" in done.output
+
+
+def test_what_cannot_be_read_is_3(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, 2)
+    one.log("events-0", plain("ab"))
+    (two.path / "events-0").symlink_to("events-0")
+    done = run(one.path, two.path)
+    assert done.exit_code == 3, done.output
+    assert "Its folder cannot be read: Too many levels of symbolic links." in done.output
+
+
+def test_a_folder_without_a_log_is_wrong_usage(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert isinstance(done.exception, UsageError)
+    assert UsageError.exit_code == 2
+
+
+def test_a_huge_sparse_file_takes_no_time(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path, 2)
+    log = plain("ab")
+    for broker in (one, two):
+        broker.log("preallocated-0", log)
+        broker.log("huge-0", log)
+    os.truncate(one.path / "preallocated-0" / f"{0:020d}.log", 1 << 30)
+    os.truncate(one.path / "huge-0" / f"{0:020d}.log", FILE_BYTES_MAX + (1 << 40))
+    told = json.loads(run(tmp_path, "--json").stdout)
+    huge, preallocated = told["partitions"]
+    assert preallocated["verdict"] == "agree"
+    assert [each["kind"] for each in preallocated["replicas"][0]["findings"]] == ["zeros"]
+    assert huge["verdict"] == "corrupt"
+    assert "no segment has more" in huge["says"]
+
+
+def test_a_partition_without_a_record_has_no_epochs_and_no_offsets(tmp_path: Path) -> None:
+    for broker in brokers(tmp_path, 2):
+        broker.log("events-0", b"")
+        broker.epochs("events-0", (3, 0))
+    (partition,) = json.loads(run(tmp_path, "--json").stdout)["partitions"]
+    assert partition["verdict"] == "agree"
+    assert partition["replicas"][0]["epochs"] == []
+    assert partition["replicas"][0]["epoch_checkpoint"] == [[3, 0]]
+
+
+def test_a_segment_that_is_written_to_meanwhile_is_no_corruption(tmp_path: Path) -> None:
+    """Half a batch more, as a broker has it in the middle of a write."""
+    one, two = brokers(tmp_path, 2)
+    two.log("events-0", plain("abc"))
+    one.log("events-0", plain("abc") + batch(3, [(None, b"d" * 99)])[:80])
+    (partition,) = json.loads(run(tmp_path, "--json").stdout)["partitions"]
+    assert partition["verdict"] == "agree"
+    assert [each["kind"] for each in partition["replicas"][0]["findings"]] == ["torn-tail"]
+
+
+def test_two_logs_of_zeros_agree_on_nothing(tmp_path: Path) -> None:
+    """However long they are, and whether the file system knows of the hole or not."""
+    for broker in brokers(tmp_path, 2):
+        broker.log("sparse-0", b"")
+        os.truncate(broker.path / "sparse-0" / f"{0:020d}.log", 400 << 20)
+        broker.log("written-0", bytes(4 << 20))
+    done = run(tmp_path, "--json")
+    assert done.exit_code == 3
+    assert [each["verdict"] for each in json.loads(done.stdout)["partitions"]] == ["unknown"] * 2
+
+
+def special(path: Path, kind: str) -> None:
+    """Put something that is no file at a path."""
+    match kind:
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "FIFO":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "socket":
+            with socket.socket(socket.AF_UNIX) as made:
+                folder = os.open(path.parent, os.O_RDONLY)  # its own path may be too long
+                made.bind(f"/proc/self/fd/{folder}/{path.name}")
+                os.close(folder)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["device", "FIFO", "folder", "socket"])
+def test_what_is_no_file_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    one, two = brokers(tmp_path, 2)
+    name = f"{0:020d}.log"
+    one.log("events-0", plain("ab"))
+    two.log("events-0", b"").joinpath(name).unlink()
+    special(two.path / "events-0" / name, kind)
+    done = run(tmp_path, "--json")
+    (partition,) = json.loads(done.stdout)["partitions"]
+    assert (done.exit_code, partition["verdict"]) == (3, "unknown")
+    says = f"Broker 2: {name}, byte 0: cannot be read: it is a {kind}, not a file."
+    assert partition["says"] == says
+
+
+@pytest.mark.timeout(120)
+def test_nothing_beside_a_log_keeps_it_waiting(tmp_path: Path) -> None:
+    """Each file that is looked for beside the segments is a FIFO that nobody writes to."""
+    for broker in brokers(tmp_path, 2):
+        log = broker.log("events-0", plain("ab"))
+        (broker.path / "meta.properties").unlink()
+        beside = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START, CLEANED, "meta.properties")
+        for path in (*(broker.path / name for name in beside), log / "partition.metadata"):
+            os.mkfifo(path)
+        os.mkfifo(log / LEADER_EPOCH)
+    (partition,) = json.loads(run(tmp_path, "--json").stdout)["partitions"]
+    findings = partition["replicas"][0]["findings"]
+    assert {each["kind"] for each in findings} == {"checkpoint-broken"}
+    assert len(findings) == 5
+    assert "it is a FIFO, not a file. It is taken as missing." in findings[0]["says"]
+
+
+def test_a_link_to_a_segment_is_a_segment(tmp_path: Path) -> None:
+    one, two = brokers(tmp_path / "disks", 2)
+    one.log("events-0", plain("ab"))
+    (tmp_path / "elsewhere").write_bytes(plain("ab"))
+    two.log("events-0", b"").joinpath(f"{0:020d}.log").unlink()
+    (two.path / "events-0" / f"{0:020d}.log").symlink_to(tmp_path / "elsewhere")
+    assert run(tmp_path / "disks").exit_code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_no_permission_is_told(tmp_path: Path) -> None:
+    """In a process of a user who may read nothing there."""
+    one, two = brokers(tmp_path, 2)
+    for broker in (one, two):
+        broker.log("events-0", plain("ab"))
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_uid == 0 and path.name.startswith(("pytest", "test_")):
+            path.chmod(0o755)
+    one.path.chmod(0)
+    (two.path / "events-0" / f"{0:020d}.log").chmod(0)
+    code = f"""
+import os
+from pathlib import Path
+from highwater.checkers.inspection.log_dirs import log_dirs
+from highwater.checkers.inspection.replica_files import CLEANED
+from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START,
+RECOVERY_POINT from highwater.checkers.kafka_files.segment_files import Segment from
+highwater.checkers.kafka_files.reader import read_segment from highwater.harness.base.errors import
+UsageError os.setuid({NOBODY}) try:
+    log_dirs([Path({str(one.path)!r})])
+except UsageError as error:
+    print(error.message)
+path = {str(two.path / "events-0" / f"{0:020d}.log")!r}
+where = Segment(path=path, run="", broker=1, topic="t", partition=0, base_offset=0)
+print([batch["damage"].to_pylist() for batch in read_segment(where)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path.cwd()
+    )
+    assert done.stdout.splitlines() == [
+        f"{one.path} cannot be read: Permission denied",
+        "[['unreadable']]",
+    ], done.stderr

@@ -1,0 +1,221 @@
+"""Exit code 1 is a verdict's alone: commands into closed pipes, full devices, closed folders."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import psutil
+import pytest
+import typer.main
+
+from highwater.cli.app import app
+from highwater.harness.base.exit_codes import CLOSED, FAILED, INTERRUPTED
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.runs.store import Run
+from tests.browser.samples import SAMPLES
+from tests.support.forked import Output
+
+pytestmark = pytest.mark.slow
+
+HIGHWATER: Final = (sys.executable, "-m", "highwater")
+COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
+    ("demo",): ("--kafka", "9.9", "--store", "{new}"),
+    ("run",): ("--kafka", "9.9", "--story", "loss", "--store", "{new}"),
+    ("check",): ("nowhere", "--store", "{store}"),
+    ("report",): ("valid", "loss", "--format", "md", "--store", "{store}"),
+    ("compare",): ("valid", "loss", "--store", "{store}", "--out", "{new}/page.html"),
+    ("serve",): ("--store", "/nowhere"),
+    ("matrix",): ("--kafka", "9.9", "--store", "{new}"),
+    ("soak",): ("--kafka", "9.9", "--store", "{new}"),
+    ("replay",): ("nowhere", "--store", "{store}"),
+    ("shrink",): ("valid", "--store", "{store}"),
+    ("inspect",): ("/nowhere", "--html", "{new}/page.html"),
+    ("heal",): ("--inventory", "/nowhere"),
+    ("versions",): ("--json",),
+    ("doctor",): ("--store", "{new}"),
+    ("model", "rules"): ("--kafka", "2.0.0,2.0.1"),
+    ("model", "explore"): ("--kafka", "4.3.1", "--out", "{new}/found.json", "--acks", "7"),
+    ("model", "replay"): ("/nowhere",),
+    ("nightly", "plan"): ("--out", "{new}/night"),
+    ("nightly", "summarize"): ("/nowhere", "--out", "{new}/night"),
+    ("nightly", "keep"): ("/nowhere", "--out", "{new}/night"),
+}
+"""Every command, so that it prints something or fails early."""
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:  # noqa: ANN401 - Click has no types
+    for name, inner in command.commands.items():
+        if hasattr(inner, "commands"):
+            yield from commands(inner, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def test_every_command_is_tried() -> None:
+    assert set(commands(typer.main.get_command(app))) == set(COMMANDS)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("store")
+    for name in ("valid", "loss"):
+        SAMPLES[name]().write(home).path.rename(home / name)
+    return home
+
+
+def highwater(
+    *words: str,
+    stdout: int = subprocess.PIPE,
+    cwd: Path | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*HIGHWATER, *words],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A pipe that nobody reads any more."""
+    read, write = os.pipe()
+    os.close(read)
+    yield write
+    os.close(write)
+
+
+def words(command: tuple[str, ...], store: Path, new: Path) -> list[str]:
+    given = (word.format(store=store, new=new) for word in COMMANDS[command])
+    return [*command, *given]
+
+
+@pytest.mark.parametrize("output", get_args(Output))
+def test_what_keeps_output_back_is_no_broken_promise(
+    output: Output, store: Path, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    cases = [(words(command, store, closed / "new"), output) for command in COMMANDS]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.forked"],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    for (given, _), (code, said) in zip(cases, json.loads(done.stdout), strict=True):
+        assert code in (0, 2, 3, FAILED, CLOSED), f"{given}: {code}, {said}"
+        assert "Traceback" not in said, f"{given}: {said}"
+        assert said or code in (0, 3, CLOSED), f"{given} failed silently"
+
+
+def test_what_is_written_to_nobody_ends_quietly(nobody: int) -> None:
+    done = highwater("versions", stdout=nobody)
+    assert (done.returncode, done.stderr) == (CLOSED, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        (("check", "vald"), 2, "Did you mean valid?"),
+        (("report", "nowhere"), 2, "nowhere is not a run directory"),
+        (("serve", "--store", "/nowhere"), 2, "there is no store at /nowhere"),
+        (("check", "valid", "--driver-memory", "lots"), 2, "Write 512m, 2g"),
+        (("check", "valid", "--spark-master", "foo://bar"), 2, "not a Spark master"),
+        (("inspect", ".", "--html", "."), 2, "--html . is a folder, not a file"),
+        (("compare", "valid", "loss", "--out", "."), 2, "--out . is a folder, not a file"),
+        (("compare", "valid", "loss", "--out", "/proc/x/page.html"), FAILED, "cannot be written"),
+        (("model", "explore", "--kafka", "4.3.1", "--out", "."), 2, "--out . is a folder"),
+        (("model", "explore", "--kafka", "4.3.1", "--report", "/proc/x.html"), FAILED, "/proc/x"),
+        (("run", "--kafka", "4.3.1", "--partitions", "2000000000"), 2, "2,000,000,000 partitions"),
+    ],
+)
+def test_wrong_usage_is_told_in_a_sentence_before_any_work(
+    given: tuple[str, ...], code: int, says: str, store: Path
+) -> None:
+    elsewhere = "--store" in given or given[0] in ("inspect", "model")
+    done = highwater(*given, *([] if elsewhere else ["--store", str(store)]), cwd=store)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not [*store.rglob("*.partial")]
+
+
+def test_one_broken_run_keeps_back_no_report(store: Path, tmp_path: Path) -> None:
+    shutil.copytree(store, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "loss" / "plan.json").write_text("{")
+    done = highwater("report", "loss", "valid", "--store", str(tmp_path))
+    assert done.returncode == FAILED
+    assert f"loss: {tmp_path / 'loss' / 'plan.json'} is not a plan" in done.stderr
+    assert str(tmp_path / "valid" / "report.html") in done.stdout
+
+
+@pytest.mark.spark
+def test_one_broken_run_keeps_back_no_verdict(store: Path, tmp_path: Path) -> None:
+    shutil.copytree(store, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "loss" / "plan.json").write_text("{")
+    done = highwater("check", "loss", "valid", "--store", str(tmp_path))
+    assert done.returncode == 3
+    assert "UNKNOWN This run could not be judged" in done.stdout
+    assert Run(tmp_path / "valid").verdict().run == "valid"
+
+
+def _folder(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - called alike
+    """Spark is about to be started."""
+    return any(temporary.glob("highwater-spark-*"))
+
+
+def _spark(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - as above
+    """Its JVM runs."""
+    return any(child.name() == "java" for child in process.children(recursive=True))
+
+
+def _judge(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - as above
+    """It judges."""
+    return any(temporary.glob("highwater-spark-*/judge-*/*"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", [_folder, _spark, _judge])
+def test_an_interruption_leaves_a_sentence_and_nothing_else(
+    how: signal.Signals,
+    moment: Callable[[psutil.Process, Path], bool],
+    store: Path,
+    tmp_path: Path,
+) -> None:
+    before = Run(store / "valid").verdict()
+    process = subprocess.Popen(
+        [*HIGHWATER, "check", "valid", "--store", str(store)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    seen = psutil.Process(process.pid)
+    await_condition(
+        lambda: moment(seen, tmp_path),
+        bool,
+        what=f"the moment {moment.__doc__}",
+        limit_s=60,
+        every_s=0.01,
+        passing=(psutil.NoSuchProcess,),
+    )
+    process.send_signal(how)
+    _, said = process.communicate(timeout=60)
+    name = "Ctrl-C" if how == signal.SIGINT else "SIGTERM"
+    lines = [line for line in said.splitlines() if "still judging" not in line]
+    assert (process.returncode, lines) == (INTERRUPTED, [f"highwater: interrupted by {name}"])
+    assert [*tmp_path.iterdir()] == []
+    assert Run(store / "valid").verdict() == before

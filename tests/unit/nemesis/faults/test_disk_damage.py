@@ -1,0 +1,149 @@
+"""What a power failure takes from a disk: what was never flushed, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from highwater.harness.runs.fault_effects import phrase, taken
+from highwater.nemesis.faults.disk_damage import (
+    LostOffsets,
+    batches,
+    flip_bit,
+    lose_unflushed,
+    remove_indexes,
+    remove_segment,
+    segments,
+    wipe,
+)
+from tests.support.logdirs import batch
+
+RECORDS = [(None, b"one"), (None, b"two")]
+
+
+def replica(directory: Path, *, base: int = 0, batches_of_two: int = 3, magic: int = 2) -> Path:
+    """A replica with one more segment: batches of two records each from ``base`` on."""
+    folder = directory / "events-0"
+    folder.mkdir(parents=True, exist_ok=True)
+    data = b"".join(batch(base + 2 * n, RECORDS, magic=magic) for n in range(batches_of_two))
+    (folder / f"{base:020}.log").write_bytes(data)
+    return folder
+
+
+def flushed(directory: Path, offset: int) -> None:
+    text = f"0\n1\nevents 0 {offset}\n"
+    (directory / "recovery-point-offset-checkpoint").write_text(text, encoding="ascii")
+
+
+def end(folder: Path) -> int:
+    newest = segments(folder)[-1]
+    held = list(batches(newest))
+    return held[-1].last + 1 if held else int(newest.stem)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_what_lies_above_the_recovery_point_is_gone(tmp_path: Path, magic: int) -> None:
+    folder = replica(tmp_path, magic=magic)
+    flushed(tmp_path, 2)
+    assert lose_unflushed(tmp_path, "events", flushes=None) == [
+        LostOffsets(topic="events", partition=0, before=6, after=2)
+    ]
+    assert end(folder) == 2
+
+
+def test_without_a_recovery_point_the_newest_segment_is_lost_and_the_older_kept(
+    tmp_path: Path,
+) -> None:
+    folder = replica(tmp_path)
+    before = (folder / f"{0:020}.log").read_bytes()
+    replica(tmp_path, base=6)
+    assert lose_unflushed(tmp_path, "events", flushes=None)[0].after == 6
+    assert (folder / f"{0:020}.log").read_bytes() == before
+    assert end(folder) == 6
+
+
+def test_what_had_reached_the_disk_stays_be_it_half_a_batch(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    whole = (folder / f"{0:020}.log").stat().st_size
+    assert lose_unflushed(tmp_path, "events", flushes=None, spared=0.5)[0].after == 2
+    assert (folder / f"{0:020}.log").stat().st_size == whole // 2
+
+
+def test_what_outlived_one_power_failure_outlives_the_next(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    assert lose_unflushed(tmp_path, "events", flushes=None, spared=0.7)[0].after == 4
+    assert lose_unflushed(tmp_path, "events", flushes=None) == []
+    with (folder / f"{0:020}.log").open("r+b") as log:  # Kafka cuts what is torn, and appends
+        log.truncate([*batches(folder / f"{0:020}.log")][-1].end)
+        log.seek(0, 2)
+        log.write(batch(4, RECORDS))
+    assert lose_unflushed(tmp_path, "events", flushes=None) == [
+        LostOffsets(topic="events", partition=0, before=6, after=4)
+    ]
+    assert end(folder) == 4
+
+
+@pytest.mark.parametrize(("flushes", "kept"), [(1, 6), (2, 4), (3, 4), (5, 2), (100, 0)])
+def test_what_a_topic_has_flushed_by_count_is_not_taken(
+    tmp_path: Path, flushes: int, kept: int
+) -> None:
+    folder = replica(tmp_path)
+    cuts = lose_unflushed(tmp_path, "events", flushes=flushes)
+    assert end(folder) == kept
+    assert bool(cuts) == (kept < 6)
+
+
+def test_what_is_flushed_is_not_lost_nor_is_the_metadata_of_kraft(tmp_path: Path) -> None:
+    flushed(tmp_path, 6)
+    replica(tmp_path).rename(tmp_path / "other-0")  # of a run that is over
+    replica(tmp_path)
+    metadata = tmp_path / "__cluster_metadata-0"
+    metadata.mkdir()
+    (metadata / f"{0:020}.log").write_bytes(batch(0, RECORDS))
+    assert lose_unflushed(tmp_path, "events", flushes=None) == []
+
+
+def test_a_wiped_disk_still_knows_whose_it_is(tmp_path: Path) -> None:
+    replica(tmp_path)
+    flushed(tmp_path, 6)
+    (tmp_path / "meta.properties").write_text("node.id=1\n", encoding="ascii")
+    assert wipe(tmp_path) == [LostOffsets(topic="events", partition=0, before=6, after=0)]
+    assert [one.name for one in tmp_path.iterdir()] == ["meta.properties"]
+
+
+def test_the_oldest_segment_goes_with_its_indexes(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    (folder / f"{0:020}.index").touch()
+    replica(tmp_path, base=6)
+    assert [cut.says for cut in remove_segment(tmp_path, "events")] == ["events-0 lost 0 up to 6"]
+    assert [one.name for one in folder.iterdir()] == [f"{6:020}.log"]
+    assert [cut.says for cut in remove_segment(tmp_path, "events")] == ["events-0 lost 6 up to 12"]
+    assert remove_segment(tmp_path, "events") == []
+
+
+def test_indexes_go_and_nothing_else(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    for name in ("index", "timeindex", "txnindex"):
+        (folder / f"{0:020}.{name}").touch()
+    assert remove_indexes(tmp_path, "events") == 3
+    assert [one.name for one in folder.iterdir()] == [f"{0:020}.log"]
+
+
+@pytest.mark.parametrize(("choice", "first"), [(0.0, 0), (0.5, 2), (0.99, 4)])
+def test_exactly_one_bit_of_one_batch_is_flipped(tmp_path: Path, choice: float, first: int) -> None:
+    log = replica(tmp_path) / f"{0:020}.log"
+    before = log.read_bytes()
+    found = flip_bit(tmp_path, "events", 0, choice)
+    assert found is not None
+    one, end_ = found
+    after = log.read_bytes()
+    changed = [at for at, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+    assert (one.first, end_) == (first, 6)
+    assert changed == [one.end - 1]
+    assert (before[changed[0]] ^ after[changed[0]]).bit_count() == 1
+
+
+def test_the_sentence_of_a_loss_can_be_read_again() -> None:
+    says = f"broker 1 lost its power: {phrase('a-b', 0, 3, 5)}, {phrase('a-b', 1, 7, 8)}"
+    assert list(taken(says, "a-b", 0)) == [range(3, 5)]
+    assert list(taken(says, "a-b", 1)) == [range(7, 8)]
+    assert list(taken(says, "b", 0)) == []

@@ -1,0 +1,343 @@
+"""A schedule is played step by step: who is held is frozen, and what is expected is waited for."""
+
+import threading
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from highwater.checkers.model.schedules.schedule import Expect, Schedule, ScheduleStep
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    PartitionState,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
+from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.clients.record_sender import SendOutcome
+from highwater.harness.runs.plan import Plan
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.injector import Nemesis
+from highwater.nemesis.model_replay import step_player as player_module
+from highwater.nemesis.model_replay.schedule_replay import Replay, plan, play, settings
+from highwater.nemesis.model_replay.script_lookup import find_script
+from highwater.reports.sections.settings import facts
+from highwater.runtime.preflight import check_plan
+from tests.support.schedules import LOSS, A, B, C, two_moves
+
+PARTITION = ("events", 0)
+ADDRESS = "127.0.0.1:909{}"
+
+
+class Actor:
+    def __init__(self, stage: "Stage", identity: int) -> None:
+        self.id = identity
+        self.address = ADDRESS.format(identity)
+        self.state = "running"
+        self._stage = stage
+
+    def _do(self, verb: str, state: str) -> None:
+        self._stage.done.append(f"{verb} {self.id}")
+        self.state = state
+
+    def kill(self) -> None:
+        self._do("kill", "down")
+
+    def stop(self) -> None:
+        self._do("stop", "down")
+
+    def start(self) -> None:
+        self._do("start", "running")
+        self._stage.live.add(self.id)
+
+    def pause(self) -> None:
+        self._do("pause", "paused")
+
+    def resume(self) -> None:
+        if self.state == "paused":
+            self._do("resume", "running")
+
+
+class Stage:
+    """A cluster, its probe, its diary and its client, of which every deed is noted."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.says: list[str] = []
+        self.brokers = {one: Actor(self, one) for one in (1, 2, 3, 4)}
+        self.live = {1, 2, 3, 4}
+        self.leader = 2
+        self.leo = dict.fromkeys((1, 2, 3), 0)
+        self.answers: dict[str, SendOutcome | None] = {}
+        self.clock = 0.0
+        self.scene: ScheduleContext | None = None  # kept, because a nemesis that is forgotten heals
+
+    def controller(self) -> int:
+        return 1
+
+    def live_brokers(self) -> frozenset[int]:
+        return frozenset(self.live)
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        assert (topic, partition) == PARTITION
+        return PartitionState(leader=self.leader, leader_epoch=0, isr=(2, 3, 4))
+
+    def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
+        assert (topic, partition) == PARTITION
+        if self.brokers[broker].state != "running":
+            raise UnreachableError(f"broker {broker} does not answer")
+        return ReplicaState(leo=7, hw=5)
+
+    def leads(self, broker: int, topic: str, partition: int) -> bool:
+        assert (topic, partition) == PARTITION
+        return broker == self.leader
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        assert (topic, partition) == PARTITION
+        self.done.append(f"move {broker}")
+        self.leader = broker
+
+    def line_up(self, topic: str, partition: int, broker: int) -> None:
+        assert (topic, partition) == PARTITION
+        self.done.append(f"line up {broker}")
+        self.leader = broker
+
+    def end_session(self, broker: int) -> bool:
+        self.done.append(f"end {broker}")
+        self.live.discard(broker)
+        return True
+
+    def fault(self, name: str, phase: str, says: str, broker: int | None = None) -> None:
+        self.says.append(f"{name} {phase} {broker or ''} {says}")
+
+    def send(self, identity: str, partition: int, *, address: str) -> None:
+        self.done.append(f"send {identity}-{partition} to {address}")
+        self.answers[identity] = SendOutcome(outcome="ok", offset=0)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(player_module, "STEP_LIMIT_S", 0.05)
+    return Stage()
+
+
+def scene(stage: Stage, schedule: Schedule) -> ScheduleContext:
+    cluster = cast("Cluster", stage)
+
+    def clock() -> float:
+        stage.clock += 0.5
+        return stage.clock
+
+    return ScheduleContext(
+        plan=plan(schedule, "0.10.2.2"),
+        cluster=cluster,
+        probe=cast("Probe", stage),
+        nemesis=Nemesis(cluster, stage),
+        scribe=stage,
+        client=cast("Any", None),
+        direct=stage,
+        topic="events",
+        replicas=(2, 3, 4),
+        stop=threading.Event(),
+        clock=clock,
+    )
+
+
+def played(stage: Stage, *steps: ScheduleStep) -> list[str]:
+    schedule = Schedule(kafka="0.10.2.2", steps=steps)
+    stage.scene = scene(stage, schedule)
+    play(stage.scene, schedule)
+    return stage.done
+
+
+def test_who_is_held_is_frozen_and_woken_when_it_is_not(stage: Stage) -> None:
+    done = played(
+        stage,
+        ScheduleStep(action="move", broker=B, held=frozenset({B, A})),
+        ScheduleStep(action="read", held=frozenset({B})),
+        ScheduleStep(action="read"),
+    )
+    assert done == ["pause 2", "pause 3", "move 3", "resume 2", "resume 3"]
+
+
+def test_the_leader_is_frozen_first(stage: Stage) -> None:
+    stage.leader = 4
+    assert played(stage, ScheduleStep(action="read", held=frozenset({A, C}))) == [
+        "pause 4",
+        "pause 2",
+    ]
+
+
+def test_who_is_paused_stays_so_until_it_is_resumed(stage: Stage) -> None:
+    done = played(
+        stage,
+        ScheduleStep(action="pause", broker=B),
+        ScheduleStep(action="read", held=frozenset({B})),
+        ScheduleStep(action="read"),
+        ScheduleStep(action="resume", broker=B, held=frozenset({B})),
+        ScheduleStep(action="read"),
+    )
+    assert done == ["pause 3", "resume 3"]
+
+
+def test_a_held_broker_is_killed_as_it_is(stage: Stage) -> None:
+    done = played(
+        stage,
+        ScheduleStep(action="read", held=frozenset({B})),
+        ScheduleStep(action="kill", broker=B),
+    )
+    assert done == ["pause 3", "kill 3", "end 3"]
+    told = [one for one in stage.says if not one.startswith("step")]
+    assert [" ".join(one.split()[:3]) for one in told] == [
+        "pause inject 3",
+        "pause heal 3",
+        "kill inject 3",
+    ]
+
+
+def test_the_dead_come_back(stage: Stage) -> None:
+    done = played(
+        stage,
+        ScheduleStep(action="stop", broker=A),
+        ScheduleStep(action="kill", broker=B),
+        ScheduleStep(action="expire", broker=B, expect=Expect(alive=frozenset({A, C}))),
+        ScheduleStep(action="start", broker=B, expect=Expect(leo={B: 7})),
+    )
+    assert done == ["stop 2", "kill 3", "end 3", "start 3", "end 2"]
+
+
+def test_whom_the_schedule_has_elected_is_next_in_line(stage: Stage) -> None:
+    done = played(
+        stage,
+        ScheduleStep(action="kill", broker=A),
+        ScheduleStep(action="expire", broker=A, expect=Expect(leader=C)),
+    )
+    assert done == ["kill 2", "line up 4", "end 2", "end 2"]
+
+
+def test_a_record_goes_to_the_leader_or_to_whom_it_is_meant_for(stage: Stage) -> None:
+    done = played(
+        stage,
+        ScheduleStep(action="send", record="m1", expect=Expect(acked=frozenset({"m1"}))),
+        ScheduleStep(action="send", record="m2", broker=C, expect=Expect(refused=frozenset())),
+    )
+    assert done == ["send m1-0 to 127.0.0.1:9092", "send m2-0 to 127.0.0.1:9094"]
+
+
+def test_nothing_is_sent_while_a_fetch_of_the_held_may_be_parked(stage: Stage) -> None:
+    played(stage, ScheduleStep(action="read", held=frozenset({B})))
+    idle = stage.clock
+    stage.clock = 0.0
+    stage.done.clear()
+    played(stage, ScheduleStep(action="send", record="m1", held=frozenset({B})))
+    assert stage.clock - idle >= 1.5
+
+
+def test_nobody_can_be_sent_to_while_nobody_leads(stage: Stage) -> None:
+    stage.leader = -1
+    with pytest.raises(ScheduleNotFollowedError, match="nobody leads events-0"):
+        played(stage, ScheduleStep(action="send", record="m1"))
+
+
+def test_a_broker_learns_what_the_controller_decided(stage: Stage) -> None:
+    played(stage, ScheduleStep(action="learn", broker=A), ScheduleStep(action="learn", broker=B))
+    with pytest.raises(
+        ScheduleNotFollowedError, match="broker 3 is frozen or dead, and learns nothing"
+    ):
+        played(stage, ScheduleStep(action="learn", broker=B, held=frozenset({B})))
+
+
+def test_a_step_that_does_not_come_true_says_what_was_seen(stage: Stage) -> None:
+    expect = Expect(leader=B, isr=frozenset({A}), leo={A: 6}, hw={A: 5}, acked=frozenset({"m1"}))
+    with pytest.raises(ScheduleNotFollowedError) as missed:
+        played(
+            stage,
+            ScheduleStep(action="read"),
+            ScheduleStep(action="elect", says="B is elected", expect=expect),
+        )
+    message = missed.value.message
+    assert message.startswith("step 2 of 2: B is elected: waited 0.05 s")
+    for difference in (
+        "'leader': '0 instead of 1'",
+        "'ISR': '[0, 1, 2] instead of [0]'",
+        "'LEO of 0': '7 instead of 6'",
+        "'acknowledged': \"[] instead of ['m1']\"",
+    ):
+        assert difference in message
+    assert "HW" not in message
+
+
+def test_of_who_is_silent_no_offset_is_awaited(stage: Stage) -> None:
+    played(
+        stage,
+        ScheduleStep(action="read", held=frozenset({A}), expect=Expect(leo={A: 99}, hw={A: 99})),
+    )
+
+
+def test_a_hold_that_cost_a_session_is_a_missed_step(stage: Stage) -> None:
+    stage.live.discard(3)
+    with pytest.raises(
+        ScheduleNotFollowedError, match="broker 3 was frozen for so long that its session ended"
+    ):
+        played(stage, ScheduleStep(action="read", held=frozenset({B})))
+
+
+def test_a_session_that_was_to_end_may(stage: Stage) -> None:
+    done = played(stage, ScheduleStep(action="expire", broker=B, held=frozenset({B})))
+    assert done == ["pause 3", "end 3"]
+
+
+def test_the_end_of_the_run_is_no_missed_step(stage: Stage) -> None:
+    schedule = Schedule(kafka="0.10.2.2", steps=(ScheduleStep(action="read"),))
+    ended = scene(stage, schedule)
+    ended.stop.set()
+    with pytest.raises(HarnessError, match="the run was ended early") as raised:
+        play(ended, schedule)
+    assert not isinstance(raised.value, ScheduleNotFollowedError)
+
+
+def test_replicas_go_by_the_order_of_the_assignment(stage: Stage) -> None:
+    steps = (ScheduleStep(action="pause", broker=2),)
+    schedule = Schedule(kafka="0.10.2.2", order=(2, 0, 1), steps=steps)
+    stage.scene = scene(stage, schedule)
+    play(stage.scene, schedule)
+    assert stage.done == ["pause 2"]
+
+
+def test_the_controller_plays_no_replica(stage: Stage) -> None:
+    cluster, probe = cast("Cluster", stage), cast("Probe", stage)
+    assert Replay(LOSS).cast(cluster, probe) == (2, 3, 4)
+
+
+def test_a_replay_is_a_plan_with_a_broker_to_spare_on_zookeeper() -> None:
+    found = plan(two_moves(), "0.10.2.2", seed=3)
+    assert (found.brokers, found.topic.replication_factor, found.seed) == (4, 3, 3)
+    assert plan(two_moves(), "4.3.1").brokers == 3
+    assert Plan.from_json(found.to_json()) == found
+    assert found.command() == "highwater model replay schedule.json --kafka 0.10.2.2 --seed 3"
+    assert find_script(found) == Replay(two_moves())
+    check_plan(found)
+
+
+def test_a_report_names_the_schedule() -> None:
+    fact = facts(plan(two_moves(), "4.3.1"), None)[1]
+    assert (fact.value, fact.means) == ("two moves", "a replay of the model's schedule")
+
+
+def test_a_plan_with_a_broken_schedule_is_refused() -> None:
+    found = msgspec.structs.replace(plan(LOSS, "4.3.1"), schedule={"kafka": "4.3.1"})
+    with pytest.raises(UsageError, match="no schedule"):
+        check_plan(found)
+    both = msgspec.structs.replace(plan(LOSS, "4.3.1"), story="loss")
+    with pytest.raises(UsageError, match="neither a story nor a nemesis"):
+        check_plan(both)
+
+
+def test_settings_follow_from_what_is_waited_for() -> None:
+    interval, lag = "replica.high.watermark.checkpoint.interval.ms", "replica.lag.time.max.ms"
+    calm = settings(LOSS)
+    assert (calm[interval], calm[lag]) == ("3600000", "30000")
+    steps = (ScheduleStep(action="checkpoint", broker=A), ScheduleStep(action="shrink"))
+    busy = settings(Schedule(kafka="4.3.1", steps=steps, settings={"log.dirs": "elsewhere"}))
+    assert (busy[interval], busy[lag], busy["log.dirs"]) == ("1000", "4000", "elsewhere")

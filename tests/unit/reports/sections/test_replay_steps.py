@@ -1,0 +1,116 @@
+"""Predicted against observed, step by step; and a counterexample in the drawing of the stories."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from highwater.checkers.model.schedules.schedule import Schedule
+from highwater.harness.runs.store import Run, RunStatus
+from highwater.reports.drawings.counterexample_svg import harm
+from highwater.reports.drawings.model_frames import rehearsal
+from highwater.reports.pages.counterexample import write as write_counterexample
+from highwater.reports.pages.run import write
+from highwater.reports.run_evidence import gather
+from highwater.reports.sections.replay_steps import ReplayStep, cast, foreseen
+from tests.browser.lineage import forked, lost
+from tests.browser.sample import Sample
+from tests.browser.samples import SAMPLES
+from tests.support.schedules import LOSS
+from tests.unit.reports.pages.test_run import parsed
+
+MISSED = 6
+PROBLEM = (
+    f"step {MISSED} of {len(LOSS.steps)}: C follows B: waited 3 s for what must follow; last seen:"
+    " {'LEO of 2': '2 instead of 1', 'leader': '0 instead of 1', 'ISR': '[0, 2] instead of [1, 2]'}"
+)
+
+
+def replayed(steps: int, problem: str = "", schedule: Schedule = LOSS) -> Sample:
+    """The loss sample as a replay of a schedule, of which so many steps were seen as foretold."""
+    sample = SAMPLES["loss"]()
+    sample.plan = msgspec.structs.replace(sample.plan, story=None, schedule=schedule.plain())
+    total = len(schedule.steps)
+    sample.faults += [
+        (5.0 + n / 10, "step", "note", None, f"step {n} of {total}: {step.says}")
+        for n, step in enumerate(schedule.steps[:steps], start=1)
+    ]
+    problems = (problem,) if problem else ()
+    sample.status = RunStatus(phase="frozen", quiesced=True, problems=problems)
+    return sample
+
+
+def told(run: Run) -> tuple[ReplayStep, ...]:
+    return foreseen(run.plan(), run.status(), gather(run))
+
+
+def words(page: Path) -> str:
+    return " ".join(" ".join(parsed(page).text).split())
+
+
+def test_every_step_that_was_noted_was_as_foretold(tmp_path: Path) -> None:
+    run = replayed(len(LOSS.steps)).write(tmp_path)
+    found = told(run)
+    assert [one.word for one in found] == ["as foretold"] * len(LOSS.steps)
+    assert found[0].time_ns == 5_100_000_000
+    assert found[1].foretold == (
+        "A leads", "ISR A B C", "LEO A 2, B 2, C 2", "HW A 2, B 1, C 1", "acknowledged m1 m2",
+    )  # fmt: skip
+    shown = words(write(run))
+    assert f"showed all that was foretold, after each of {len(LOSS.steps)} steps" in shown
+    assert "A is broker 1, B is broker 2, C is broker 3." in shown
+    assert "here they part" not in shown
+
+
+def test_the_first_disagreement_is_marked_and_told_in_names(tmp_path: Path) -> None:
+    run = replayed(MISSED - 1, PROBLEM).write(tmp_path)
+    found = told(run)
+    assert [one.word for one in found[MISSED - 2 :]] == [
+        "as foretold", "otherwise", *["not taken"] * (len(LOSS.steps) - MISSED),
+    ]  # fmt: skip
+    assert found[MISSED - 1].seen == (
+        "LEO of C 2 instead of 1; leader A instead of B; ISR [A, C] instead of [B, C]"
+    )
+    page = write(run)
+    assert f"Model and brokers part at step {MISSED}." in words(page)
+    assert page.read_text("utf-8").count("here they part") == 1
+
+
+@pytest.mark.parametrize("schedule", [None, {"format": 99}, {"steps": "none"}])
+def test_a_run_without_a_schedule_of_ours_foretells_nothing(
+    schedule: dict[str, object] | None, tmp_path: Path
+) -> None:
+    run = SAMPLES["loss"]().write(tmp_path)
+    changed = msgspec.structs.replace(run.plan(), story=None, schedule=schedule)
+    assert foreseen(changed, None, gather(run)) == ()
+    assert cast(changed, gather(run)) == ""
+
+
+def test_a_problem_without_differences_is_told_as_it_is(tmp_path: Path) -> None:
+    problem = f"step 1 of {len(LOSS.steps)}: m1 is sent: nobody leads"
+    assert told(replayed(0, problem).write(tmp_path))[0].seen == "m1 is sent: nobody leads"
+
+
+@pytest.mark.parametrize("found", [lost(), forked()], ids=["lost", "forked"])
+def test_a_counterexample_is_drawn_as_a_story_is(found: object) -> None:
+    drawn = rehearsal(found, harm(found))  # type: ignore[arg-type]
+    steps = found.steps  # type: ignore[attr-defined]
+    assert [frame.title for frame, _ in drawn] == [step.says for step in steps]
+    for (frame, drawing), step in zip(drawn, steps, strict=True):
+        for lane, replica in zip(frame.lanes, step.after.replicas, strict=True):
+            held = [cell.value for cell in lane.cells if cell.state not in {"none", "gone"}]
+            assert held == [entry.record for entry in replica.log]
+            assert (lane.leo, lane.hw) == (replica.leo, replica.hw)
+            assert lane.in_isr == (lane.broker in step.after.isr)
+        assert "A (" in drawing
+    assert any(lane.cut for frame, _ in drawn for lane in frame.lanes)
+    assert "subject" in {cell.state for cell in drawn[-2][0].lanes[1].cells}
+
+
+def test_what_brokers_did_stands_at_the_steps_of_its_own_counterexample(tmp_path: Path) -> None:
+    found = lost()
+    for name, shown in ((found.name, 1), ("another", 0)):
+        schedule = msgspec.structs.replace(LOSS, name=name)
+        run = replayed(1, schedule=schedule).write(tmp_path / name)
+        html = write_counterexample(found, tmp_path / "page.html", [run]).read_text("utf-8")
+        assert html.count("Kafka 0.10.2.2: as foretold") == shown

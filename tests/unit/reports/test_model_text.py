@@ -1,0 +1,173 @@
+"""What the model says of a run: on its page, on a terminal, in JSON, in the demo's exit code."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from highwater import console
+from highwater.api import JudgedRun
+from highwater.campaigns.matrix_run import row_of
+from highwater.checkers.model.report_types import Reconciliation
+from highwater.cli.demo import demo_table, exit_code
+from highwater.harness.base.errors import StoreError
+from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.reports import model_text
+from highwater.reports.pages.run import write
+from highwater.reports.text import logged
+from tests.browser import foretold
+from tests.browser.samples import SAMPLES
+from tests.unit.reports.pages.test_run import parsed
+
+SAID = {
+    "as predicted": foretold.as_predicted("r"),
+    "unexplained": foretold.unexplained("r"),
+    "not reproduced": foretold.not_reproduced("r"),
+}
+
+
+def judged(folder: Path, said: Reconciliation | None, name: str = "loss") -> JudgedRun:
+    """A sample run of which the model says this."""
+    sample = SAMPLES[name]()
+    sample.model = said
+    run = sample.write(folder)
+    return JudgedRun(run=run, verdict=run.verdict(), report=write(run), model=model_text.read(run))
+
+
+def words(page: Path) -> str:
+    return " ".join(" ".join(parsed(page).text).split())
+
+
+@pytest.mark.parametrize("word", SAID)
+def test_every_place_has_the_models_word(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = judged(tmp_path, SAID[word])
+    assert f"What the model says {word}" in words(one.report)
+    assert f"The model: {word}" in words(one.report)
+    printed = io.StringIO()
+    monkeypatch.setattr(console, "out", Console(file=printed, width=200))
+    console.show_judged([one])
+    console.out.print(demo_table([one]))
+    assert f"model: {word}. {model_text.sentence(SAID[word])}" in printed.getvalue()
+    assert printed.getvalue().count(word) >= 2
+    status = SAID[word].status
+    assert json.loads(json.dumps(one.summary()))["model"]["status"] == status
+    assert row_of(one.run, tmp_path).model == status
+
+
+def test_a_run_that_the_model_was_not_asked_about_says_nothing(tmp_path: Path) -> None:
+    one = judged(tmp_path, None)
+    assert "What the model says" not in words(one.report)
+    assert one.summary()["model"] is None
+    assert row_of(one.run, tmp_path).model is None
+
+
+def test_a_broken_answer_is_an_error_but_not_of_the_page(tmp_path: Path) -> None:
+    one = judged(tmp_path, SAID["unexplained"])
+    (one.run.analysis / "model.json").write_text('{"format": 1')
+    with pytest.raises(StoreError, match=r"model\.json is broken"):
+        model_text.read(one.run)
+    assert "model.json is broken" in words(write(one.run))
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "code"),
+    [
+        (foretold.as_predicted("r"), "loss", OK),
+        (replace(foretold.as_predicted("r"), status="explained"), "loss", OK),
+        (foretold.unexplained("r"), "loss", BROKEN),
+        (foretold.not_reproduced("r"), "loss", BROKEN),
+        (foretold.as_predicted("r"), "valid", OK),
+        (replace(foretold.as_predicted("r"), status="unknown"), "loss", UNKNOWN),
+        (None, "loss", UNKNOWN),
+        (foretold.as_predicted("r"), "cut-short", UNKNOWN),
+    ],
+)
+def test_the_demo_ends_well_only_when_all_is_as_predicted_and_explained(
+    said: Reconciliation | None, name: str, code: int, tmp_path: Path
+) -> None:
+    assert exit_code([judged(tmp_path, said, name)]) == code
+    good = judged(tmp_path / "good", foretold.as_predicted("r"))
+    assert exit_code([good, judged(tmp_path / "again", said, name)]) == code
+
+
+def test_predicted_and_observed_logs_stand_side_by_side_and_differences_show() -> None:
+    ours, theirs = model_text.side_by_side(foretold.not_reproduced("r"))
+    assert (ours.title, theirs.title) == ("The model's logs", "The brokers' logs")
+    assert ours.offsets == theirs.offsets == (0, 1, 2, 3)
+    for broker in range(3):
+        assert [cell.value for cell in ours.rows[broker][1]] == ["m0", "m1", "m2", None]
+        assert [cell.value for cell in theirs.rows[broker][1]] == ["m0", "m1", "m2", "m3"]
+        assert [cell.odd for cell in theirs.rows[broker][1]] == [False, False, False, True]
+    assert model_text.side_by_side(foretold.unexplained("r")) == ()
+
+
+def test_of_long_logs_the_end_is_shown() -> None:
+    log = tuple(f"m{n}" for n in range(40))
+    said = replace(foretold.as_predicted("r"), predicted=foretold.outcome(log, log, log[:-1]))
+    ours, _ = model_text.side_by_side(said)
+    assert ours.offsets == tuple(range(24, 40))
+    assert ours.rows[2][1][-1].value is None
+
+
+def test_a_chain_names_rule_event_and_replica_and_the_unexplained_come_first(
+    tmp_path: Path,
+) -> None:
+    page = judged(tmp_path, replace(foretold.unexplained("r"), kafka="0.10.2.2")).report
+    shown = words(page)
+    for link in foretold.CHAIN:
+        rule = f"{link.rule}: off" if link.rule == "epochs" else link.rule
+        assert f"{link.says} {rule} {(link.time_ns or 0) / 1e9:.3f} s, broker" in shown
+        assert str(link.event) in shown
+    assert shown.index("cut nothing") < shown.index("whole ISR")
+    html = page.read_text("utf-8")
+    assert 'class="finding unexplained"' in html
+    assert "KIP-101" in html.partition('<span class="rule" title="A new follower asks')[2][:200]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "2026-11-21T11:29:47.554Z INFO [Log partition=events-1, dir=/d] Truncating to 1482",
+            "[Log partition=events-1] Truncating to 1482",
+        ),
+        ("[2026-11-21 05:50:38,355] INFO Truncating log events-0", "Truncating log events-0"),
+        ("producer-0: ok after 2.925 s", "producer-0: ok after 2.925 s"),
+    ],
+)
+def test_a_log_line_is_shown_without_clock_and_folder(line: str, shown: str) -> None:
+    assert logged(line) == shown
+
+
+def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
+    lines = model_text.told(foretold.unexplained("r").findings[1:])
+    assert lines[0] == "unexplained lost-write m7 at events-0, offset 7, 2 times"
+    assert lines[1].startswith("  [out-of-thin-air] Broker 2 held m7 at offset 7")
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            foretold.as_predicted("r"),
+            "By the rules of Kafka 0.10.2.2, m3 is lost and nothing forks.",
+        ),
+        (foretold.forked("r"), "By the rules of Kafka 0.10.2.2, m3 is lost and offset 3 forks."),
+        (foretold.kept("r"), "By the rules of Kafka 4.3.1, nothing is lost and nothing forks."),
+        (foretold.unexplained("r"), "2 of 3 findings cannot follow from the rules of Kafka 2.8.2."),
+        (foretold.not_reproduced("r"), "That did not happen."),
+        (replace(foretold.not_reproduced("r"), reasons=("Late.",)), "shows nothing: Late."),
+        (replace(foretold.unexplained("r"), status="explained", findings=()), "Nothing happened"),
+        (
+            replace(foretold.unexplained("r"), status="unknown", reasons=("No events.",)),
+            "No events.",
+        ),
+    ],
+)
+def test_the_answer_is_one_sentence(said: Reconciliation, sentence: str) -> None:
+    assert sentence in model_text.sentence(said)

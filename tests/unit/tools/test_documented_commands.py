@@ -1,0 +1,62 @@
+"""The commands that pages show are commands that there are; those that take seconds are run."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.core
+import typer.main
+
+from highwater.cli.app import app
+
+ROOT = Path(__file__).parents[3]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(page for page in (ROOT / "docs").rglob("*.md") if page.name != "commands.md"),
+]
+QUICK = ("--version", "versions", "model rules", "nightly plan --kafka")
+
+
+def commands(page: Path) -> list[str]:
+    """Return the lines of a page's code blocks that call ``highwater``, without their comments."""
+    text = re.sub(r"\\\n\s*", " ", page.read_text("utf-8"))
+    text = re.sub(r"```(python|json|toml|yaml).*?```", "", text, flags=re.DOTALL)
+    lines = re.findall(r"^(?: {4,}|\$ )?(?:\S*/)?(highwater [^\n]*)$", text, re.MULTILINE)
+    return [line for line in lines if not re.search(r"highwater [A-Z•]|…", line)]
+
+
+SHOWN = sorted({(page.name, line) for page in PAGES for line in commands(page)})
+
+
+def arguments(line: str) -> list[str]:
+    return [word.strip("[]") for word in shlex.split(line, comments=True)[1:]]
+
+
+def test_pages_show_commands() -> None:
+    assert len(SHOWN) > 50
+
+
+@pytest.mark.parametrize(("page", "line"), SHOWN)
+def test_a_shown_command_is_one(page: str, line: str) -> None:
+    """Its options and arguments are read as the command itself would, and nothing is done."""
+    command, words = typer.main.get_command(app), arguments(line)
+    while isinstance(command, typer.core.TyperGroup):
+        command = command.commands[words.pop(0)]
+    command.make_context(page, words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", sorted({line for _, line in SHOWN}))
+def test_a_shown_command_that_takes_seconds_works(line: str, tmp_path: Path) -> None:
+    words = arguments(line)
+    if not " ".join(words).startswith(QUICK):
+        pytest.skip("takes longer, or needs a run")
+    command = [sys.executable, "-m", "highwater", *words]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    assert done.stdout

@@ -78,13 +78,16 @@ class DirectSender:
             note(SendOutcome(outcome=FAIL, error=_TRANSPORT))
             return
         try:
-            connection.tell(request)
+            connection.send(request)
         except UnreachableError:
             connection.close()
             note(SendOutcome(outcome=INFO, error=_TRANSPORT))
             return
         thread = threading.Thread(
-            target=self._hear, args=(connection, request, note), name=identity, daemon=True
+            target=self._await_response,
+            args=(connection, request, note),
+            name=identity,
+            daemon=True,
         )
         self._waiting.append((thread, connection))
         thread.start()
@@ -96,11 +99,11 @@ class DirectSender:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._closing.set()
         for thread, connection in self._waiting:
-            connection.hang_up()
+            connection.shut_down()
             thread.join()
         self._waiting = []
 
-    def _hear(
+    def _await_response(
         self, connection: BrokerConnection, request: Request, note: Callable[[SendOutcome], None]
     ) -> None:
         """Wait for the answer to one record; nobody answers acks=0."""
@@ -108,17 +111,17 @@ class DirectSender:
             if request.acks == 0:
                 note(SendOutcome(outcome=OK))
                 return
-            connection.patience(self._plan.workload.delivery_timeout_s)
-            [heard] = connection.hear(request)
+            connection.set_timeout(self._plan.workload.delivery_timeout_s)
+            [response] = connection.receive(request)
         except UnreachableError:
             note(SendOutcome(outcome=INFO, error=_PURGED if self._closing.is_set() else _TRANSPORT))
         else:
-            found = heard.responses[0].partition_responses[0]
-            code = found.error_code
+            result = response.responses[0].partition_responses[0]
+            code = result.error_code
             note(
                 SendOutcome(outcome=delivered(code, retries=False), error=KafkaError(code).name())
                 if code
-                else SendOutcome(outcome=OK, offset=found.base_offset)
+                else SendOutcome(outcome=OK, offset=result.base_offset)
             )
         finally:
             connection.close()

@@ -30,9 +30,13 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
         topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])],
         timeout_ms=int(_ANSWER_S * 1000),
     )
-    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
-        [answer] = wire.ask_any(tuple(brokers), request)
-    found = [one for each in answer.replica_election_results for one in each.partition_result]
-    codes = [answer.error_code, *(one.error_code for one in found)]
-    if bad := [code for code in codes if code]:
-        raise HarnessError(f"no leader of {topic}-{partition} is elected: error {bad[0]}")
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        [response] = client.ask_any(tuple(brokers), request)
+    partitions = [
+        result
+        for topic_result in response.replica_election_results
+        for result in topic_result.partition_result
+    ]
+    codes = [response.error_code, *(result.error_code for result in partitions)]
+    if errors := [code for code in codes if code]:
+        raise HarnessError(f"no leader of {topic}-{partition} is elected: error {errors[0]}")

@@ -91,10 +91,10 @@ class BrokerConnection:
         Raises:
             UnreachableError: the connection broke or an answer took too long; it is of no use then.
         """
-        self.tell(*requests)
-        return self.hear(*requests)
+        self.send(*requests)
+        return self.receive(*requests)
 
-    def tell(self, *requests: Request) -> None:
+    def send(self, *requests: Request) -> None:
         """Send requests in a row, and leave their answers for later.
 
         Raises:
@@ -110,7 +110,7 @@ class BrokerConnection:
         except OSError as error:
             raise UnreachableError(f"{self._address} does not listen: {error}") from error
 
-    def hear(self, *requests: Request) -> list[Response]:
+    def receive(self, *requests: Request) -> list[Response]:
         """Read the answers to requests that were sent, in their order.
 
         Raises:
@@ -121,11 +121,11 @@ class BrokerConnection:
         except OSError as error:
             raise UnreachableError(f"{self._address} does not answer: {error}") from error
 
-    def patience(self, timeout_s: float) -> None:
+    def set_timeout(self, timeout_s: float) -> None:
         """Wait so long for each answer from now on."""
         self._socket.settimeout(timeout_s)
 
-    def hang_up(self) -> None:
+    def shut_down(self) -> None:
         """End the connection under whoever waits for an answer."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -184,14 +184,14 @@ class ProtocolClient:
         Raises:
             UnreachableError: it does not answer, or did not a moment ago.
         """
-        asked_at = self._clock()
-        if asked_at < self._not_before.get(node, asked_at):
+        started_at = self._clock()
+        if started_at < self._not_before.get(node, started_at):
             raise UnreachableError(f"{self._addresses[node]} did not answer a moment ago")
         try:
             return self._connection(node).ask(*requests)
         except UnreachableError:
             self._drop(node)
-            silent = self._clock() - asked_at >= self._timeout_s
+            silent = self._clock() - started_at >= self._timeout_s
             pause_s = self.AFTER_SILENCE_S if silent else self.AFTER_REFUSAL_S
             self._not_before[node] = self._clock() + pause_s
             raise

@@ -58,8 +58,8 @@ class Mover(Protocol):
         """Give back what is its own."""
 
 
-Verb = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
-"""``move`` or ``line_up``."""
+LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
+"""``move`` or ``set_next_leader``."""
 
 
 class ZooKeeperMover:
@@ -89,7 +89,7 @@ class ZooKeeperMover:
     def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Write the assignment; the controller takes it when every new replica is in the ISR."""
         item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
-        self._leave(_REASSIGN, item)
+        self._write_request(_REASSIGN, item)
 
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Write the assignment where it is kept, and have the controller read it again."""
@@ -130,14 +130,14 @@ class ZooKeeperMover:
 
     def elect(self, topic: str, partition: int) -> None:
         """Write the partition's name, and wait until the controller has taken it."""
-        self._leave(_ELECT, {"topic": topic, "partition": partition})
+        self._write_request(_ELECT, {"topic": topic, "partition": partition})
 
-    def _leave(self, path: str, item: Mapping[str, Any]) -> None:
+    def _write_request(self, path: str, item: Mapping[str, Any]) -> None:
         if not self._view.create(path, {"version": 1, "partitions": [item]}):
             raise HarnessError(f"ZooKeeper has a node {path} of another move")
         await_condition(
             lambda: self._view.exists(path),
-            lambda there: not there,
+            lambda exists: not exists,
             what=f"the controller to do what {path} says: {dict(item)}",
             limit_s=LIMIT_S,
             every_s=_EVERY_S,
@@ -157,21 +157,23 @@ class KraftMover:
 
     def __init__(self, brokers: Mapping[int, Address]) -> None:
         self._brokers = tuple(brokers)
-        self._wire = ProtocolClient(brokers, timeout_s=_ANSWER_S)
+        self._client = ProtocolClient(brokers, timeout_s=_ANSWER_S)
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """AlterPartitionReassignments; an order of the same replicas is taken at once."""
-        named = AlterPartitionReassignmentsRequest.ReassignableTopic
-        order = named.ReassignablePartition(partition_index=partition, replicas=[*replicas])
-        answer = self._ask(
+        reassignment = AlterPartitionReassignmentsRequest.ReassignableTopic
+        order = reassignment.ReassignablePartition(partition_index=partition, replicas=[*replicas])
+        response = self._ask(
             AlterPartitionReassignmentsRequest(
                 version=0,
                 timeout_ms=int(_ANSWER_S * 1000),
-                topics=[named(name=topic, partitions=[order])],
+                topics=[reassignment(name=topic, partitions=[order])],
             )
         )
-        codes = [answer.error_code] + [
-            one.error_code for found in answer.responses for one in found.partitions
+        codes = [response.error_code] + [
+            result.error_code
+            for topic_result in response.responses
+            for result in topic_result.partitions
         ]
         _require(codes, frozenset({0}), f"put {list(replicas)} in order for {topic}-{partition}")
 
@@ -180,29 +182,29 @@ class KraftMover:
 
     def elect(self, topic: str, partition: int) -> None:
         """ElectLeaders, of the preferred kind."""
-        named = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
-        answer = self._ask(
+        requested = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
+        response = self._ask(
             ElectLeadersRequest(
                 version=1,
                 election_type=0,
-                topic_partitions=[named],
+                topic_partitions=[requested],
                 timeout_ms=int(_ANSWER_S * 1000),
             )
         )
-        codes = [answer.error_code] + [
-            one.error_code
-            for found in answer.replica_election_results
-            for one in found.partition_result
+        codes = [response.error_code] + [
+            result.error_code
+            for topic_result in response.replica_election_results
+            for result in topic_result.partition_result
         ]
         _require(codes, _ELECTED, f"elect the preferred leader of {topic}-{partition}")
 
     def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python makes these classes
-        [answer] = self._wire.ask_any(self._brokers, request)
-        return answer
+        [response] = self._client.ask_any(self._brokers, request)
+        return response
 
     def close(self) -> None:
         """Close the connections."""
-        self._wire.close()
+        self._client.close()
 
 
 def move(
@@ -228,7 +230,7 @@ def move(
         raise HarnessError(f"broker {broker} has no replica of {topic}-{partition}: {order}")
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
         if order[0] != broker:
-            mover.prefer(topic, partition, [broker, *(one for one in order if one != broker)])
+            mover.prefer(topic, partition, [broker, *(other for other in order if other != broker)])
         mover.elect(topic, partition)
     await_condition(
         lambda: view.partition(topic, partition),
@@ -240,7 +242,7 @@ def move(
     )
 
 
-def line_up(
+def set_next_leader(
     view: CoordinationView,
     brokers: Mapping[int, Address],
     frozen: Freezer,
@@ -257,11 +259,13 @@ def line_up(
         HarnessError: it refused.
     """
     order, state = view.replicas(topic, partition), view.partition(topic, partition)
-    heirs = [one for one in order if one in state.isr and one != state.leader]
-    if broker not in heirs or heirs[0] == broker:
+    candidates = [replica for replica in order if replica in state.isr and replica != state.leader]
+    if broker not in candidates or candidates[0] == broker:
         return
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
-        mover.arrange(topic, partition, [broker, *(one for one in order if one != broker)])
+        mover.arrange(
+            topic, partition, [broker, *(replica for replica in order if replica != broker)]
+        )
 
 
 def assign(
@@ -295,7 +299,7 @@ def _mover(view: CoordinationView, brokers: Mapping[int, Address], frozen: Freez
     return KraftMover(brokers)
 
 
-def _require(codes: Sequence[int], wanted: frozenset[int], what: str) -> None:
-    bad = [code for code in codes if code not in wanted]
-    if bad:
-        raise HarnessError(f"the controller refuses to {what}: error {bad[0]}")
+def _require(codes: Sequence[int], accepted: frozenset[int], what: str) -> None:
+    errors = [code for code in codes if code not in accepted]
+    if errors:
+        raise HarnessError(f"the controller refuses to {what}: error {errors[0]}")

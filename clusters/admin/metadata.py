@@ -120,14 +120,14 @@ class ZooKeeperView:
         except NoNodeError as error:
             raise UnreachableError(f"broker {broker} has no session") from error
         owner = stat.ephemeralOwner
-        heir = self._new_client(client_id=(owner, session_password(owner)))
+        client = self._new_client(client_id=(owner, session_password(owner)))
         try:
-            heir.start(timeout=self._timeout_s)
-            heir.stop()
+            client.start(timeout=self._timeout_s)
+            client.stop()
         except KazooTimeoutError as error:
             raise UnreachableError(f"the session of broker {broker} is not ours to end") from error
         finally:
-            heir.close()
+            client.close()
 
     def create(self, path: str, node: Mapping[str, Any]) -> bool:
         """Write a node that is not there yet, its parents with it; whether it was not there."""
@@ -150,23 +150,23 @@ class ZooKeeperView:
     def append(self, path: str, node: Mapping[str, Any]) -> None:
         """Write a node whose name is a prefix and the next number."""
         data = json.dumps(node).encode()
-        answer = self._connected().create_async(path, data, sequence=True, makepath=True)
-        self._wait(answer)
+        result = self._connected().create_async(path, data, sequence=True, makepath=True)
+        self._wait(result)
 
     def delete(self, path: str) -> None:
         """Remove a node."""
         self._at(path, self._connected().delete_async)
 
-    def _at(self, path: str, verb: Callable[..., Any], *words: object) -> Any:  # noqa: ANN401
+    def _at(self, path: str, verb: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
         """Do something with a node that has to be there: its owner may just have gone."""
         try:
-            return self._wait(verb(path, *words))
+            return self._wait(verb(path, *arguments))
         except NoNodeError as error:
             raise UnreachableError(f"ZooKeeper has no node {path}") from error
 
-    def _wait(self, answer: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
+    def _wait(self, result: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
         try:
-            return answer.get(timeout=self._timeout_s)
+            return result.get(timeout=self._timeout_s)
         except (NoNodeError, NodeExistsError):
             raise
         except (KazooException, KazooTimeoutError) as error:
@@ -213,21 +213,23 @@ class KraftView:
     ) -> None:
         self._brokers = tuple(brokers)
         self._metadata = metadata
-        self._wire = ProtocolClient({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
+        self._client = ProtocolClient({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
 
     def controller(self) -> int:
         """DescribeCluster, asked of the controller."""
         request = DescribeClusterRequest(version=1, endpoint_type=_CONTROLLER_ENDPOINTS)
-        [answer] = self._wire.ask(CONTROLLER_ID, request)
-        if answer.controller_id < 0:
+        [response] = self._client.ask(CONTROLLER_ID, request)
+        if response.controller_id < 0:
             raise UnreachableError("the KRaft quorum has no leader")
-        return int(answer.controller_id)
+        return int(response.controller_id)
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Metadata of the topic."""
-        found = self._metadata_of(topic, partition)
+        metadata = self._metadata_of(topic, partition)
         return PartitionState(
-            leader=found.leader_id, leader_epoch=found.leader_epoch, isr=tuple(found.isr_nodes)
+            leader=metadata.leader_id,
+            leader_epoch=metadata.leader_epoch,
+            isr=tuple(metadata.isr_nodes),
         )
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
@@ -240,16 +242,16 @@ class KraftView:
 
     def topic_id(self, topic: str) -> str:
         """Metadata of the topic, in the first version that has it."""
-        wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
-        found = self._ask(wanted, version=max(self._metadata, _METADATA_WITH_IDS)).topics
-        return topic_id(found[0].topic_id.bytes) if found and found[0].topic_id else ""
+        request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        topics = self._ask(request_topics, version=max(self._metadata, _METADATA_WITH_IDS)).topics
+        return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
 
     def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
-        wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
-        for found_topic in self._ask(wanted).topics:
-            for found in found_topic.partitions:
-                if found.partition_index == partition:
-                    return found
+        request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        for topic_metadata in self._ask(request_topics).topics:
+            for metadata in topic_metadata.partitions:
+                if metadata.partition_index == partition:
+                    return metadata
         raise UnreachableError(f"{topic}-{partition} is not known yet")
 
     def _ask(self, topics: list[Any], *, version: int | None = None) -> Response:
@@ -257,31 +259,33 @@ class KraftView:
             version=version or self._metadata, topics=topics, allow_auto_topic_creation=False
         )
         with contextlib.suppress(UnreachableError):
-            [answer] = self._wire.ask_any(self._foremost(), request)
-            return answer
-        [answer] = self._wire.ask_any(self._brokers, request)
-        return answer
+            [response] = self._client.ask_any(self._foremost(), request)
+            return response
+        [response] = self._client.ask_any(self._brokers, request)
+        return response
 
     def _foremost(self) -> tuple[int, ...]:
         """The brokers that have come as far as any in the controller's log."""
         topic = DescribeQuorumRequest.TopicData
-        wanted = topic(
+        metadata_log = topic(
             topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
         )
-        request = DescribeQuorumRequest(version=1, topics=[wanted])
-        [answer] = self._wire.ask(CONTROLLER_ID, request)
-        reached = {
-            one.replica_id: one.log_end_offset
-            for found in answer.topics
-            for partition in found.partitions
-            for one in partition.observers
-            if one.replica_id in self._brokers
+        request = DescribeQuorumRequest(version=1, topics=[metadata_log])
+        [response] = self._client.ask(CONTROLLER_ID, request)
+        end_offsets = {
+            observer.replica_id: observer.log_end_offset
+            for topic_state in response.topics
+            for partition in topic_state.partitions
+            for observer in partition.observers
+            if observer.replica_id in self._brokers
         }
-        return tuple(one for one in reached if reached[one] == max(reached.values()))
+        return tuple(
+            broker for broker, offset in end_offsets.items() if offset == max(end_offsets.values())
+        )
 
     def close(self) -> None:
         """Close the connections."""
-        self._wire.close()
+        self._client.close()
 
 
 def session_password(session: int) -> bytes:

@@ -34,7 +34,7 @@ def await_sessions(
 
     await_condition(
         live,
-        lambda found: found == frozenset(cluster.brokers),
+        lambda live_ids: live_ids == frozenset(cluster.brokers),
         what=what,
         limit_s=limit_s,
         passing=(UnreachableError,),

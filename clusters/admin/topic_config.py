@@ -54,7 +54,7 @@ def request(brokers: Mapping[int, Address], topic: str, changes: Changes) -> Non
         HarnessError: the controller refuses.
     """
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    wanted: Any = IncrementalAlterConfigsRequest(
+    alteration: Any = IncrementalAlterConfigsRequest(
         version=0,
         resources=[
             resource(
@@ -70,8 +70,8 @@ def request(brokers: Mapping[int, Address], topic: str, changes: Changes) -> Non
         ],
         validate_only=False,
     )
-    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
-        [answer] = wire.ask_any(tuple(brokers), wanted)
-    for one in answer.responses:
-        if one.error_code:
-            raise HarnessError(f"Kafka refuses to set {dict(changes)}: {one.error_message}")
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        [response] = client.ask_any(tuple(brokers), alteration)
+    for result in response.responses:
+        if result.error_code:
+            raise HarnessError(f"Kafka refuses to set {dict(changes)}: {result.error_message}")

@@ -48,8 +48,8 @@ def create_topic(
         _write(release, coordination, name, assignment, settings)
     else:
         request = _request(release, name, assignment, settings)
-        with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
-            _send(release, wire, tuple(brokers), probe, request)
+        with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+            _send(release, client, tuple(brokers), probe, request)
     for partition, replicas in enumerate(assignment):
         await_condition(
             partial(_ready, probe, name, partition, replicas),
@@ -71,10 +71,10 @@ def _write(
     The settings go first, because a broker reads them when it makes the replica. Nobody checks
     them, here or there.
     """
-    placed = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
+    partitions = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
     with contextlib.closing(ZooKeeperView(zookeeper, timeout_s=_ANSWER_S)) as view:
         view.create(f"/config/topics/{name}", {"version": 1, "config": dict(settings)})
-        if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": placed}):
+        if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions}):
             raise HarnessError(
                 f"Kafka {release.name} refuses to create topic {name!r}: it is in ZooKeeper",
                 hint="Give every topic a name of its own.",
@@ -112,27 +112,27 @@ def _request(
 
 def _send(
     release: Release,
-    wire: ProtocolClient,
+    client: ProtocolClient,
     brokers: Sequence[int],
     probe: Probe,
     request: Any,  # noqa: ANN401 - as above
 ) -> None:
     """Send it to whoever may create topics, again while there is no such broker."""
-    asked_before = False
+    may_exist = False
 
     def created() -> bool:
-        nonlocal asked_before
+        nonlocal may_exist
         # Before KRaft only the controller creates topics; since then every broker forwards.
         nodes = brokers if release.coordination == "kraft" else [probe.controller()]
         try:
-            [answer] = wire.ask_any(nodes, request)
+            [response] = client.ask_any(nodes, request)
         except UnreachableError:
-            asked_before = True  # it may have been done all the same
+            may_exist = True  # it may have been done all the same
             raise
-        [result] = answer.topics
-        if result.error_code == _NONE or (result.error_code == _EXISTS and asked_before):
+        [result] = response.topics
+        if result.error_code == _NONE or (result.error_code == _EXISTS and may_exist):
             return True
-        asked_before = asked_before or result.error_code == _TIMED_OUT
+        may_exist = may_exist or result.error_code == _TIMED_OUT
         if result.error_code in {_NOT_CONTROLLER, _TIMED_OUT}:
             return False
         raise HarnessError(

@@ -36,7 +36,7 @@ class RealCoordinator:
         if level.release.coordination == "kraft":
             if self._node.state != "down":
                 raise HarnessError("the controller runs", hint="Stop it first.")
-            self._node.become(self._plan(level))
+            self._node.replace_plan(self._plan(level))
 
     def start(self) -> None:
         """Start it on the data it left, and wait until it answers; never after ``close``."""

@@ -38,16 +38,16 @@ def copy_topic(replicas: Path, topic: str, target: Path) -> None:
     Raises:
         HarnessError: a file cannot be copied.
     """
-    wanted = re.compile(rf"{re.escape(topic)}-\d+")
+    topic_folder = re.compile(rf"{re.escape(topic)}-\d+")
     try:
         for broker in sorted(replicas.iterdir()):
             for entry in sorted(broker.iterdir()):
-                there = target / broker.name / entry.name
+                copy = target / broker.name / entry.name
                 if entry.is_file():
-                    there.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(entry, there)
-                elif wanted.fullmatch(entry.name):
-                    shutil.copytree(entry, there, ignore=_ignore_derived)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(entry, copy)
+                elif topic_folder.fullmatch(entry.name):
+                    shutil.copytree(entry, copy, ignore=_ignore_derived)
     except OSError as error:  # shutil.Error is one
         raise HarnessError(
             f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"

@@ -83,7 +83,7 @@ class RealBroker:
         """Write its settings anew, and have it started from other jars."""
         if self._node.state != "down":
             raise HarnessError(f"broker {self._id} runs", hint="Stop it first.")
-        self._node.become(self._cluster.plan(self._id, level))
+        self._node.replace_plan(self._cluster.plan(self._id, level))
         self._level = level
 
     def finalized(self, level: Level) -> None:
@@ -106,9 +106,9 @@ class RealBroker:
                 f"broker {self._id} is down, or no process of this machine",
                 hint="Its writes can be limited on Linux alone, where brokers are processes.",
             )
-        jvm, which = self.pids[0], resource.RLIMIT_FSIZE
-        most = resource.prlimit(jvm, which)[1]
-        resource.prlimit(jvm, which, (0 if limited else most, most))
+        jvm, limit = self.pids[0], resource.RLIMIT_FSIZE
+        hard_limit = resource.prlimit(jvm, limit)[1]
+        resource.prlimit(jvm, limit, (0 if limited else hard_limit, hard_limit))
 
     def start(self) -> None:
         """Start it on the data it left, once its old session has ended; never after ``close``."""
@@ -167,15 +167,15 @@ class RealCluster:
         self._layout = Layout(
             release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
         )
-        self._level = Level.told(release, broker_config)
+        self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []
         self._brokers: dict[int, RealBroker] = {}
 
     @property
     def release(self) -> Release:
         """What every broker runs; the oldest, while they differ."""
-        found = [broker.level.release for broker in self._brokers.values()]
-        return min(found, key=lambda one: one.number, default=self._release)
+        releases = [broker.level.release for broker in self._brokers.values()]
+        return min(releases, key=lambda release: release.number, default=self._release)
 
     @property
     def directory(self) -> Path:
@@ -190,9 +190,9 @@ class RealCluster:
     @property
     def coordinator(self) -> Coordinator:
         """ZooKeeper, or the KRaft controller."""
-        here = self._site.public.coordination
+        address = self._site.public.coordination
         return RealCoordinator(
-            next(node for node in self._nodes if node.address == here),
+            next(node for node in self._nodes if node.address == address),
             self._ask_coordinator,
             self._controller_plan,
         )
@@ -284,17 +284,17 @@ class RealCluster:
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker first in the assignment and have the preferred leader elected."""
-        self._lead(leadership.move, topic, partition, broker)
+        self._change_leadership(leadership.move, topic, partition, broker)
 
-    def line_up(self, topic: str, partition: int, broker: int) -> None:
+    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker before the other heirs in the assignment."""
-        self._lead(leadership.line_up, topic, partition, broker)
+        self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Make and take away replicas of a partition."""
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
-            leadership.assign(view, running, self._frozen, topic, partition, replicas)
+            leadership.assign(view, running, self._paused, topic, partition, replicas)
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Write them in ZooKeeper, or ask the KRaft controller for them."""
@@ -307,21 +307,29 @@ class RealCluster:
 
     def elect_unclean(self, topic: str, partition: int) -> None:
         """Ask the controller, or on KRaft a broker that passes it on."""
-        asked = self._running()
+        candidates = self._running()
         if self._release.coordination == "zookeeper":
             with contextlib.closing(self._view()) as view:
                 controller = view.controller()
-            asked = {one: asked[one] for one in asked if one == controller}
-        elections.elect_unclean(asked, topic, partition)
+            candidates = {
+                broker: candidates[broker] for broker in candidates if broker == controller
+            }
+        elections.elect_unclean(candidates, topic, partition)
 
     def _running(self) -> dict[int, Address]:
-        every = self._site.public.brokers
-        return {one: every[one] for one in every if self._brokers[one].state == "running"}
+        addresses = self._site.public.brokers
+        return {
+            broker: addresses[broker]
+            for broker in addresses
+            if self._brokers[broker].state == "running"
+        }
 
-    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
+    def _change_leadership(
+        self, change: leadership.LeadershipChange, topic: str, partition: int, broker: int
+    ) -> None:
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
-            verb(view, running, self._frozen, topic, partition, broker)
+            change(view, running, self._paused, topic, partition, broker)
 
     def end_session(self, broker: int) -> bool:
         """Close the broker's session in ZooKeeper; on KRaft leave it alone."""
@@ -333,11 +341,11 @@ class RealCluster:
 
     def snapshot(self, topic: str, directory: Path) -> None:
         """Pause every broker, copy the topic's replicas, and let them go on."""
-        with self._frozen():
+        with self._paused():
             freeze.copy_topic(self._layout.replicas, topic, directory)
 
     @contextlib.contextmanager
-    def _frozen(self, *but: int) -> Iterator[None]:
+    def _paused(self, *but: int) -> Iterator[None]:
         """Every running broker paused, but for these."""
         running = [broker for broker in self._brokers.values() if broker.state == "running"]
         with contextlib.ExitStack() as resuming:
@@ -352,15 +360,15 @@ class RealCluster:
         for broker in self._brokers.values():
             if broker.state == "running":
                 broker.pause()
-        _at_once(Node.kill, self._nodes)
+        _in_parallel(Node.kill, self._nodes)
         self.close()
         return freeze.prune(self._layout.replicas, self._layout.coordination)
 
     def close(self) -> None:
         """Kill whatever runs and give everything back. Never raises; may be called twice."""
-        _at_once(Node.release, self._nodes)
+        _in_parallel(Node.release, self._nodes)
         for node in self._nodes:
-            node.gone(_GONE_S)
+            node.wait_until_down(_GONE_S)
         if self._wiring is not None:
             self._wiring.close()
         self._site.close()
@@ -399,28 +407,28 @@ class RealCluster:
         )
 
     def _await_registration(self) -> None:
-        wanted = frozenset(self._brokers)
+        expected = frozenset(self._brokers)
         with contextlib.closing(self._view()) as view:
             # The brokers alone: ZooKeeper 3.4 spins for ever over a client that hangs up before
             # it has loaded its data, which is what a look at its own port would be.
             brokers = self._site.public.brokers.values()
             self._await_ports([node for node in self._nodes if node.address in brokers])
             for node in self._nodes:
-                node.wait_for(lambda: _live(view) == wanted, "and every other broker to register")
+                node.wait_for(lambda: _live(view) == expected, "and every other broker to register")
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
         """Wait for all side by side, since a look at a container takes a while; Ctrl-C ends all."""
-        over = threading.Event()
+        cancelled = threading.Event()
 
         def listens(broker: Node) -> bool:
-            for each in self._nodes:  # it waits for them, so their death ends its wait
-                each.require_alive()
-            return broker.listens() or over.is_set()
+            for starting in self._nodes:  # it waits for them, so their death ends its wait
+                starting.require_alive()
+            return broker.listens() or cancelled.is_set()
 
         with ThreadPoolExecutor(len(brokers)) as pool, contextlib.ExitStack() as leaving:
-            leaving.callback(over.set)
+            leaving.callback(cancelled.set)
             waits = [
-                pool.submit(one.wait_for, partial(listens, one), "to listen") for one in brokers
+                pool.submit(node.wait_for, partial(listens, node), "to listen") for node in brokers
             ]
             for wait in waits:
                 wait.result()
@@ -441,10 +449,10 @@ class RealCluster:
 
     def _launch(self, *nodes: Node) -> None:
         self._nodes += nodes
-        _at_once(Node.launch, nodes)
+        _in_parallel(Node.launch, nodes)
 
 
-def opened(cluster: RealCluster) -> RealCluster:
+def open_or_clean_up(cluster: RealCluster) -> RealCluster:
     """Open it, and leave nothing behind if that fails.
 
     Raises:
@@ -467,7 +475,7 @@ def rehearse(release: Release, site: Site, directory: Path) -> None:
         cluster.brokers[1].stop()
 
 
-def _at_once(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
+def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
     """Do it to all side by side, and raise the first error once all are done."""
     if nodes:
         with ThreadPoolExecutor(len(nodes), thread_name_prefix="node") as pool:

@@ -32,10 +32,10 @@ def base_image(client: Client) -> str:
     Raises:
         HarnessError: it can neither be built nor pulled.
     """
-    wanted = os.environ.get(VARIABLE)
-    if wanted:
-        _pull(client, wanted)
-        return wanted
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        _pull(client, configured)
+        return configured
     if find(client, BUILT):
         return BUILT
     if not _has_packages():
@@ -47,9 +47,11 @@ def base_image(client: Client) -> str:
 
 def source(client: Client) -> str:
     """Where ``base_image`` will take it from, for a person."""
-    wanted = os.environ.get(VARIABLE)
-    if wanted:
-        return f"{wanted} ({VARIABLE}), {'here' if find(client, wanted) else 'to be pulled'}"
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        return (
+            f"{configured} ({VARIABLE}), {'here' if find(client, configured) else 'to be pulled'}"
+        )
     if find(client, BUILT):
         return f"{BUILT}, built here"
     return "to be built from Debian's packages" if _has_packages() else f"{_PULLED}, to be pulled"
@@ -108,9 +110,9 @@ def _unpack(folder: Path, root: Path) -> None:
         for package in sorted(folder.glob("*.deb")):
             _run(["dpkg-deb", "-x", str(package), str(root)], folder)
     except subprocess.SubprocessError as error:
-        said = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
+        stderr = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
         raise HarnessError(
-            f"the base image cannot be made from Debian's packages: {said or error}",
+            f"the base image cannot be made from Debian's packages: {stderr or error}",
             hint="Run apt-get update, check the network, or name an image that is there in "
             f"{VARIABLE}.",
         ) from error

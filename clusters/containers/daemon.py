@@ -45,10 +45,10 @@ def errors(doing: str) -> Iterator[None]:
     try:
         yield
     except (APIError, BuildError) as error:
-        said = str(getattr(error, "explanation", None) or getattr(error, "msg", "") or error)
-        full = "no space left on device" in said.lower()
+        explanation = str(getattr(error, "explanation", None) or getattr(error, "msg", "") or error)
+        full = "no space left on device" in explanation.lower()
         raise HarnessError(
-            f"Docker {doing}: {said}",
+            f"Docker {doing}: {explanation}",
             hint="Make room on the disk of Docker's data (docker info names it; "
             "docker system prune frees what nobody uses)."
             if full
@@ -60,11 +60,11 @@ def errors(doing: str) -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     """The system's own reason below a pile of wrapped exceptions."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in errno.errorcode and seen.strerror:
-            place = f" ({seen.filename})" if seen.filename else ""
-            return f"{seen.strerror}{place}"
-        inner = [arg for arg in seen.args if isinstance(arg, BaseException)]
-        seen = inner[0] if inner else seen.__cause__ or seen.__context__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:
+            place = f" ({cause.filename})" if cause.filename else ""
+            return f"{cause.strerror}{place}"
+        inner = [arg for arg in cause.args if isinstance(arg, BaseException)]
+        cause = inner[0] if inner else cause.__cause__ or cause.__context__
     return str(error)

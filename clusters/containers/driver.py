@@ -15,7 +15,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.clusters.brokers.real_cluster import RealCluster, opened, rehearse
+from highwater.clusters.brokers.real_cluster import RealCluster, open_or_clean_up, rehearse
 from highwater.clusters.containers import ownership
 from highwater.clusters.containers.daemon import Client, connected, errors
 from highwater.clusters.containers.images import Image, release_image
@@ -32,7 +32,7 @@ from highwater.clusters.core.addresses import (
     require_free,
 )
 from highwater.clusters.core.interfaces import BrokerState
-from highwater.clusters.nodes.failure_output import last_words
+from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.jvm import Runtime
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.releases.release import Release
@@ -67,7 +67,9 @@ def open_cluster(
     with connected() as client:
         image = release_image(client, release, _Rehearsals(client))
     site = ContainerSite(release, image, brokers)
-    return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
+    return open_or_clean_up(
+        RealCluster(release, directory, site, broker_config=broker_config, wired=wired)
+    )
 
 
 class ContainerSite:
@@ -114,9 +116,9 @@ class ContainerSite:
             HarnessError: Docker's networks are not this machine's own, as on a desktop's.
         """
         del broker
-        with socket.socket() as trial:
+        with socket.socket() as probe:
             try:
-                trial.bind((self._gateway, 0))
+                probe.bind((self._gateway, 0))
             except OSError as error:
                 raise HarnessError(
                     f"the wire cannot listen at {self._gateway}, the gateway of Docker's network",
@@ -165,13 +167,13 @@ class ContainerSite:
 
     def answers(self, address: Address) -> bool:
         """Whether a node holds a connection; Docker's proxy drops one that nobody takes."""
-        with socket.socket() as trial:
-            trial.settimeout(1.0)
-            if trial.connect_ex((address.host, address.port)):
+        with socket.socket() as connection:
+            connection.settimeout(1.0)
+            if connection.connect_ex((address.host, address.port)):
                 return False
-            trial.settimeout(_HELD_S)
+            connection.settimeout(_HELD_S)
             try:
-                return bool(trial.recv(1))
+                return bool(connection.recv(1))
             except TimeoutError:
                 return True
             except OSError:
@@ -325,7 +327,7 @@ class _Rehearsals:
             ownership.remove(self._client, claim.name)
             ownership.forget(claim.name)
             claim.close()
-        raise HarnessError(f"{command[0]} failed in {image}: {last_words(log)}")
+        raise HarnessError(f"{command[0]} failed in {image}: {failure_lines(log)}")
 
     def rehearse(self, image: Image, release: Release, folder: Path) -> None:
         """With a cluster of one broker."""

@@ -130,10 +130,10 @@ def _ensure_java(client: Client, base: str, tag: str, stage: BuildRunner) -> Non
         bare = f"{tag}-bare"
         _build(client, bare, base, {_JAVA: jvm.java().resolve().parent.parent})
         with tempfile.TemporaryDirectory(prefix="highwater-java-") as name:
-            made = Path(name) / "java.jsa"
-            dump = ["-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={made}"]
-            stage.run(bare, [f"{_JAVA}/bin/java", *dump], made.parent)
-            _build(client, tag, bare, {str(_ARCHIVE.base): made})
+            archive = Path(name) / "java.jsa"
+            dump = ["-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={archive}"]
+            stage.run(bare, [f"{_JAVA}/bin/java", *dump], archive.parent)
+            _build(client, tag, bare, {str(_ARCHIVE.base): archive})
         _untag(client, bare)
 
 
@@ -144,12 +144,12 @@ def _build_release(
     bare = f"{tag}-bare"
     _build(client, bare, below, {f"{_JARS}/{path.name}": path for path in classpath(release)})
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:
-        made = Path(name) / "coordination" / "kafka.jsa"
-        runtime = _runtime(release, _ARCHIVE.recording(made))
+        archive = Path(name) / "coordination" / "kafka.jsa"
+        runtime = _runtime(release, _ARCHIVE.recording(archive))
         stage.rehearse(Image(name=bare, runtime=runtime), release, Path(name))
-        shared = made.exists()
+        shared = archive.exists()
         labels = {RELEASE_LABEL: release.name, _SHARED_LABEL: "yes" if shared else "no"}
-        _build(client, tag, bare, {str(_ARCHIVE.top): made} if shared else {}, labels)
+        _build(client, tag, bare, {str(_ARCHIVE.top): archive} if shared else {}, labels)
     _untag(client, bare)
 
 

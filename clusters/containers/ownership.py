@@ -71,13 +71,13 @@ def remove(client: Client, claim: str) -> int:
 
     Safe while others do the same.
     """
-    wanted = {"label": f"{CLAIM_LABEL}={claim}"}
-    containers = client.api.containers(all=True, filters=wanted)
+    by_label = {"label": f"{CLAIM_LABEL}={claim}"}
+    containers = client.api.containers(all=True, filters=by_label)
     with ThreadPoolExecutor(_REMOVALS_AT_ONCE, thread_name_prefix="remove") as pool:
-        list(pool.map(lambda each: _remove_container(client, each["Id"]), containers))
-    networks = client.api.networks(filters=wanted)
-    for each in networks:
-        _remove_network(client, each["Id"])
+        list(pool.map(lambda resource: _remove_container(client, resource["Id"]), containers))
+    networks = client.api.networks(filters=by_label)
+    for resource in networks:
+        _remove_network(client, resource["Id"])
     return len(containers) + len(networks)
 
 

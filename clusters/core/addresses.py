@@ -130,7 +130,7 @@ def coordination_host(group: str) -> str:
     return f"{group}.{_COORDINATION_HOST}"
 
 
-def require_free(address: Address, who: str) -> None:
+def require_free(address: Address, node: str) -> None:
     """Refuse early, and by name, an address that somebody else listens on.
 
     Raises:
@@ -142,9 +142,9 @@ def require_free(address: Address, who: str) -> None:
             trial.bind((address.host, address.port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise HarnessError(f"{who} cannot use {address}: {error.strerror}") from error
+                raise HarnessError(f"{node} cannot use {address}: {error.strerror}") from error
             raise HarnessError(
-                f"{who} cannot start: port {address.port} of {address.host} is in use"
+                f"{node} cannot start: port {address.port} of {address.host} is in use"
                 f"{_holder(address)}",
                 hint="End that process, or start again to get other addresses.",
             ) from error
@@ -171,8 +171,8 @@ def _whole_loopback_answers() -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for trial in sockets:
-            trial.bind(("127.0.0.1", 0))
-        return [trial.getsockname()[1] for trial in sockets]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]

@@ -294,7 +294,7 @@ class Cluster(Protocol):
             HarnessError: Kafka refuses.
         """
 
-    def line_up(self, topic: str, partition: int, broker: int) -> None:
+    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
         """Make a member of the ISR the one that is elected when the leader is gone.
 
         Changes the order of the assignment where that is needed, and no leader epoch.

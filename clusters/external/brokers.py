@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import BrokerState
 from highwater.clusters.external import commands
-from highwater.clusters.external.healing import ClusterHealer, unhealed
+from highwater.clusters.external.healing import ClusterHealer, unhealed_error
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.journal import Journal
 from highwater.clusters.external.metadata import answers
@@ -34,14 +34,14 @@ class ExternalBroker:
         *,
         inventory: Inventory,
         journal: Journal,
-        mender: ClusterHealer,
+        healer: ClusterHealer,
         hold: int,
     ) -> None:
         self._id = identity
         self._address = address
         self._inventory = inventory
         self._journal = journal
-        self._mender = mender
+        self._healer = healer
         self._hold = hold
         self._state: BrokerState = "running"
 
@@ -85,30 +85,30 @@ class ExternalBroker:
     def kill(self) -> None:
         """The inventory's command; it answers no more afterwards."""
         if self._state != "down":
-            self._hurt("kill", "start", "down")
+            self._damage("kill", "start", "down")
 
     def stop(self) -> None:
         """Likewise."""
         if self._state != "down":
-            self._hurt("stop", "start", "down")
+            self._damage("stop", "start", "down")
 
     def pause(self) -> None:
         """Likewise."""
         if self._state == "running":
-            self._hurt("pause", "resume", "paused")
+            self._damage("pause", "resume", "paused")
 
     def resume(self) -> None:
         """Likewise, and it answers afterwards; nothing to do for one that is down."""
         if self._state == "paused":
-            self.mend()
+            self.heal()
 
     def start(self) -> None:
         """Likewise, once its old session has ended."""
         if self._state == "paused":
             raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
-        self.mend()
+        self.heal()
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         """Undo whatever was done to it.
 
         Raises:
@@ -118,17 +118,17 @@ class ExternalBroker:
         if wound is None:
             return
         try:
-            self._mender.heal(self._id, wound.cures)
+            self._healer.heal(self._id, wound.cures)
         except HarnessError as error:
-            raise unhealed(self._journal.entry, [error.message]) from error
+            raise unhealed_error(self._journal.entry, [error.message]) from error
         self._state = "running"
-        self._journal.mended(self._id)
+        self._journal.record_healed(self._id)
 
-    def _hurt(self, verb: str, cure: str, state: BrokerState) -> None:
+    def _damage(self, verb: str, cure: str, state: BrokerState) -> None:
         command = self._inventory.command(verb, self._id)
         cures = (self._inventory.command(cure, self._id),)
         before = self._journal.entry.wounds.get(self._id)
-        self._journal.wound(self._id, (*(before.cures if before else ()), *cures))
+        self._journal.record_damage(self._id, (*(before.cures if before else ()), *cures))
         self._state = state  # whatever comes of it: it is to be mended from now on
         try:
             commands.run(command, hold=self._hold)
@@ -136,10 +136,10 @@ class ExternalBroker:
         except HarnessError as error:
             error.hint = (
                 "What is hurt is healed at the end of the run. If that fails, by hand:\n"
-                f"{self._journal.entry.by_hand()}"
+                f"{self._journal.entry.manual_steps()}"
             )
             raise
-        self._journal.wound(self._id, cures)
+        self._journal.record_damage(self._id, cures)
 
     def _await_silence(self, verb: str, line: str) -> None:
         """A command that did not do what it is for is no fault of the cluster's."""

@@ -22,7 +22,12 @@ from highwater.clusters.external.brokers import ExternalBroker
 from highwater.clusters.external.healing import ClusterHealer, recover
 from highwater.clusters.external.identity import identify, resolved
 from highwater.clusters.external.inventory import Inventory
-from highwater.clusters.external.journal import ClusterDamage, Journal, folder_of, left_by
+from highwater.clusters.external.journal import (
+    ClusterDamage,
+    Journal,
+    folders_to_heal,
+    journal_folder,
+)
 from highwater.clusters.external.metadata import ClusterIdentity, MetadataView
 from highwater.clusters.releases.catalogue import Release, release
 from highwater.clusters.releases.software_level import Level
@@ -33,13 +38,13 @@ _GUARD_ENDS_S: Final = 5.0
 _LOG: Final = logging.getLogger("highwater.external")
 
 
-def heal_left(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
+def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
     """Mend what dead runs with this inventory left on a cluster; returns on how many.
 
     Raises:
         HarnessError: something could not be mended, or a run goes on there.
     """
-    folders = left_by(inventory)
+    folders = folders_to_heal(inventory)
     for folder in folders:
         nothing = ClusterDamage(cluster_id="", inventory=str(inventory), addresses={})
         journal = Journal.locked(folder, nothing)
@@ -64,18 +69,18 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
     """
     path = resolved(path)
     inventory = Inventory.read(path)
-    heal_left(path)
-    met = identify(inventory, confirm)
+    heal_leftovers(path)
+    identity = identify(inventory, confirm)
     entry = ClusterDamage(
-        cluster_id=met.cluster_id,
+        cluster_id=identity.cluster_id,
         inventory=str(path),
-        addresses={one: str(address) for one, address in met.addresses.items()},
+        addresses={broker: str(address) for broker, address in identity.addresses.items()},
     )
-    journal = Journal.locked(folder_of(met.cluster_id), entry)
+    journal = Journal.locked(journal_folder(identity.cluster_id), entry)
     try:
         recover(journal, _LOG.warning)  # of another inventory
         opened = ExternalCluster(
-            inventory, met, Journal(journal.folder, entry, journal.lock), directory
+            inventory, identity, Journal(journal.folder, entry, journal.lock), directory
         )
     except BaseException:
         journal.release()
@@ -95,27 +100,27 @@ class ExternalCluster:
     """
 
     def __init__(
-        self, inventory: Inventory, met: ClusterIdentity, journal: Journal, directory: Path
+        self, inventory: Inventory, identity: ClusterIdentity, journal: Journal, directory: Path
     ) -> None:
         self._inventory = inventory
         self._release = release(inventory.kafka)
-        self._addresses = met.addresses
+        self._addresses = identity.addresses
         self._journal = journal
         self._directory = directory.absolute()
-        self._mender = ClusterHealer(self._release, met.addresses, inventory.client)
+        self._healer = ClusterHealer(self._release, identity.addresses, inventory.client)
         reading, self._hold = os.pipe()
         self._guard = _guard(journal, reading)
         os.close(reading)
         self._brokers: dict[int, ExternalBroker] = {
-            one: ExternalBroker(
-                one,
-                met.addresses[one],
+            broker: ExternalBroker(
+                broker,
+                identity.addresses[broker],
                 inventory=inventory,
                 journal=journal,
-                mender=self._mender,
+                healer=self._healer,
                 hold=self._hold,
             )
-            for one in sorted(inventory.brokers)
+            for broker in sorted(inventory.brokers)
         }
         self._closed = False
 
@@ -185,18 +190,18 @@ class ExternalCluster:
         with contextlib.closing(self._view()) as view:
             if name in view.topics():
                 _refuse(f"the topic {name} is there already, and is not ours")
-        self._journal.topic(name)
+        self._journal.record_topic(name)
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(self._release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """By requests, on KRaft."""
-        self._lead(leadership.move, topic, partition, broker)
+        self._change_leadership(leadership.move, topic, partition, broker)
 
-    def line_up(self, topic: str, partition: int, broker: int) -> None:
+    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
         """Likewise."""
-        self._lead(leadership.line_up, topic, partition, broker)
+        self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Likewise."""
@@ -232,7 +237,7 @@ class ExternalCluster:
             with tempfile.TemporaryDirectory(prefix="highwater-") as aside:
                 into = Path(aside) / str(broker.id)
                 into.mkdir()
-                with self._held_still(broker):
+                with self._quiesced(broker):
                     commands.run(
                         self._inventory.command("copy", broker.id, topic=topic, into=str(into))
                     )
@@ -255,7 +260,7 @@ class ExternalCluster:
             return
         self._closed = True
         try:
-            recover(self._journal, lambda _: None, self._mender)
+            recover(self._journal, lambda _: None, self._healer)
         except HarnessError as error:
             _LOG.warning("%s", error)
         finally:
@@ -267,7 +272,7 @@ class ExternalCluster:
                 self._guard.wait(_GUARD_ENDS_S)
 
     @contextlib.contextmanager
-    def _held_still(self, broker: ExternalBroker) -> Iterator[None]:
+    def _quiesced(self, broker: ExternalBroker) -> Iterator[None]:
         """As the inventory wants it during a copy."""
         match self._inventory.copied:
             case "paused":
@@ -277,18 +282,20 @@ class ExternalCluster:
         try:
             yield
         finally:
-            broker.mend()
+            broker.heal()
 
-    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
+    def _change_leadership(
+        self, change: leadership.LeadershipChange, topic: str, partition: int, broker: int
+    ) -> None:
         self._require_ours(topic)
         with contextlib.closing(self._view()) as view:
-            verb(view, self._running(), _frozen, topic, partition, broker)
+            change(view, self._running(), _frozen, topic, partition, broker)
 
     def _refuse_others(self) -> None:
         """A topic of our prefix that is not ours is another run's, on whatever machine."""
         with contextlib.closing(self._view()) as view:
-            there = {one for one in view.topics() if one.startswith(self._inventory.prefix)}
-        if others := sorted(there - set(self._journal.entry.topics)):
+            topics = {topic for topic in view.topics() if topic.startswith(self._inventory.prefix)}
+        if others := sorted(topics - set(self._journal.entry.topics)):
             raise HarnessError(
                 f"another run works on this cluster, or was left there: it has the topic"
                 f" {', '.join(others)}",
@@ -300,8 +307,10 @@ class ExternalCluster:
             _refuse(f"the topic {topic} is not ours")
 
     def _running(self) -> dict[int, Address]:
-        hurt = {one.id for one in self._brokers.values() if one.state != "running"}
-        return {one: where for one, where in self._addresses.items() if one not in hurt}
+        hurt = {broker.id for broker in self._brokers.values() if broker.state != "running"}
+        return {
+            broker: address for broker, address in self._addresses.items() if broker not in hurt
+        }
 
     def _view(self) -> MetadataView:
         return MetadataView(self._release, self._addresses, frozenset(self._inventory.brokers))

@@ -44,8 +44,8 @@ def run(command: Command, *, hold: int | None = None) -> None:
         if status == 0:
             return
         output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        said = output.read().decode(errors="replace").strip()
+        tail = output.read().decode(errors="replace").strip()
     how = f"hung for {command.limit_s:g} s" if status is None else f"ended with status {status}"
     raise HarnessError(
-        f"the command to {command.what} {how}: {command.line}\nIt said: {said or 'nothing'}"
+        f"the command to {command.what} {how}: {command.line}\nIt said: {tail or 'nothing'}"
     )

@@ -24,8 +24,8 @@ def main(folder: Path, commands: int, lock: int) -> None:
     if read(folder) is None:
         return
     select.select([commands], [], [], LONGEST_S)
-    said = folder / "guard.log"
-    with said.open("w", encoding="utf-8", buffering=1) as log:
+    log_path = folder / "guard.log"
+    with log_path.open("w", encoding="utf-8", buffering=1) as log:
         try:
             recover(Journal.inherited(folder, lock), lambda line: print(line, file=log))
         except HighwaterError as error:

@@ -157,11 +157,11 @@ def _deleted(admin: AdminClient, view: MetadataView, topic: str) -> bool:
     return topic not in view.topics()
 
 
-def recover(journal: Journal, say: Say, mender: ClusterHealer | None = None) -> None:
+def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:
     """Mend all that a journal has.
 
     Args:
-        mender: of the cluster; made from the inventory, unless there is one.
+        healer: of the cluster; made from the inventory, unless there is one.
 
     Raises:
         UsageError: the inventory is there no more, or broken.
@@ -170,37 +170,39 @@ def recover(journal: Journal, say: Say, mender: ClusterHealer | None = None) -> 
     entry = journal.entry
     if not entry:
         return
-    mender = mender or _mender(entry)
+    healer = healer or _healer(entry)
     failed: list[str] = []
     for wound in entry.wounds.values():
         try:
-            mender.heal(wound.broker, wound.cures)
+            healer.heal(wound.broker, wound.cures)
         except HarnessError as error:
             failed.append(error.message)
         else:
-            journal.mended(wound.broker)
+            journal.record_healed(wound.broker)
             say(f"broker {wound.broker} is healed")
     for topic in entry.topics:
         try:
-            mender.delete(topic)
+            healer.delete(topic)
         except HarnessError as error:
             failed.append(error.message)
         else:
-            journal.gone(topic)
+            journal.record_deleted(topic)
             say(f"the topic {topic} is deleted")
     if failed:
-        raise unhealed(journal.entry, failed)
+        raise unhealed_error(journal.entry, failed)
 
 
-def unhealed(entry: ClusterDamage, failed: list[str]) -> HarnessError:
+def unhealed_error(entry: ClusterDamage, failed: list[str]) -> HarnessError:
     """What to say of a cluster that could not be mended."""
     return HarnessError(
         "\n".join(["not everything on the cluster could be mended:", *failed]),
-        hint=(f"By hand:\n{entry.by_hand()}\nThen: highwater heal --inventory {entry.inventory}"),
+        hint=(
+            f"By hand:\n{entry.manual_steps()}\nThen: highwater heal --inventory {entry.inventory}"
+        ),
     )
 
 
-def _mender(entry: ClusterDamage) -> ClusterHealer:
+def _healer(entry: ClusterDamage) -> ClusterHealer:
     inventory = Inventory.read(Path(entry.inventory))
     dial = dialer(inventory.client)
     addresses = {}

@@ -51,8 +51,8 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def named(self) -> dict[str, str]:
         """The verbs that there are."""
-        found = {verb: getattr(self, verb) for verb in self.__struct_fields__}
-        return {verb: text for verb, text in found.items() if text is not None}
+        commands = {verb: getattr(self, verb) for verb in self.__struct_fields__}
+        return {verb: text for verb, text in commands.items() if text is not None}
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,19 +108,19 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             why = getattr(error, "strerror", None) or error
             raise UsageError(f"the inventory {path} cannot be read: {why}", hint=hint) from error
         try:
-            found = msgspec.convert(tomllib.loads(text), cls, strict=False)
+            inventory = msgspec.convert(tomllib.loads(text), cls, strict=False)
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"the inventory {path} is no TOML: {error}", hint=hint) from error
         except msgspec.ValidationError as error:
             raise UsageError(f"the inventory {path} is none: {error}", hint=hint) from error
-        found._check(path)  # noqa: SLF001 - of this very class
-        return found
+        inventory._check(path)  # noqa: SLF001 - of this very class
+        return inventory
 
     def can(self, *verbs: str) -> bool:
         """Whether there are commands for all of these."""
         return set(verbs) <= set(self.commands.named())
 
-    def command(self, verb: str, broker: int, **more: str) -> Command:
+    def command(self, verb: str, broker: int, **extra: str) -> Command:
         """A command for one broker, its placeholders filled.
 
         Args:
@@ -135,14 +135,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"the inventory has no command to {verb} a broker",
                 hint="Add it below [commands], or leave out what needs it.",
             )
-        values = {"id": str(broker), **self.brokers[broker], **more}
-        filled = _PLACEHOLDER.sub(lambda found: shlex.quote(str(values[found[1]])), line)
+        values = {"id": str(broker), **self.brokers[broker], **extra}
+        filled = _PLACEHOLDER.sub(lambda match: shlex.quote(str(values[match[1]])), line)
         return Command(what=f"{verb} broker {broker}", line=filled, limit_s=self.limit_s(verb))
 
     def limit_s(self, verb: str) -> float:
         """Seconds after which a command hangs."""
-        told = {str(name): limit for name, limit in self.limits.items()}
-        return told.get(verb, _LONGER_S.get(verb, _LIMIT_S))
+        limits = {str(name): limit for name, limit in self.limits.items()}
+        return limits.get(verb, _LONGER_S.get(verb, _LIMIT_S))
 
     def _check(self, path: Path) -> None:
         if not self.brokers:
@@ -156,13 +156,13 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise UsageError(f"{path}: a limit of {bad[0]} is no time", hint="Give seconds.")
         for verb, line in self.commands.named().items():
             for broker, names in self.brokers.items():
-                known = {"id", *names} | (_COPY_ONLY if verb == "copy" else frozenset())
+                available = {"id", *names} | (_COPY_ONLY if verb == "copy" else frozenset())
                 for name in _PLACEHOLDER.findall(line):
-                    if name not in known:
+                    if name not in available:
                         raise UsageError(
                             f"{path}: the command to {verb} broker {broker} says {{{name}}}, and"
                             f" [brokers.{broker}] does not",
-                            hint=nearest(name, known),
+                            hint=nearest(name, available),
                         )
         copy = self.commands.copy
         if copy is not None and _COPY_ONLY - set(_PLACEHOLDER.findall(copy)):

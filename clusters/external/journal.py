@@ -58,7 +58,7 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
         """Whether there is anything to mend."""
         return bool(self.wounds or self.topics)
 
-    def by_hand(self) -> str:
+    def manual_steps(self) -> str:
         """What a person would do."""
         lines = [cure.line for wound in self.wounds.values() for cure in wound.cures]
         lines += [f"delete the topic {topic}" for topic in self.topics]
@@ -87,7 +87,7 @@ class Journal:
             HarnessError: another run holds it, or it is broken.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _locked(folder / "lock")
+        lock = _lock_file(folder / "lock")
         try:
             return cls(folder, read(folder) or entry, lock)
         except BaseException:
@@ -111,27 +111,29 @@ class Journal:
         """Descriptor that holds the lock; whoever inherits it holds it, too."""
         return self._lock
 
-    def wound(self, broker: int, cures: tuple[Command, ...]) -> None:
+    def record_damage(self, broker: int, cures: tuple[Command, ...]) -> None:
         """A broker is about to be hurt, or it is known now what mends it."""
-        with self._changed() as entry:
+        with self._updating() as entry:
             wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
             self.entry = msgspec.structs.replace(entry, wounds=wounds)
 
-    def mended(self, broker: int) -> None:
+    def record_healed(self, broker: int) -> None:
         """A broker is whole again."""
-        with self._changed() as entry:
-            wounds = {one: wound for one, wound in entry.wounds.items() if one != broker}
+        with self._updating() as entry:
+            wounds = {
+                damaged: wound for damaged, wound in entry.wounds.items() if damaged != broker
+            }
             self.entry = msgspec.structs.replace(entry, wounds=wounds)
 
-    def topic(self, name: str) -> None:
+    def record_topic(self, name: str) -> None:
         """A topic is about to be made."""
-        with self._changed() as entry:
+        with self._updating() as entry:
             self.entry = msgspec.structs.replace(entry, topics=(*entry.topics, name))
 
-    def gone(self, name: str) -> None:
+    def record_deleted(self, name: str) -> None:
         """A topic is there no more."""
-        with self._changed() as entry:
-            topics = tuple(one for one in entry.topics if one != name)
+        with self._updating() as entry:
+            topics = tuple(topic for topic in entry.topics if topic != name)
             self.entry = msgspec.structs.replace(entry, topics=topics)
 
     def release(self) -> None:
@@ -141,7 +143,7 @@ class Journal:
             self._lock = -1
 
     @contextlib.contextmanager
-    def _changed(self) -> Iterator[ClusterDamage]:
+    def _updating(self) -> Iterator[ClusterDamage]:
         """The entry, to be replaced; on disk before anything else happens."""
         with self._thread:
             yield self.entry
@@ -157,7 +159,7 @@ class Journal:
             aside.replace(path)
 
 
-def folder_of(cluster_id: str) -> Path:
+def journal_folder(cluster_id: str) -> Path:
     """Where the journal of a cluster lies."""
     plain = _PLAIN_NAME.fullmatch(cluster_id)
     return _clusters() / (cluster_id if plain else cluster_id.encode().hex()[:200])
@@ -181,25 +183,25 @@ def read(folder: Path) -> ClusterDamage | None:
         ) from error
 
 
-def left_by(inventory: Path) -> list[Path]:
+def folders_to_heal(inventory: Path) -> list[Path]:
     """Folders of clusters on which runs with this inventory left something to mend."""
-    found = []
+    folders = []
     for path in sorted(_clusters().glob("*/open.json")):
         entry = read(path.parent)
         if entry is not None and Path(entry.inventory) == inventory.resolve():
-            found.append(path.parent)
-    return found
+            folders.append(path.parent)
+    return folders
 
 
 def _clusters() -> Path:
     return state_directory() / "clusters"
 
 
-def _locked(path: Path) -> int:
+def _lock_file(path: Path) -> int:
     """Hold a lock file; one whose harness is dead is held by a guard that heals: wait for that."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
-    def taken() -> bool:
+    def is_acquired() -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -214,7 +216,10 @@ def _locked(path: Path) -> int:
 
     try:
         await_condition(
-            taken, bool, what="the guard of a dead run to heal the cluster", limit_s=_HEALING_S
+            is_acquired,
+            bool,
+            what="the guard of a dead run to heal the cluster",
+            limit_s=_HEALING_S,
         )
     except (HarnessError, WaitTimeoutError):
         os.close(descriptor)

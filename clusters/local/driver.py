@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from highwater.clusters.brokers.real_cluster import RealCluster, opened, rehearse
+from highwater.clusters.brokers.real_cluster import RealCluster, open_or_clean_up, rehearse
 from highwater.clusters.core.addresses import (
     Address,
     Addresses,
@@ -41,7 +41,9 @@ def open_cluster(
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
     site = LocalSite(release, brokers, _sharing(release), wired=wired)
-    return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
+    return open_or_clean_up(
+        RealCluster(release, directory, site, broker_config=broker_config, wired=wired)
+    )
 
 
 class LocalSite:

@@ -9,7 +9,7 @@ from pathlib import Path
 from highwater.clusters.core.interfaces import BrokerState
 from highwater.harness.base.errors import WaitTimeoutError
 
-_WARDEN = Path(__file__).with_name("process_guard.py")
+_GUARD = Path(__file__).with_name("process_guard.py")
 _TAKES_EFFECT_S = 10.0
 
 
@@ -41,8 +41,8 @@ class ChildProcess:
         self._pid = 0
         self._status: int | None = None
         with log.open("ab") as output:
-            self._warden = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_WARDEN), str(log), *command],
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_GUARD), str(log), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
@@ -60,14 +60,14 @@ class ChildProcess:
             return self._pid
 
     @property
-    def warden_pid(self) -> int:
+    def guard_pid(self) -> int:
         """Of the warden."""
-        return self._warden.pid
+        return self._guard.pid
 
     @property
     def pids(self) -> tuple[int, ...]:
         """Of the child and its warden, while they run."""
-        return () if self.state == "down" else (self.pid, self.warden_pid)
+        return () if self.state == "down" else (self.pid, self.guard_pid)
 
     @property
     def state(self) -> BrokerState:
@@ -108,9 +108,9 @@ class ChildProcess:
 
     def release(self) -> None:
         """Let go: the warden kills what still runs. Never raises and does not wait."""
-        if self._warden.stdin is not None:
+        if self._guard.stdin is not None:
             try:
-                self._warden.stdin.close()
+                self._guard.stdin.close()
             except OSError:
                 return  # an unsent verb to a warden that is gone
 
@@ -128,7 +128,7 @@ class ChildProcess:
                 )
 
     def _say(self, verb: str) -> None:
-        pipe = self._warden.stdin
+        pipe = self._guard.stdin
         assert pipe is not None
         try:
             pipe.write(f"{verb}\n".encode())
@@ -137,7 +137,7 @@ class ChildProcess:
             return
 
     def _listen(self) -> None:
-        pipe = self._warden.stdout
+        pipe = self._guard.stdout
         assert pipe is not None
         with pipe:
             for line in pipe:
@@ -145,7 +145,7 @@ class ChildProcess:
                 with self._changed:
                     self._apply(event, detail)
                     self._changed.notify_all()
-        self._warden.wait()
+        self._guard.wait()
         with self._changed:
             self._state = "down"
             self._changed.notify_all()

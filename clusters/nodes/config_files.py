@@ -45,7 +45,7 @@ def broker(
         **_listeners(public, inside, advertised),
         **_SMALL,
         **_PLAIN,
-        **_PROMPT,
+        **_FAST_RECOVERY,
     }
     if release.coordination == "zookeeper":
         settings |= {"broker.id": str(identity), "zookeeper.connect": str(coordination)}
@@ -53,7 +53,7 @@ def broker(
     else:
         settings |= {"process.roles": "broker", "node.id": str(identity)}
         settings |= _quorum(coordination) | _KRAFT_SESSION
-    return settings | dict(release.config) | _own(overrides)
+    return settings | dict(release.config) | _node_settings(overrides)
 
 
 def controller(
@@ -80,7 +80,7 @@ def controller(
     }
     if release.number >= _CONTROLLER_ADVERTISES and advertised != address:
         settings["advertised.listeners"] = f"CONTROLLER://{advertised}"
-    return settings | _own(overrides)
+    return settings | _node_settings(overrides)
 
 
 def zookeeper(address: Address, *, directory: Path) -> Settings:
@@ -98,7 +98,7 @@ def zookeeper(address: Address, *, directory: Path) -> Settings:
     }
 
 
-def _own(overrides: Mapping[str, str]) -> Settings:
+def _node_settings(overrides: Mapping[str, str]) -> Settings:
     """Without what is no setting of a node's: a KRaft cluster is formatted with its features."""
     return {name: value for name, value in overrides.items() if name != METADATA}
 
@@ -153,7 +153,7 @@ _PLAIN: Settings = {
 }
 
 # What makes healing slow: waiting for peers that a fault has frozen or killed.
-_PROMPT: Settings = {
+_FAST_RECOVERY: Settings = {
     "group.min.session.timeout.ms": "1000",  # 6 s: so long nobody reads what a dead member had
     # 60 s up to 2.x, 10 s since: how late a coordinator sees that a transaction has timed out.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",

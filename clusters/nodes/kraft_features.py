@@ -48,16 +48,16 @@ def checkpoint(release: Release) -> bytes:
         HarnessError: there are no jars, or the tool fails; with its last words.
     """
     jars = sha256(lock_file(release).read_bytes()).hexdigest()[:12]
-    kept = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
+    cached = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
     with contextlib.suppress(OSError):
-        return kept.read_bytes()
-    found = _ask_tool(release)
-    aside = kept.with_suffix(f".{os.getpid()}")
+        return cached.read_bytes()
+    content = _ask_tool(release)
+    aside = cached.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):  # a cache that cannot be written is no failure
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(found)
-        aside.replace(kept)
-    return found
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(content)
+        aside.replace(cached)
+    return content
 
 
 def features(release: Release) -> dict[str, int]:
@@ -67,11 +67,11 @@ def features(release: Release) -> dict[str, int]:
         HarnessError: as ``checkpoint`` does.
     """
     batches = MemoryRecords(checkpoint(release))
-    found: dict[str, int] = {}
+    levels: dict[str, int] = {}
     while (batch := batches.next_batch()) is not None:
         if not batch.is_control_batch:
-            found.update(_feature(record.value) for record in batch)
-    return found
+            levels.update(_feature(record.value) for record in batch)
+    return levels
 
 
 def _feature(record: bytes) -> tuple[str, int]:
@@ -87,8 +87,8 @@ def source(level: Level) -> Release:
     Raises:
         UsageError: it is held back to what no release of the catalogue has.
     """
-    own = level.release
-    return own if own.protocol == level.protocol else metadata_release(level.protocol)
+    release = level.release
+    return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
 
 def finalize(brokers: Mapping[int, Address], release: Release) -> None:
@@ -102,32 +102,34 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
         UnreachableError: nobody answered.
         WaitTimeoutError: a broker has not heard of it in time.
     """
-    wanted = features(release)
-    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
-        before = _finalized(wire, *brokers)
-        raised = {name: level for name, level in wanted.items() if before.get(name) != level}
+    target = features(release)
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        before = _finalized(client, *brokers)
+        raised = {name: level for name, level in target.items() if before.get(name) != level}
         if raised:
-            _send(wire, tuple(brokers), raised)
+            _send(client, tuple(brokers), raised)
         for broker in brokers:
             await_condition(
-                partial(_finalized, wire, broker),
-                lambda found: wanted.items() <= found.items(),
+                partial(_finalized, client, broker),
+                lambda finalized: target.items() <= finalized.items(),
                 what=f"broker {broker} to hear that the cluster has the features of {release.name}",
                 limit_s=_KNOWN_S,
                 passing=(UnreachableError,),
             )
 
 
-def _finalized(wire: ProtocolClient, *brokers: int) -> dict[str, int]:
+def _finalized(client: ProtocolClient, *brokers: int) -> dict[str, int]:
     """The features that a cluster uses, as the first broker that answers knows them."""
     request: Any = ApiVersionsRequest(
         version=3, client_software_name="highwater", client_software_version="1"
     )
-    [answer] = wire.ask_any(brokers, request)
-    return {one.name: one.max_version_level for one in answer.finalized_features or ()}
+    [response] = client.ask_any(brokers, request)
+    return {
+        feature.name: feature.max_version_level for feature in response.finalized_features or ()
+    }
 
 
-def _send(wire: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str, int]) -> None:
+def _send(client: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str, int]) -> None:
     request: Any = UpdateFeaturesRequest(
         version=1,
         timeout_ms=int(_ANSWER_S * 1000),
@@ -139,11 +141,11 @@ def _send(wire: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str, i
         ],
         validate_only=False,
     )
-    [answer] = wire.ask_any(brokers, request)
-    refused = [answer, *(answer.results or ())]
-    if bad := [one for one in refused if one.error_code]:
-        said = bad[0].error_message or f"error {bad[0].error_code}"
-        raise HarnessError(f"the controller does not raise {', '.join(raised)}: {said}")
+    [response] = client.ask_any(brokers, request)
+    results = [response, *(response.results or ())]
+    if errors := [result for result in results if result.error_code]:
+        reason = errors[0].error_message or f"error {errors[0].error_code}"
+        raise HarnessError(f"the controller does not raise {', '.join(raised)}: {reason}")
 
 
 def _ask_tool(release: Release) -> bytes:
@@ -174,7 +176,7 @@ def _ask_tool(release: Release) -> bytes:
             )
             return (here / "log" / CHECKPOINT).read_bytes()
         except (OSError, subprocess.SubprocessError) as error:
-            said = (getattr(error, "stderr", None) or "").strip() or str(error)
+            output = (getattr(error, "stderr", None) or "").strip() or str(error)
             raise HarnessError(
-                f"Kafka {release.name} does not tell its features: {said.splitlines()[-1]}"
+                f"Kafka {release.name} does not tell its features: {output.splitlines()[-1]}"
             ) from error

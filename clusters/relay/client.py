@@ -43,7 +43,7 @@ class Relay:
         self._answers: dict[int, Row] = {}
         self._number = 0
         self._watcher: Callable[[Row], None] | None = None
-        self._held: list[Row] = []
+        self._held_messages: list[Row] = []
         self._gone = False
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-m", "highwater.clusters.relay"],
@@ -95,10 +95,10 @@ class Relay:
         self._watcher = watcher
         self._order("watch", on=watcher is not None)
 
-    def held(self) -> list[Row]:
+    def held_messages(self) -> list[Row]:
         """What was held back so far, a row each."""
         with self._changed:
-            return list(self._held)
+            return list(self._held_messages)
 
     def close(self) -> None:
         """End the process. Never raises; may be called twice."""
@@ -140,12 +140,12 @@ class Relay:
         with pipe:
             for line in pipe:
                 if line.strip():
-                    self._hear(json.loads(line))
+                    self._dispatch(json.loads(line))
         with self._changed:
             self._gone = True
             self._changed.notify_all()
 
-    def _hear(self, row: Row) -> None:
+    def _dispatch(self, row: Row) -> None:
         if "done" in row:
             with self._changed:
                 self._answers[row["done"]] = row
@@ -153,7 +153,7 @@ class Relay:
             return
         if row["kind"] == "held":
             with self._changed:
-                self._held.append(row)
+                self._held_messages.append(row)
                 self._changed.notify_all()
         watcher = self._watcher
         if watcher is not None:

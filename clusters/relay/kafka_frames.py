@@ -57,7 +57,7 @@ class Fetch(NamedTuple):
     """A Fetch; ``replica`` is the follower's id, negative for a consumer."""
 
     replica: int
-    asked: list[RequestedPartition]
+    partitions: list[RequestedPartition]
 
 
 class FetchedPartition(NamedTuple):
@@ -136,12 +136,12 @@ class Cursor:
 
     def tags(self) -> dict[int, int]:
         """Skip the tagged fields; returns where each starts, by tag."""
-        found = {}
+        positions = {}
         for _ in range(self.varint() if self.flexible else 0):
             tag, size = self.varint(), self.varint()
-            found[tag] = self.at
+            positions[tag] = self.at
             self.at += size
-        return found
+        return positions
 
 
 def topic_id(raw: bytes) -> str:
@@ -179,13 +179,13 @@ def fetch(frame: Buffer, head: Header) -> Fetch:
     replica = cursor.number(_I32) if version < _REPLICA_IS_TAGGED else -1
     # max wait, min bytes; max bytes; isolation; session's id and epoch
     cursor.at += 8 + 4 * (version >= 3) + (version >= 4) + 8 * (version >= 7)  # noqa: PLR2004
-    asked = []
+    partitions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.topic(version)
         for _ in range(cursor.length(_I32)):
             partition = cursor.number(_I32)
             epoch = cursor.number(_I32) if version >= 9 else -1  # noqa: PLR2004 - KIP-320
-            asked.append(RequestedPartition(topic, partition, cursor.number(_I64), epoch))
+            partitions.append(RequestedPartition(topic, partition, cursor.number(_I64), epoch))
             # last fetched epoch; log start offset; max bytes
             cursor.at += 4 * (version >= 12) + 8 * (version >= 5) + 4  # noqa: PLR2004
             cursor.tags()
@@ -195,7 +195,7 @@ def fetch(frame: Buffer, head: Header) -> Fetch:
         cursor.text()  # the rack
         state = cursor.tags().get(_REPLICA_STATE)
         replica = -1 if state is None else Cursor(frame, state, flexible=True).number(_I32)
-    return Fetch(replica, asked)
+    return Fetch(replica, partitions)
 
 
 def _skip_forgotten(cursor: Cursor, version: int) -> None:
@@ -206,7 +206,7 @@ def _skip_forgotten(cursor: Cursor, version: int) -> None:
         cursor.tags()
 
 
-def fetched(frame: Buffer, version: int) -> list[FetchedPartition]:
+def fetch_response(frame: Buffer, version: int) -> list[FetchedPartition]:
     """The answer to a Fetch of that version; its records are passed over.
 
     Raises:
@@ -216,15 +216,17 @@ def fetched(frame: Buffer, version: int) -> list[FetchedPartition]:
     cursor.tags()
     # throttle time; error and session
     cursor.at += 4 * (version >= 1) + 6 * (version >= 7)  # noqa: PLR2004
-    told = []
+    partitions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.topic(version)
-        told += [_told(cursor, topic, version) for _ in range(cursor.length(_I32))]
+        partitions += [
+            _fetched_partition(cursor, topic, version) for _ in range(cursor.length(_I32))
+        ]
         cursor.tags()
-    return told
+    return partitions
 
 
-def _told(cursor: Cursor, topic: str, version: int) -> FetchedPartition:
+def _fetched_partition(cursor: Cursor, topic: str, version: int) -> FetchedPartition:
     partition, error = cursor.number(_I32), cursor.number(_I16)
     hw = cursor.number(_I64)
     if version >= 4:  # noqa: PLR2004 - last stable offset; log start; aborted transactions
@@ -239,7 +241,7 @@ def _told(cursor: Cursor, topic: str, version: int) -> FetchedPartition:
     return FetchedPartition(topic, partition, error, hw, size)
 
 
-def leaders(frame: Buffer, head: Header) -> list[LeadershipDecision]:
+def leader_and_isr(frame: Buffer, head: Header) -> list[LeadershipDecision]:
     """What a LeaderAndIsr request tells, v0 to v7.
 
     Raises:
@@ -252,13 +254,13 @@ def leaders(frame: Buffer, head: Header) -> list[LeadershipDecision]:
     cursor.at += 8 + (version >= 7) + 8 * (version >= 2) + (version >= 5)  # noqa: PLR2004
     if version < 2:  # noqa: PLR2004 - partitions were not gathered by topic
         return [_leader(cursor, cursor.text(), version) for _ in range(cursor.length(_I32))]
-    found = []
+    decisions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.text()
         cursor.at += 16 * (version >= 5)  # noqa: PLR2004 - its id
-        found += [_leader(cursor, topic, version) for _ in range(cursor.length(_I32))]
+        decisions += [_leader(cursor, topic, version) for _ in range(cursor.length(_I32))]
         cursor.tags()
-    return found
+    return decisions
 
 
 def _leader(cursor: Cursor, topic: str, version: int) -> LeadershipDecision:
@@ -272,7 +274,7 @@ def _leader(cursor: Cursor, topic: str, version: int) -> LeadershipDecision:
     return LeadershipDecision(topic, partition, leader, epoch, isr)
 
 
-def altered(frame: Buffer, head: Header) -> list[LeadershipDecision]:
+def alter_partition(frame: Buffer, head: Header) -> list[LeadershipDecision]:
     """What an AlterPartition (AlterIsr) request asks for, v0 to v3.
 
     Raises:
@@ -282,7 +284,7 @@ def altered(frame: Buffer, head: Header) -> list[LeadershipDecision]:
     cursor = Cursor(frame, head.body, flexible=True)
     cursor.tags()
     cursor.at += 12  # the leader's id and epoch as a broker
-    found = []
+    decisions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.text() if version < 2 else cursor.topic(_TOPIC_IDS)  # noqa: PLR2004
         for _ in range(cursor.length(_I32)):
@@ -290,9 +292,9 @@ def altered(frame: Buffer, head: Header) -> list[LeadershipDecision]:
             isr = cursor.ids() if version < 3 else _with_epochs(cursor)  # noqa: PLR2004 - KIP-903
             cursor.at += 4 + (version >= 1)  # the partition's epoch; is recovering
             cursor.tags()
-            found.append(LeadershipDecision(topic, partition, -1, epoch, isr))
+            decisions.append(LeadershipDecision(topic, partition, -1, epoch, isr))
         cursor.tags()
-    return found
+    return decisions
 
 
 def _with_epochs(cursor: Cursor) -> list[int]:
@@ -314,8 +316,8 @@ def sender(head: Header, frame: Buffer) -> int | None:
     if head.api == FETCH:
         replica = fetch(frame, head).replica
         return replica if replica >= 0 else None
-    found = _BROKER_CLIENT.fullmatch(head.client)
-    return int(found[1]) if found else None
+    match = _BROKER_CLIENT.fullmatch(head.client)
+    return int(match[1]) if match else None
 
 
 def zookeeper_kind(frame: Buffer) -> int:
@@ -325,8 +327,8 @@ def zookeeper_kind(frame: Buffer) -> int:
 
 def isr_node(frame: Buffer) -> tuple[str, int] | None:
     """The partition whose state a write to ZooKeeper changes, if it does."""
-    found = _ISR_NODE.match(frame, 16)
-    return (found[1].decode(), int(found[2])) if found else None
+    match = _ISR_NODE.match(frame, 16)
+    return (match[1].decode(), int(match[2])) if match else None
 
 
 def isr_written(frame: Buffer) -> bytes:

@@ -42,25 +42,26 @@ class Wiring:
         brokers = site.inside.brokers
         zookeeper = release.coordination == "zookeeper"
         routes = [
-            _route(site.wire_host(one), address, server=one) for one, address in brokers.items()
+            _route(site.wire_host(broker), address, server=broker)
+            for broker, address in brokers.items()
         ]
         users = list(brokers) if zookeeper else list(brokers)[:1]
         routes += [
             _route(
-                site.wire_host(one),
+                site.wire_host(broker),
                 site.inside.coordination,
                 server=COORDINATION,
-                source=one if zookeeper else None,
+                source=broker if zookeeper else None,
                 zookeeper=zookeeper,
             )
-            for one in users
+            for broker in users
         ]
         self.relay = Relay(routes)
-        found = self.relay.addresses
-        self.peers: Mapping[int, Address] = dict(zip(brokers, found, strict=False))
-        shared = found[len(brokers) :]
+        addresses = self.relay.addresses
+        self.peers: Mapping[int, Address] = dict(zip(brokers, addresses, strict=False))
+        coordination = addresses[len(brokers) :]
         self.coordination: Mapping[int, Address] = {
-            one: shared[at if zookeeper else 0] for at, one in enumerate(brokers)
+            broker: coordination[index if zookeeper else 0] for index, broker in enumerate(brokers)
         }
 
     @property
@@ -98,16 +99,21 @@ class RelayNetwork:
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
         """Keep followers from hearing of a HW above some offset, while the block lasts."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
-        links = frozenset((one, each) for one in self.brokers for each in followers if one != each)
+        links = frozenset(
+            (leader, follower)
+            for leader in self.brokers
+            for follower in followers
+            if leader != follower
+        )
         rule = RelayRule(
             kind="hold", links=links, what="hw", topics=names, partition=partition, above=above
         )
         with self._relay.under(rule):
             yield
 
-    def held(self, what: str) -> list[Row]:
+    def held_messages(self, what: str) -> list[Row]:
         """Messages of one kind that were held back so far."""
-        return [row for row in self._relay.held() if row["what"] == what]
+        return [row for row in self._relay.held_messages() if row["what"] == what]
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
         """Wait until a message of one kind to each of these nodes has been held back.
@@ -121,7 +127,7 @@ class RelayNetwork:
         deadline = time.monotonic() + limit_s
         pause = threading.Event()
         while True:
-            seen = {row["target"] for row in self.held(what) if row["time_ns"] >= since_ns}
+            seen = {row["target"] for row in self.held_messages(what) if row["time_ns"] >= since_ns}
             if seen >= set(targets):
                 return
             if time.monotonic() > deadline:

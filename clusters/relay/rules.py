@@ -11,7 +11,7 @@ Link = tuple[int, int]
 """Bytes that go from the first node to the second, whoever of them has opened the connection."""
 
 Kind = Literal["cut", "reset", "slow", "hold"]
-Held = Literal["hw", "leadership", "isr"]
+HeldMessage = Literal["hw", "leadership", "isr"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class RelayRule:
     delay_s: float = 0.0
     jitter_s: float = 0.0
     bytes_per_s: float = 0.0
-    what: Held = "hw"
+    what: HeldMessage = "hw"
     topics: frozenset[str] = frozenset()
     partition: int = -1
     above: int | None = None
@@ -58,10 +58,10 @@ class RelayRule:
         return (not self.topics or topic in self.topics) and self.partition in {-1, partition}
 
 
-def between(some: Iterable[int], others: Collection[int]) -> frozenset[Link]:
+def between(nodes: Iterable[int], others: Collection[int]) -> frozenset[Link]:
     """Every link between two groups of nodes, in both directions."""
     return frozenset(
-        link for one in some for other in others if one != other for link in _both(one, other)
+        link for node in nodes for other in others if node != other for link in _both(node, other)
     )
 
 
@@ -88,11 +88,11 @@ def ring(nodes: Iterable[int]) -> frozenset[Link]:
         return between(circle[:1], circle[1:2])
     reach = (count // 2 + 1) // 2
     cut: set[Link] = set()
-    for at, one in enumerate(circle):
+    for index, node in enumerate(circle):
         for step in range(reach + 1, count - reach):
-            cut |= _both(one, circle[(at + step) % count])
+            cut |= _both(node, circle[(index + step) % count])
     return frozenset(cut)
 
 
-def _both(one: int, other: int) -> frozenset[Link]:
-    return frozenset(((one, other), (other, one)))
+def _both(node: int, other: int) -> frozenset[Link]:
+    return frozenset(((node, other), (other, node)))

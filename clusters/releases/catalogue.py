@@ -342,12 +342,12 @@ def metadata_release(version: str) -> Release:
     Raises:
         UsageError: there is none; the hint lists what there is.
     """
-    found = {one.protocol: one for one in _ENTRIES if one.coordination == "kraft"}
-    if version in found:
-        return found[version]
+    releases = {entry.protocol: entry for entry in _ENTRIES if entry.coordination == "kraft"}
+    if version in releases:
+        return releases[version]
     raise UsageError(
         f"no release of the catalogue has the metadata.version {version!r}",
-        hint=f"There are {', '.join(found)}.",
+        hint=f"There are {', '.join(releases)}.",
     )
 
 

@@ -137,11 +137,11 @@ def _download(jar: Jar, staging: Path, folder: Path) -> None:
 
 def _verify(path: Path, jar: Jar) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != jar.sha256:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != jar.sha256:
         raise HarnessError(
             f"{jar.file_name} is not the jar that was locked: "
-            f"expected sha256 {jar.sha256}, found {found}",
+            f"expected sha256 {jar.sha256}, found {actual}",
             hint=f"Delete {path} and run again; if it differs again, what the network delivers "
             "is not what this release of Highwater was tested with.",
         )

@@ -164,7 +164,9 @@ class Release:
 
     def describe(self) -> dict[str, object]:
         """The release as an object of ``highwater versions --json``: all of the entry."""
-        facts: dict[str, object] = {one.name: getattr(self, one.name) for one in fields(self)}
+        facts: dict[str, object] = {
+            attribute.name: getattr(self, attribute.name) for attribute in fields(self)
+        }
         facts |= {"wire": asdict(self.wire), "version": self.version}
         facts |= {"config": dict(self.config), "client": dict(self.client)}
         facts |= {"coordinates": self.coordinates, "compressions": self.compressions}

@@ -60,7 +60,7 @@ class Level:
         return cls(release=release, protocol=spoken, format=_older(spoken, format))
 
     @classmethod
-    def told(cls, release: Release, settings: Mapping[str, str]) -> Self:
+    def from_settings(cls, release: Release, settings: Mapping[str, str]) -> Self:
         """The level of a cluster that is started with these settings.
 
         Raises:
@@ -104,7 +104,7 @@ class Level:
 _EXACT: Final = Truncation.LEADER_EPOCH_EXACT
 
 
-def climb(
+def upgrade_levels(
     start: Level,
     to: Iterable[Release],
     *,
@@ -148,8 +148,8 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _older(own: str, most: str) -> str:
-    return min(own, most, key=numbers) if most else own
+def _older(version: str, limit: str) -> str:
+    return min(version, limit, key=numbers) if limit else version
 
 
 def _magic(version: str) -> int:

@@ -260,13 +260,13 @@ def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> No
         from pathlib import Path
         from highwater.clusters.local.driver import open_cluster
         from highwater.clusters.releases.catalogue import release
-        from highwater.clusters.relay.rules import Rule, between
+        from highwater.clusters.relay.rules import RelayRule, between
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         cluster = open_cluster(
             release("0.10.2.2"), Path(sys.argv[1]), brokers=2, broker_config={}, wired=True
         )
         try:
-            with cluster.network.under(Rule(kind="cut", links=between([1], [2]))):
+            with cluster.network.under(RelayRule(kind="cut", links=between([1], [2]))):
                 print("up", flush=True)
                 time.sleep(60)
         finally:

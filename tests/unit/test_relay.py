@@ -296,10 +296,10 @@ def test_the_wire_ends_with_the_harness(how: signal.Signals) -> None:
         import signal, time
         from highwater.clusters.relay.event_loop import Route
         from highwater.clusters.relay.client import Relay
-        from highwater.clusters.relay.rules import Rule
+        from highwater.clusters.relay.rules import RelayRule
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         relay = Relay([Route(listen=("127.0.0.1", 0), upstream=("127.0.0.1", 1), server=1)])
-        with relay.under(Rule(kind="cut", links=frozenset([(1, 2)]))):
+        with relay.under(RelayRule(kind="cut", links=frozenset([(1, 2)]))):
             print(relay.pid, flush=True)
             for _ in range(1200):  # a signal just before a long sleep is not seen until its end
                 time.sleep(0.05)

@@ -30,10 +30,10 @@ time.sleep(60)
 HOLDER = """
 import os, signal, sys, time
 from pathlib import Path
-from highwater.clusters.local.jvm_process import Process
+from highwater.clusters.local.jvm_process import ChildProcess
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which below nohup is ignored
-child = Process("child", sys.argv[2:], log=Path(sys.argv[1]), directory=Path("/"),
-                environment=os.environ)
+child = ChildProcess("child", sys.argv[2:], log=Path(sys.argv[1]), directory=Path("/"),
+                     environment=os.environ)
 while not child.pid:
     time.sleep(0.01)
 print(child.pid, child.guard_pid, flush=True)

@@ -1,4 +1,4 @@
-"""Have a leader elected from outside the ISR, as ``kafka-leader-election`` does (KIP-460)."""
+"""Unclean leader election on request, as ``kafka-leader-election`` does it (KIP-460)."""
 
 import contextlib
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ _ANSWER_S: Final = 10.0
 
 
 def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) -> None:
-    """Ask for an unclean election of a partition that has no leader; ElectLeaders v1, since 2.4.
+    """Request an unclean election for a partition without a leader; ElectLeaders v1, since 2.4.
 
     Args:
-        brokers: who can be asked: the controller, or on KRaft anybody, who passes it on.
+        brokers: brokers to ask: the controller, or on KRaft any broker, which forwards it.
 
     Raises:
-        UnreachableError: nobody answered.
+        UnreachableError: no broker answered.
         HarnessError: the controller refuses.
     """
     request: Any = ElectLeadersRequest(

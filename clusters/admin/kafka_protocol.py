@@ -1,7 +1,7 @@
-"""A small synchronous client of Kafka's wire protocol: it asks what ordinary clients cannot.
+"""A small synchronous client of Kafka's protocol, for requests that ordinary clients cannot send.
 
-kafka-python's protocol classes encode and decode every version of every message; this adds a socket
-with short limits, requests in a row on it, and patience with brokers that do not answer.
+kafka-python's protocol classes encode and decode every version of every message. This module adds
+a socket with short timeouts, pipelined requests, and a pause after a broker did not answer.
 """
 
 import contextlib
@@ -69,11 +69,11 @@ class BrokerConnection:
     """One socket to one broker.
 
     Args:
-        address: of the broker.
-        timeout_s: for the connection and for each answer.
+        address: address of the broker.
+        timeout_s: limit for the connection and for each answer.
 
     Raises:
-        UnreachableError: it does not listen or does not accept in time.
+        UnreachableError: the broker does not listen, or does not accept in time.
     """
 
     def __init__(self, address: Address, *, timeout_s: float) -> None:
@@ -89,16 +89,16 @@ class BrokerConnection:
         """Send requests in a row and read their answers; the broker handles them in this order.
 
         Raises:
-            UnreachableError: the connection broke or an answer took too long; it is of no use then.
+            UnreachableError: the connection broke or an answer took too long; do not use it again.
         """
         self.send(*requests)
         return self.receive(*requests)
 
     def send(self, *requests: Request) -> None:
-        """Send requests in a row, and leave their answers for later.
+        """Send requests in a row without reading their answers.
 
         Raises:
-            UnreachableError: the connection broke; it is of no use then.
+            UnreachableError: the connection broke; do not use it again.
         """
         frames = []
         for request in requests:
@@ -114,7 +114,7 @@ class BrokerConnection:
         """Read the answers to requests that were sent, in their order.
 
         Raises:
-            UnreachableError: the connection broke or an answer took too long; it is of no use then.
+            UnreachableError: the connection broke or an answer took too long; do not use it again.
         """
         try:
             return [self._answer(request) for request in requests]
@@ -122,11 +122,11 @@ class BrokerConnection:
             raise UnreachableError(f"{self._address} does not answer: {error}") from error
 
     def set_timeout(self, timeout_s: float) -> None:
-        """Wait so long for each answer from now on."""
+        """Set the timeout of each further answer."""
         self._socket.settimeout(timeout_s)
 
     def shut_down(self) -> None:
-        """End the connection under whoever waits for an answer."""
+        """End the connection; a thread that waits for an answer gets UnreachableError."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -153,12 +153,12 @@ class BrokerConnection:
 class ProtocolClient:
     """Connections to the nodes of a cluster, opened when needed, for one thread.
 
-    A node that did not answer is left alone for a moment, so that a paused broker costs a watcher
-    one timeout a second and not one a question.
+    A node that did not answer is not asked again for a moment, so that a paused broker costs an
+    observer one timeout a second and not one a request.
 
     Args:
         addresses: node id to address.
-        timeout_s: for each step of a question.
+        timeout_s: limit for each step of a request.
         clock: seconds, monotonic.
     """
 
@@ -182,7 +182,7 @@ class ProtocolClient:
         """Ask one node.
 
         Raises:
-            UnreachableError: it does not answer, or did not a moment ago.
+            UnreachableError: it does not answer, or failed to answer a moment ago.
         """
         started_at = self._clock()
         if started_at < self._not_before.get(node, started_at):

@@ -1,4 +1,4 @@
-"""LEO, HW, leader, epoch and ISR of every replica of a running cluster, over the wire."""
+"""LEO, HW, leader, epoch and ISR of every replica of a running cluster, by Kafka's protocol."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,20 +14,20 @@ _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
 _LATEST = -1
 _OFFSET_OUT_OF_RANGE = 1
-_LEADER_ERRORS = frozenset({0, 5})  # 5: of a new one, whose HW is still below its epoch (KIP-207)
+_LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader, whose HW is still below its epoch (KIP-207)
 _SESSIONLESS = -1
 
 
 class ClusterProbe:
     """The Probe of ``clusters.core.interfaces``; for one thread.
 
-    LEO is what ListOffsets tells a debugging consumer, which every release lets read past the high
-    watermark. HW is the one in a Fetch answer, asked for at the log's end so that no record
-    travels. The Fetch goes first on the same connection, so that HW above LEO is never seen unless
-    the replica was cut in between.
+    LEO comes from ListOffsets, sent as a debugging consumer, which every release lets read past the
+    high watermark. HW comes from a Fetch at the log's end, so that no record travels. The Fetch
+    goes first on the same connection, so that HW above LEO is only seen if the replica was
+    truncated in between.
 
     Args:
-        versions: tells the request versions of a broker, which an upgrade changes.
+        versions: returns the request versions of a broker, which an upgrade changes.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class ClusterProbe:
         self._last_leo: dict[tuple[int, str, int], int] = {}
 
     def controller(self) -> int:
-        """Id of the active controller; on KRaft of the quorum's leader."""
+        """Return the id of the active controller; on KRaft of the quorum's leader."""
         return self._view.controller()
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Leader, epoch and ISR, as the coordination has them."""
+        """Return leader, epoch and ISR, as the coordination has them."""
         return self._view.partition(topic, partition)
 
     def live_brokers(self) -> frozenset[int]:
-        """Brokers with a session (ZooKeeper) or unfenced (KRaft)."""
+        """Return the brokers with a session (ZooKeeper) or unfenced (KRaft)."""
         return self._view.live_brokers()
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
-        """LEO and HW of one replica, asked of its own broker."""
+        """Ask a broker for LEO and HW of its replica."""
         key = (broker, topic, partition)
         offset = self._last_leo.pop(key, None)
         if offset is None:
@@ -62,7 +62,7 @@ class ClusterProbe:
             offset = _leo(listed)
         fetched, listed = self._ask_both(broker, topic, partition, offset)
         leo = _leo(listed)
-        if fetched.error_code == _OFFSET_OUT_OF_RANGE:  # it was cut since we last looked
+        if fetched.error_code == _OFFSET_OUT_OF_RANGE:  # truncated since the last call
             fetched, listed = self._ask_both(broker, topic, partition, leo)
             leo = _leo(listed)
         if fetched.error_code:
@@ -73,13 +73,13 @@ class ClusterProbe:
         return ReplicaState(leo=leo, hw=fetched.high_watermark)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Whether a broker takes itself to be the leader: it answers an ordinary consumer."""
+        """Return whether a broker believes that it leads: it then answers an ordinary consumer."""
         request = self._list_offsets(broker, topic, partition, replica_id=_CONSUMER)
         [listed] = self._client.ask(broker, request)
         return listed.topics[0].partitions[0].error_code in _LEADER_ERRORS
 
     def close(self) -> None:
-        """Give back every connection."""
+        """Close every connection."""
         self._client.close()
         self._view.close()
 

@@ -1,7 +1,7 @@
-"""Create topics replica by replica, and wait until they are what was asked for.
+"""Create topics with every replica placed, and wait until they are ready.
 
-Kafka is asked to, over the wire. Up to 0.10.0 there is no such request: whoever wants a topic
-writes it in ZooKeeper, where the controller finds it.
+The request is CreateTopics. Up to 0.10.0 it does not exist: the topic is written to ZooKeeper,
+where the controller reads it.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def create_topic(
     """Create a topic and wait for its preferred leaders, full ISRs and serving replicas.
 
     Args:
-        coordination: of ZooKeeper; only releases without CreateTopics need it.
+        coordination: address of ZooKeeper; only releases without CreateTopics need it.
 
     Raises:
         HarnessError: Kafka refuses it; the message says why.
@@ -68,8 +68,8 @@ def _write(
 ) -> None:
     """Write what ``AdminUtils.createOrUpdateTopicPartitionAssignmentPathInZK`` writes.
 
-    The settings go first, because a broker reads them when it makes the replica. Nobody checks
-    them, here or there.
+    The settings go first, because a broker reads them when it creates the replica. They are not
+    validated, neither here nor by Kafka.
     """
     partitions = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
     with contextlib.closing(ZooKeeperView(zookeeper, timeout_s=_ANSWER_S)) as view:
@@ -117,7 +117,7 @@ def _send(
     probe: Probe,
     request: Any,  # noqa: ANN401 - as above
 ) -> None:
-    """Send it to whoever may create topics, again while there is no such broker."""
+    """Send the request to a node that may create topics; retry while there is none."""
     may_exist = False
 
     def created() -> bool:
@@ -127,7 +127,7 @@ def _send(
         try:
             [response] = client.ask_any(nodes, request)
         except UnreachableError:
-            may_exist = True  # it may have been done all the same
+            may_exist = True  # the topic may have been created all the same
             raise
         [result] = response.topics
         if result.error_code == _NONE or (result.error_code == _EXISTS and may_exist):

@@ -1,4 +1,4 @@
-"""Make log directories into evidence: what a judge needs stays or is copied, the rest goes."""
+"""Turn log directories into evidence: keep or copy what the judge reads, remove the rest."""
 
 import re
 import shutil
@@ -6,9 +6,9 @@ from pathlib import Path
 
 from highwater.harness.base.errors import HarnessError
 
-# Kafka's own topics, and its metadata log, whose original is the controller's.
+# Kafka's internal topics, and copies of the metadata log, whose original the controller has.
 _INTERNAL = "__"
-# Preallocated, and derived from the segments.
+# Preallocated files that are derived from the segments.
 _DERIVED = {".index", ".timeindex", ".txnindex"}
 
 

@@ -1,4 +1,4 @@
-"""A cluster of real brokers, wherever its nodes live: what the verbs of every driver do."""
+"""A cluster of real brokers, wherever its nodes run: the methods that all drivers share."""
 
 import contextlib
 import resource
@@ -66,28 +66,28 @@ class RealBroker:
 
     @property
     def state(self) -> BrokerState:
-        """Of its JVM."""
+        """State of its JVM."""
         return self._node.state
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes of this machine that it consists of, while it runs."""
+        """Its processes on this machine, while it runs."""
         return self._node.pids
 
     @property
     def level(self) -> Level:
-        """What it runs, or is to run from its next start on."""
+        """Its level, or that from its next start on."""
         return self._level
 
     def install(self, level: Level) -> None:
-        """Write its settings anew, and have it started from other jars."""
+        """Write its settings for a level; the next start uses that level's jars."""
         if self._node.state != "down":
             raise HarnessError(f"broker {self._id} runs", hint="Stop it first.")
         self._node.replace_plan(self._cluster.plan(self._id, level))
         self._level = level
 
     def finalized(self, level: Level) -> None:
-        """Take note of what its cluster has begun to use."""
+        """Record the level that its cluster now uses."""
         self._level = level
 
     @property
@@ -96,11 +96,11 @@ class RealBroker:
         return self._log_directory
 
     def read(self, name: str) -> str:
-        """A small text file of its log directory, whether it runs or not."""
+        """Return a small text file of its log directory, running or not."""
         return (self._log_directory / name).read_text(encoding="utf-8")
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Set the greatest size of a file that its JVM may write to 0, or to what it was."""
+        """Set the file size limit of its JVM to 0, or back to what it was."""
         if sys.platform != "linux" or not self.pids:
             raise HarnessError(
                 f"broker {self._id} is down, or no process of this machine",
@@ -121,19 +121,19 @@ class RealBroker:
         self._node.wait_for(self._node.listens, "to listen")
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the process to end."""
+        """Send SIGTERM, and wait for the process to end."""
         self._node.stop()
 
     def kill(self) -> None:
-        """SIGKILL, paused or not."""
+        """Send SIGKILL, paused or not."""
         self._node.kill()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._node.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._node.resume()
 
 
@@ -141,11 +141,11 @@ class RealCluster:
     """The Cluster of ``clusters.core.interfaces``; use a driver.
 
     Args:
-        release: what every node runs, until a broker has another one installed.
-        directory: of the run.
-        site: where the nodes live; closed with the cluster.
-        broker_config: settings above the driver's own.
-        wired: whether the wire is to be between the nodes.
+        release: release of every node, until another one is installed.
+        directory: directory of the run.
+        site: runs the nodes; closed with the cluster.
+        broker_config: settings that override the driver's own.
+        wired: whether the relay stands between the nodes.
     """
 
     def __init__(
@@ -173,13 +173,13 @@ class RealCluster:
 
     @property
     def release(self) -> Release:
-        """What every broker runs; the oldest, while they differ."""
+        """Release of every broker; the oldest, while they differ."""
         releases = [broker.level.release for broker in self._brokers.values()]
         return min(releases, key=lambda release: release.number, default=self._release)
 
     @property
     def directory(self) -> Path:
-        """Its replicas, logs and coordination."""
+        """Directory of its replicas, logs and coordination."""
         return self._layout.directory
 
     @property
@@ -198,12 +198,12 @@ class RealCluster:
         )
 
     def _controller_plan(self, level: Level) -> NodePlan:
-        """What the KRaft controller is at some level, its settings written."""
+        """Write the KRaft controller's settings for a level, and return its plan."""
         with disk_errors(self._layout.directory):
             return self._layout.controller_plan(level.release)
 
     def _ask_coordinator(self) -> object:
-        """Something that nobody but ZooKeeper or the controller itself can answer."""
+        """Send a request that only ZooKeeper or the controller itself can answer."""
         with contextlib.closing(self._view()) as view:
             zookeeper = isinstance(view, ZooKeeperView)
             return view.live_brokers() if zookeeper else view.controller()
@@ -215,23 +215,23 @@ class RealCluster:
 
     @property
     def client(self) -> Mapping[str, str]:
-        """What the release wants of clients."""
+        """Client settings that the release needs."""
         return self._release.client
 
     @property
     def pids(self) -> frozenset[int]:
-        """Processes of this machine that it consists of now, the coordination's included."""
+        """Its processes on this machine now, those of the coordination included."""
         return frozenset(pid for node in self._nodes for pid in node.pids)
 
     @property
     def network(self) -> RelayNetwork | None:
-        """The links between its nodes; None without a wire."""
+        """The links between its nodes; None without a relay."""
         if self._wiring is None:
             return None
         return RelayNetwork(self._wiring.relay, frozenset(self._brokers), self._topic_id)
 
     def _topic_id(self, topic: str) -> str:
-        """The id by which brokers of this release fetch a topic, if they do."""
+        """Return the id by which brokers of this release fetch a topic, or ""."""
         with contextlib.closing(self._view()) as view:
             return view.topic_id(topic)
 
@@ -249,7 +249,7 @@ class RealCluster:
         self._await_registration()
 
     def probe(self) -> Probe:
-        """A new probe, for one thread."""
+        """Return a new probe, for one thread."""
         return ClusterProbe(
             lambda broker: self._brokers[broker].level.release.wire,
             self._site.public.brokers,
@@ -257,12 +257,12 @@ class RealCluster:
         )
 
     def plan(self, identity: int, level: Level) -> NodePlan:
-        """What a broker is at some level, its settings written."""
+        """Write a broker's settings for a level, and return its plan."""
         with disk_errors(self._layout.directory):
             return self._layout.broker_plan(identity, level.release, level.settings)
 
     def finalize(self, level: Level) -> None:
-        """Ask the controller for the features that a new cluster of that version has."""
+        """Finalize the features that a new cluster of that version has."""
         kraft_features.finalize(self._running(), kraft_features.source(level))
         for broker in self._brokers.values():
             broker.finalized(level)
@@ -270,7 +270,7 @@ class RealCluster:
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic with its replicas placed as told, and wait until it is ready."""
+        """Create a topic with the given placement, and wait until it is ready."""
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(
                 self.release,
@@ -287,17 +287,17 @@ class RealCluster:
         self._change_leadership(leadership.move, topic, partition, broker)
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Put a broker before the other heirs in the assignment."""
+        """Put a broker before the other candidates in the assignment."""
         self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Make and take away replicas of a partition."""
+        """Create and remove replicas of a partition."""
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
             leadership.assign(view, running, self._paused, topic, partition, replicas)
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Write them in ZooKeeper, or ask the KRaft controller for them."""
+        """Write the changes to ZooKeeper, or send them to the KRaft controller."""
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
             if isinstance(view, ZooKeeperView):
@@ -306,7 +306,7 @@ class RealCluster:
                 topic_config.request(running, topic, changes)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Ask the controller, or on KRaft a broker that passes it on."""
+        """Ask the controller, or on KRaft a broker that forwards the request."""
         candidates = self._running()
         if self._release.coordination == "zookeeper":
             with contextlib.closing(self._view()) as view:
@@ -340,13 +340,13 @@ class RealCluster:
         return True
 
     def snapshot(self, topic: str, directory: Path) -> None:
-        """Pause every broker, copy the topic's replicas, and let them go on."""
+        """Pause every broker, copy the topic's replicas, and resume the brokers."""
         with self._paused():
             freeze.copy_topic(self._layout.replicas, topic, directory)
 
     @contextlib.contextmanager
     def _paused(self, *but: int) -> Iterator[None]:
-        """Every running broker paused, but for these."""
+        """Pause every running broker except some, while the context is open."""
         running = [broker for broker in self._brokers.values() if broker.state == "running"]
         with contextlib.ExitStack() as resuming:
             for broker in running:
@@ -356,7 +356,7 @@ class RealCluster:
             yield
 
     def freeze(self) -> Path:
-        """Pause every broker, kill every node, and prune what is no evidence."""
+        """Pause every broker, kill every node, and remove files that are not evidence."""
         for broker in self._brokers.values():
             if broker.state == "running":
                 broker.pause()
@@ -365,7 +365,7 @@ class RealCluster:
         return freeze.prune(self._layout.replicas, self._layout.coordination)
 
     def close(self) -> None:
-        """Kill whatever runs and give everything back. Never raises; may be called twice."""
+        """Kill every process and release all resources. Never raises; may be called twice."""
         _in_parallel(Node.release, self._nodes)
         for node in self._nodes:
             node.wait_until_down(_GONE_S)
@@ -375,9 +375,9 @@ class RealCluster:
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
     def await_session_end(self, identity: int) -> None:
-        """Wait until ZooKeeper has forgotten a broker; a second registration would be refused.
+        """Wait until a broker's old session has ended; until then its registration is refused.
 
-        A KRaft broker needs no such wait: it repeats its registration until it is let in.
+        A KRaft broker needs no such wait: it repeats its registration until it is accepted.
         """
         if self._release.coordination == "kraft":
             return
@@ -397,7 +397,7 @@ class RealCluster:
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """The coordination's view, on KRaft through these brokers (all, unless told)."""
+        """Return the coordination's view; on KRaft it asks these brokers (default: all)."""
         if self._release.coordination == "zookeeper":
             return ZooKeeperView(self._site.public.coordination)
         return KraftView(
@@ -409,19 +409,19 @@ class RealCluster:
     def _await_registration(self) -> None:
         expected = frozenset(self._brokers)
         with contextlib.closing(self._view()) as view:
-            # The brokers alone: ZooKeeper 3.4 spins for ever over a client that hangs up before
-            # it has loaded its data, which is what a look at its own port would be.
+            # Only brokers' ports: ZooKeeper 3.4 spins for ever if a client disconnects before it
+            # has loaded its data, as a look at its port would do.
             brokers = self._site.public.brokers.values()
             self._await_ports([node for node in self._nodes if node.address in brokers])
             for node in self._nodes:
                 node.wait_for(lambda: _live(view) == expected, "and every other broker to register")
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
-        """Wait for all side by side, since a look at a container takes a while; Ctrl-C ends all."""
+        """Wait for all ports in parallel, since a look at a container is slow; Ctrl-C ends all."""
         cancelled = threading.Event()
 
         def listens(broker: Node) -> bool:
-            for starting in self._nodes:  # it waits for them, so their death ends its wait
+            for starting in self._nodes:  # brokers wait for each other: one death ends it
                 starting.require_alive()
             return broker.listens() or cancelled.is_set()
 
@@ -453,11 +453,11 @@ class RealCluster:
 
 
 def open_or_clean_up(cluster: RealCluster) -> RealCluster:
-    """Open it, and leave nothing behind if that fails.
+    """Open the cluster; if that fails, leave nothing behind.
 
     Raises:
-        HarnessError: a port in use, a full disk, or a node that died or was not ready in time,
-            with its last words.
+        HarnessError: a port is in use, the disk is full, or a node died or was not ready in time;
+            with the last lines of its log.
     """
     try:
         cluster.open()
@@ -468,7 +468,7 @@ def open_or_clean_up(cluster: RealCluster) -> RealCluster:
 
 
 def rehearse(release: Release, site: Site, directory: Path) -> None:
-    """Start one broker, give it a topic, and stop it in order: what a class archive records."""
+    """Start one broker, create a topic, and stop: the training run of a class archive."""
     with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:
         cluster.open()
         cluster.create_topic("rehearsal", [[1]], {})
@@ -476,7 +476,7 @@ def rehearse(release: Release, site: Site, directory: Path) -> None:
 
 
 def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
-    """Do it to all side by side, and raise the first error once all are done."""
+    """Call ``verb`` on all nodes in parallel; once all are done, raise the first error."""
     if nodes:
         with ThreadPoolExecutor(len(nodes), thread_name_prefix="node") as pool:
             for done in [pool.submit(verb, node) for node in nodes]:
@@ -484,7 +484,7 @@ def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
 
 
 def _live(view: CoordinationView) -> frozenset[int]:
-    """Registered brokers; none while nobody answers, as in a cluster that starts."""
+    """Return the registered brokers; empty while the coordination does not answer yet."""
     try:
         return view.live_brokers()
     except UnreachableError:

@@ -1,6 +1,7 @@
-"""The image below all others: a C library and a shell, from Debian's packages or a registry.
+"""The base of all images: a C library and a shell, from Debian's packages or a registry.
 
-No image registry is needed: where apt-get is, five packages are downloaded, unpacked and imported.
+Where apt-get exists no image registry is needed: five packages are downloaded, unpacked and
+imported.
 """
 
 import os
@@ -19,15 +20,15 @@ VARIABLE: Final = "HIGHWATER_BASE_IMAGE"
 BUILT: Final = "highwater/base:1"
 _PULLED: Final = "debian:bookworm-slim"
 _PACKAGES: Final = ("libc6", "libgcc-s1", "zlib1g", "libstdc++6", "busybox-static")
-_SHELL: Final = ("sh", "ls", "cat", "ps", "kill", "ip", "nc")  # the last ones for whoever looks in
+_SHELL: Final = ("sh", "ls", "cat", "ps", "kill", "ip", "nc")  # the last ones are for debugging
 _LIMIT_S: Final = 120
 
 
 def base_image(client: Client) -> str:
-    """Name of the base image, which is there then.
+    """Return the name of the base image, pulled or built if it does not exist yet.
 
     ``HIGHWATER_BASE_IMAGE`` if that is set; else the one that was built here; else one is built
-    from Debian's packages where apt-get is, and an ordinary one is pulled where it is not.
+    from Debian's packages if apt-get exists, and pulled from a registry otherwise.
 
     Raises:
         HarnessError: it can neither be built nor pulled.
@@ -46,7 +47,7 @@ def base_image(client: Client) -> str:
 
 
 def source(client: Client) -> str:
-    """Where ``base_image`` will take it from, for a person."""
+    """Describe where ``base_image`` will take the image from."""
     configured = os.environ.get(VARIABLE)
     if configured:
         return (
@@ -62,7 +63,7 @@ def _has_packages() -> bool:
 
 
 def find(client: Client, name: str) -> Any:  # noqa: ANN401 - docker ships no types
-    """The image of that name; None if there is none."""
+    """Return the image of that name, or None."""
     from docker.errors import ImageNotFound  # noqa: PLC0415 - see clusters.containers.daemon
 
     with errors(f"cannot look for the image {name}"):
@@ -139,7 +140,7 @@ def _merge(root: Path) -> None:
 
 
 def owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """A filter for archives: nobody of this machine is anybody in an image."""
+    """Give an archive's entry to root: users of this machine do not exist in an image."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     return entry

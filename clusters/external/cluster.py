@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs: what can be done from outside, and undone for certain."""
+"""A cluster that somebody else runs: what can be done from outside, and reliably undone."""
 
 import contextlib
 import logging
@@ -39,10 +39,10 @@ _LOG: Final = logging.getLogger("highwater.external")
 
 
 def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
-    """Mend what dead runs with this inventory left on a cluster; returns on how many.
+    """Heal what dead runs with this inventory left damaged; return the number of clusters.
 
     Raises:
-        HarnessError: something could not be mended, or a run goes on there.
+        HarnessError: something could not be healed, or another run is active there.
     """
     folders = folders_to_heal(inventory)
     for folder in folders:
@@ -56,16 +56,16 @@ def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -
 
 
 def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster":
-    """Take hold of a cluster; what a dead run left on it is mended first.
+    """Lock and open a cluster; first heal what a dead run left damaged.
 
     Args:
-        path: of the inventory.
+        path: the inventory.
         confirm: the cluster's id.
-        directory: of the run; gets ``replicas/<broker id>`` in the end.
+        directory: directory of the run; gets ``replicas/<broker id>`` in the end.
 
     Raises:
         UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
-        HarnessError: nobody answers, another run works on it, or a command to check fails.
+        HarnessError: no broker answers, another run works on it, or a command to check fails.
     """
     path = resolved(path)
     inventory = Inventory.read(path)
@@ -78,7 +78,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
     )
     journal = Journal.locked(journal_folder(identity.cluster_id), entry)
     try:
-        recover(journal, _LOG.warning)  # of another inventory
+        recover(journal, _LOG.warning)  # damage by a run with another inventory
         opened = ExternalCluster(
             inventory, identity, Journal(journal.folder, entry, journal.lock), directory
         )
@@ -96,7 +96,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
 class ExternalCluster:
     """The Cluster of ``clusters.core.interfaces``; use ``open_cluster``.
 
-    Of the brokers it knows those of the inventory alone. It touches no topic that it did not make.
+    It sees only the brokers of the inventory, and touches only topics that it created.
     """
 
     def __init__(
@@ -126,64 +126,64 @@ class ExternalCluster:
 
     @property
     def release(self) -> Release:
-        """What the inventory says."""
+        """Release that the inventory names."""
         return self._release
 
     @property
     def directory(self) -> Path:
-        """Of the run."""
+        """Directory of the run."""
         return self._directory
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Those of the inventory."""
+        """The brokers of the inventory, by id."""
         return MappingProxyType(dict(self._brokers))
 
     @property
     def coordinator(self) -> Coordinator:
-        """Out of reach."""
+        """Out of reach: raises HarnessError."""
         _refuse("ZooKeeper and controllers are out of reach")
 
     @property
     def bootstrap(self) -> str:
-        """As the inventory has it."""
+        """``host:port,host:port`` of the inventory."""
         return self._inventory.bootstrap
 
     @property
     def client(self) -> Mapping[str, str]:
-        """What the release and the inventory want of clients."""
+        """Client settings of the release and of the inventory."""
         return {**self._release.client, **self._inventory.client}
 
     @property
     def network(self) -> Network | None:
-        """None: there is no wire between these nodes."""
+        """None: there is no relay between these nodes."""
         return None
 
     def check(self) -> None:
-        """See that nobody else is at work here, and that commands would work; hurts nothing.
+        """Check that no other run is active here, and that the commands would work.
 
         Raises:
-            HarnessError: somebody is, or a command to check failed.
+            HarnessError: another run is active, or a command to check failed.
         """
         self._refuse_others()
         for broker in self._brokers if self._inventory.can("check") else ():
             commands.run(self._inventory.command("check", broker))
 
     def probe(self) -> Probe:
-        """A new probe, for one thread."""
+        """Return a new probe, for one thread."""
         return ClusterProbe(lambda _: self._release.wire, self._addresses, self._view())
 
     def finalize(self, level: Level) -> NoReturn:
-        """Its owner upgrades it."""
+        """Raise HarnessError: its owner upgrades it."""
         _refuse(f"it is not upgraded to {level}")
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic that ``close`` deletes. It is also the sign that somebody is here.
+        """Create a topic that ``close`` deletes. It also shows other runs that this one is active.
 
         Raises:
-            HarnessError: its name is not for us, it is there, or somebody else has made one.
+            HarnessError: the name lacks our prefix, the topic exists, or another run has one.
         """
         if not name.startswith(self._inventory.prefix):
             _refuse(f"the topic {name} does not begin with {self._inventory.prefix}")
@@ -196,41 +196,41 @@ class ExternalCluster:
         self._refuse_others()
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """By requests, on KRaft."""
+        """Move the leader by requests, which KRaft has."""
         self._change_leadership(leadership.move, topic, partition, broker)
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Likewise."""
+        """Reorder the assignment by requests, which KRaft has."""
         self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Likewise."""
+        """Reassign the partition by a request, which KRaft has."""
         self._require_ours(topic)
         with contextlib.closing(self._view()) as view:
             leadership.assign(view, self._running(), _frozen, topic, partition, replicas)
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Likewise."""
+        """Change the settings by a request, which KRaft has."""
         self._require_ours(topic)
         topic_config.request(self._running(), topic, changes)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Likewise."""
+        """Elect by a request, which KRaft has."""
         self._require_ours(topic)
         elections.elect_unclean(self._running(), topic, partition)
 
     def end_session(self, broker: int) -> bool:
-        """Out of reach."""
+        """Raise HarnessError: sessions are out of reach."""
         _refuse(f"the session of broker {broker} is out of reach")
 
     def snapshot(self, topic: str, directory: Path) -> None:
         """Copy a topic's replicas by the inventory's command, one broker after the other.
 
-        Nobody writes to the topic any more, and what a broker has written every process of its
-        machine can read: a copy from under a broker that runs is whole.
+        No client writes to the topic any more, and every process of the broker's machine can read
+        what it has written: a copy is complete although the broker runs.
 
         Raises:
-            HarnessError: a command failed, or left nothing.
+            HarnessError: a command failed, or copied nothing.
         """
         self._require_ours(topic)
         for broker in self._brokers.values():
@@ -244,7 +244,7 @@ class ExternalCluster:
                 freeze.copy_topic(Path(aside), topic, directory)
 
     def freeze(self) -> Path:
-        """Copy what was made, if there is a command for that; the brokers go on."""
+        """Copy our topics' replicas, if there is a command for it; the brokers go on."""
         replicas = self._directory / "replicas"
         if self._inventory.can("copy"):
             for topic in self._journal.entry.topics:
@@ -252,9 +252,9 @@ class ExternalCluster:
         return replicas
 
     def close(self) -> None:
-        """Heal every broker, delete the topics, and let go. Never raises; may be called twice.
+        """Heal every broker, delete the topics, and unlock. Never raises; may be called twice.
 
-        What cannot be mended now stays in the journal, and is said on standard error.
+        What cannot be healed now stays in the journal, and is logged to standard error.
         """
         if self._closed:
             return
@@ -273,7 +273,7 @@ class ExternalCluster:
 
     @contextlib.contextmanager
     def _quiesced(self, broker: ExternalBroker) -> Iterator[None]:
-        """As the inventory wants it during a copy."""
+        """Pause or stop a broker during a copy, as the inventory says."""
         match self._inventory.copied:
             case "paused":
                 broker.pause()
@@ -292,7 +292,7 @@ class ExternalCluster:
             change(view, self._running(), _frozen, topic, partition, broker)
 
     def _refuse_others(self) -> None:
-        """A topic of our prefix that is not ours is another run's, on whatever machine."""
+        """Raise if another run, on any machine, has a topic with our prefix."""
         with contextlib.closing(self._view()) as view:
             topics = {topic for topic in view.topics() if topic.startswith(self._inventory.prefix)}
         if others := sorted(topics - set(self._journal.entry.topics)):
@@ -317,7 +317,7 @@ class ExternalCluster:
 
 
 def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
-    """The process that mends what we leave when we are killed; it holds the lock as we do."""
+    """Start the process that heals what we leave when we are killed; it shares our lock."""
     return subprocess.Popen(
         [sys.executable, "-m", _GUARD, str(journal.folder), str(commands_end), str(journal.lock)],
         stdin=subprocess.PIPE,
@@ -330,7 +330,7 @@ def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
 
 
 def _frozen(*_: int) -> AbstractContextManager[None]:
-    """What no reassignment on KRaft asks for."""
+    """Raise HarnessError; no reassignment on KRaft calls it."""
     _refuse("brokers are not frozen for an administrator's work")
 
 

@@ -1,4 +1,4 @@
-"""Whether a cluster is the one that is meant, asked before anything is done to it."""
+"""Checks that a cluster is the intended one, before anything is done to it."""
 
 from pathlib import Path
 from typing import Final
@@ -18,19 +18,19 @@ FETCH: Final[dict[int, tuple[int, ...]]] = {
     3: (0, 10, 1), 5: (0, 11), 6: (1, 0), 7: (1, 1), 8: (2, 0), 10: (2, 1), 11: (2, 3),
     12: (2, 7), 13: (3, 1), 15: (3, 5), 16: (3, 7), 17: (3, 9), 18: (4, 1),
 }  # fmt: skip
-"""The newest Fetch that brokers understand, by the first release with it (ApiKeys, and
-FetchRequest.json from 2.5 on). Of all requests it changes with the most releases."""
+"""Fetch version to the first release that supports it (ApiKeys, and FetchRequest.json from 2.5 on).
+No other request has a new version in as many releases."""
 
 
 def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
-    """Ask a cluster who it is; nothing is done to it.
+    """Ask a cluster for its identity, without doing anything to it, and compare its id.
 
     Args:
-        confirm: the cluster's id, as whoever wants it hurt has given it.
+        confirm: the cluster's id, as the user has confirmed it.
 
     Raises:
-        UsageError: it is another, it was not named, or the inventory is not of it.
-        HarnessError: nobody answers.
+        UsageError: the id differs or is missing, or the inventory does not fit the cluster.
+        HarnessError: no broker answers.
     """
     identity = recognise(inventory)
     if confirm is None:
@@ -47,11 +47,11 @@ def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
 
 
 def recognise(inventory: Inventory) -> ClusterIdentity:
-    """The same, whoever it is.
+    """Ask a cluster for its identity, whatever its id.
 
     Raises:
-        UsageError: the inventory is not of it.
-        HarnessError: nobody answers.
+        UsageError: the inventory does not fit the cluster.
+        HarnessError: no broker answers.
     """
     kafka = release(inventory.kafka)
     if kafka.number < OLDEST:
@@ -90,9 +90,9 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
 
 
 def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
-    """Refuse a release that the brokers cannot be, as far as they tell.
+    """Raise if the brokers cannot be of that release, by their Fetch version and coordination.
 
-    The catalogue has not every release; the nearest older one stands for those that it has not.
+    For a release that is not in the catalogue, the nearest older one may be named.
     """
     oldest = max(
         first for version, first in FETCH.items() if version <= max(3, identity.fetch_version)
@@ -116,5 +116,5 @@ def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
 
 
 def resolved(path: Path) -> Path:
-    """Where an inventory lies, whoever reads that later from wherever."""
+    """Return the absolute path of an inventory, valid from any working directory."""
     return path.expanduser().resolve()

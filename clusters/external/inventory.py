@@ -1,7 +1,7 @@
-"""What a person writes down of a cluster that is theirs: where it is, and the commands to break it.
+"""The inventory of a cluster that somebody else runs: addresses, and commands for faults.
 
-A TOML file; docs/external.md has whole ones. Commands are lines for ``/bin/sh``; ``{id}``,
-``{host}`` and whatever else a broker's table has are put in, quoted for the shell.
+It is a TOML file; docs/external.md has complete examples. Commands are lines for ``/bin/sh``;
+``{id}``, ``{host}`` and the other keys of a broker's table are filled in, quoted for the shell.
 """
 
 import re
@@ -26,19 +26,19 @@ _COPY_ONLY: Final = frozenset({"topic", "into"})
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How each thing is done to one broker; what is missing cannot be done.
+    """Command lines for one broker; a fault whose command is missing is not possible.
 
-    Each must have taken effect when it ends, must end with 0 only then, and must do no harm where
-    it was done already: healing may repeat ``resume`` and ``start``.
+    A command must have taken effect when it ends, must end with 0 only then, and must be safe to
+    repeat: healing may repeat ``resume`` and ``start``.
 
     Attributes:
-        check: does nothing; ends with 0 where the other commands would work.
-        kill: SIGKILL.
-        pause: SIGSTOP.
-        resume: SIGCONT.
-        start: on the data that the broker left.
-        stop: in order, as an administrator would.
-        copy: the directories of ``{topic}`` and the ``*checkpoint`` files, into ``{into}``.
+        check: does nothing; ends with 0 if the other commands would work.
+        kill: sends SIGKILL.
+        pause: sends SIGSTOP.
+        resume: sends SIGCONT.
+        start: starts the broker on the data that it left.
+        stop: shuts it down in order, as an administrator would.
+        copy: copies the directories of ``{topic}`` and the ``*checkpoint`` files, into ``{into}``.
     """
 
     check: str | None = None
@@ -50,7 +50,7 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     copy: str | None = None
 
     def named(self) -> dict[str, str]:
-        """The verbs that there are."""
+        """Return the commands that are given, by verb."""
         commands = {verb: getattr(self, verb) for verb in self.__struct_fields__}
         return {verb: text for verb, text in commands.items() if text is not None}
 
@@ -59,9 +59,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """One command as it will be run.
 
     Attributes:
-        what: it does, such as ``pause broker 2``.
-        line: for ``/bin/sh -c``.
-        limit_s: after which it is taken to hang.
+        what: what it does, such as ``pause broker 2``.
+        line: argument of ``/bin/sh -c``.
+        limit_s: seconds after which it counts as hanging.
     """
 
     what: str
@@ -70,19 +70,19 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cluster of somebody's.
+    """A cluster that somebody else runs.
 
     Attributes:
         bootstrap: ``host:port,host:port`` of some brokers.
         kafka: the release of the catalogue that it runs, or the nearest older one.
-        brokers: of those that may be hurt and that get the topic: broker id to the names that
-            commands may use.
-        commands: see there.
+        brokers: brokers that may be damaged and that get the topic: broker id to the placeholders
+            that commands may use.
+        commands: see ``Commands``.
         limits: verb to seconds.
-        client: what librdkafka needs to be let in, such as ``security.protocol``.
-        prefix: of the name of every topic that is made there.
-        copied: what is done to a broker while its directories are copied: nothing (``live``), or it
-            is ``paused`` or ``stopped``.
+        client: settings of librdkafka for access, such as ``security.protocol``.
+        prefix: prefix of every topic that is created there.
+        copied: state of a broker while its directories are copied: ``live``, ``paused`` or
+            ``stopped``.
     """
 
     bootstrap: str
@@ -99,7 +99,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Read a file.
 
         Raises:
-            UsageError: it is missing, no TOML, or says what an inventory does not.
+            UsageError: it is missing, not TOML, or not a valid inventory.
         """
         hint = "docs/external.md has whole examples."
         try:
@@ -117,17 +117,17 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return inventory
 
     def can(self, *verbs: str) -> bool:
-        """Whether there are commands for all of these."""
+        """Return whether there are commands for all of these verbs."""
         return set(verbs) <= set(self.commands.named())
 
     def command(self, verb: str, broker: int, **extra: str) -> Command:
-        """A command for one broker, its placeholders filled.
+        """Return a command for one broker, its placeholders filled in.
 
         Args:
-            more: placeholders beside the broker's own.
+            extra: placeholders in addition to the broker's own.
 
         Raises:
-            UsageError: the inventory has none for that.
+            UsageError: the inventory has no such command.
         """
         line = self.commands.named().get(verb)
         if line is None:
@@ -140,7 +140,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Command(what=f"{verb} broker {broker}", line=filled, limit_s=self.limit_s(verb))
 
     def limit_s(self, verb: str) -> float:
-        """Seconds after which a command hangs."""
+        """Return the seconds after which a command counts as hanging."""
         limits = {str(name): limit for name, limit in self.limits.items()}
         return limits.get(verb, _LONGER_S.get(verb, _LIMIT_S))
 

@@ -1,8 +1,8 @@
-"""What is hurt and what was made on somebody's cluster, on disk before it is done.
+"""Journal of all damage and topics on an external cluster, on disk before they happen.
 
-Below ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` lie ``lock``, which the harness and its
-guard hold, and ``open.json``, which is there as long as anything is to be mended. It names the
-commands that mend, so that a person can do it, too.
+``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has ``lock``, which the harness and its guard
+hold, and ``open.json``, which exists as long as anything has to be healed. It has the healing
+commands, so that a person can run them, too.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ _HEALING_S: Final = 300.0
 
 
 class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker that is hurt.
+    """A damaged broker.
 
     Attributes:
-        cures: what mends it, in this order.
+        cures: commands that heal it, in this order.
     """
 
     broker: int
@@ -39,13 +39,13 @@ class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is to be mended on one cluster.
+    """All that has to be healed on one cluster.
 
     Attributes:
         inventory: path of the file.
         addresses: broker id to ``host:port``, of every broker of the cluster.
-        wounds: of its brokers.
-        topics: that were made there, or were about to be.
+        wounds: broker id to its damage.
+        topics: topics that were created there, or were about to be.
     """
 
     cluster_id: str
@@ -55,22 +55,22 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to mend."""
+        """Return whether there is anything to heal."""
         return bool(self.wounds or self.topics)
 
     def manual_steps(self) -> str:
-        """What a person would do."""
-        lines = [cure.line for wound in self.wounds.values() for cure in wound.cures]
+        """Return the healing steps for a person, one a line."""
+        lines = [cure.line for damaged in self.wounds.values() for cure in damaged.cures]
         lines += [f"delete the topic {topic}" for topic in self.topics]
         return "\n".join(f"  {line}" for line in lines)
 
 
 class Journal:
-    """The entry of one cluster, held by a lock until ``release`` and the end of its guard.
+    """The entry of one cluster, locked until ``release`` and the end of its guard.
 
     Attributes:
-        folder: of the cluster.
-        entry: what it says now.
+        folder: the cluster's folder.
+        entry: the current damage.
     """
 
     def __init__(self, folder: Path, entry: ClusterDamage, lock: int) -> None:
@@ -81,10 +81,10 @@ class Journal:
 
     @classmethod
     def locked(cls, folder: Path, entry: ClusterDamage) -> Self:
-        """Hold the journal of a cluster, which may have an entry already.
+        """Lock and read the journal of a cluster; ``entry`` is used if it has none.
 
         Raises:
-            HarnessError: another run holds it, or it is broken.
+            HarnessError: another run has locked it, or it is broken.
         """
         folder.mkdir(parents=True, exist_ok=True)
         lock = _lock_file(folder / "lock")
@@ -96,10 +96,10 @@ class Journal:
 
     @classmethod
     def inherited(cls, folder: Path, lock: int) -> Self:
-        """The journal of a harness that is dead, whose lock this process has.
+        """Read the journal of a dead harness, whose lock this process has inherited.
 
         Raises:
-            HarnessError: it has nothing to mend, or is broken.
+            HarnessError: it has nothing to heal, or is broken.
         """
         entry = read(folder)
         if entry is None:
@@ -108,17 +108,17 @@ class Journal:
 
     @property
     def lock(self) -> int:
-        """Descriptor that holds the lock; whoever inherits it holds it, too."""
+        """Descriptor that holds the lock; a process that inherits it holds the lock, too."""
         return self._lock
 
     def record_damage(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """A broker is about to be hurt, or it is known now what mends it."""
+        """Record that a broker is about to be damaged, or its final healing commands."""
         with self._updating() as entry:
             wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
             self.entry = msgspec.structs.replace(entry, wounds=wounds)
 
     def record_healed(self, broker: int) -> None:
-        """A broker is whole again."""
+        """Record that a broker is healed."""
         with self._updating() as entry:
             wounds = {
                 damaged: wound for damaged, wound in entry.wounds.items() if damaged != broker
@@ -126,25 +126,25 @@ class Journal:
             self.entry = msgspec.structs.replace(entry, wounds=wounds)
 
     def record_topic(self, name: str) -> None:
-        """A topic is about to be made."""
+        """Record that a topic is about to be created."""
         with self._updating() as entry:
             self.entry = msgspec.structs.replace(entry, topics=(*entry.topics, name))
 
     def record_deleted(self, name: str) -> None:
-        """A topic is there no more."""
+        """Record that a topic is deleted."""
         with self._updating() as entry:
             topics = tuple(topic for topic in entry.topics if topic != name)
             self.entry = msgspec.structs.replace(entry, topics=topics)
 
     def release(self) -> None:
-        """Give the lock back; a guard that inherited it goes on holding it. May be called twice."""
+        """Release the lock; a guard that inherited it still holds it. May be called twice."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     @contextlib.contextmanager
     def _updating(self) -> Iterator[ClusterDamage]:
-        """The entry, to be replaced; on disk before anything else happens."""
+        """Yield the entry, which the block replaces, and write the new one to disk."""
         with self._thread:
             yield self.entry
             path = self.folder / "open.json"
@@ -160,16 +160,16 @@ class Journal:
 
 
 def journal_folder(cluster_id: str) -> Path:
-    """Where the journal of a cluster lies."""
+    """Return the folder of a cluster's journal."""
     plain = _PLAIN_NAME.fullmatch(cluster_id)
     return _clusters() / (cluster_id if plain else cluster_id.encode().hex()[:200])
 
 
 def read(folder: Path) -> ClusterDamage | None:
-    """What is to be mended, if anything is.
+    """Return what has to be healed, or None.
 
     Raises:
-        HarnessError: the file is broken, which it cannot be by a crash alone.
+        HarnessError: the file is broken, which a crash alone cannot cause.
     """
     path = folder / "open.json"
     try:
@@ -184,7 +184,7 @@ def read(folder: Path) -> ClusterDamage | None:
 
 
 def folders_to_heal(inventory: Path) -> list[Path]:
-    """Folders of clusters on which runs with this inventory left something to mend."""
+    """Return folders of clusters on which runs with this inventory left damage."""
     folders = []
     for path in sorted(_clusters().glob("*/open.json")):
         entry = read(path.parent)
@@ -198,7 +198,7 @@ def _clusters() -> Path:
 
 
 def _lock_file(path: Path) -> int:
-    """Hold a lock file; one whose harness is dead is held by a guard that heals: wait for that."""
+    """Lock a file; if a dead harness's guard still has it, wait until that has healed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def is_acquired() -> bool:

@@ -1,7 +1,7 @@
-"""What brokers say of their cluster: all that somebody outside of it can ask, on every release.
+"""Brokers' metadata of their cluster: all that an outside client can ask, on every release.
 
-A broker's answer is its own copy of the metadata, which lags behind while it is paused or cut off,
-and for a moment after that.
+A broker answers from its own copy of the metadata, which lags behind while the broker is paused or
+partitioned, and for a moment after that.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ _FETCH, _DESCRIBE_QUORUM = 1, 55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """What a cluster says of itself to whoever knocks.
+    """A cluster's id, and what a client can learn about it.
 
     Attributes:
-        addresses: broker id to where it says that it is.
-        fetch_version: the newest Fetch request that it understands, which tells its release.
-        kraft: whether it knows of a quorum.
+        addresses: broker id to advertised address.
+        fetch_version: newest supported version of Fetch, which limits the release.
+        kraft: whether it supports DescribeQuorum, as KRaft does.
     """
 
     cluster_id: str
@@ -42,10 +42,10 @@ class ClusterIdentity:
 
 
 def query_identity(address: Address) -> ClusterIdentity:
-    """Ask one broker who it belongs to.
+    """Ask one broker for the identity of its cluster.
 
     Raises:
-        UnreachableError: it does not answer, or does not know.
+        UnreachableError: it does not answer, or does not know the cluster's id.
     """
     with contextlib.closing(BrokerConnection(address, timeout_s=_ANSWER_S)) as connection:
         [metadata] = connection.ask(MetadataRequest(version=_WITH_CLUSTER_ID, topics=None))
@@ -66,7 +66,7 @@ def query_identity(address: Address) -> ClusterIdentity:
 
 
 def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
-    """Whether a broker answers a request: one that is paused accepts a connection, and is mute."""
+    """Return whether a broker answers a request; a paused one only accepts connections."""
     try:
         with contextlib.closing(BrokerConnection(address, timeout_s=timeout_s)) as connection:
             connection.ask(MetadataRequest(version=1, topics=[]))
@@ -76,12 +76,12 @@ def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
 
 
 class MetadataView:
-    """The View of ``clusters.admin.metadata``, asked of the brokers alone.
+    """The CoordinationView of ``clusters.admin.metadata``, read from the brokers alone.
 
     Args:
-        release: that they run.
-        addresses: every broker's.
-        ours: those that may be hurt; of others nothing is told.
+        release: release of the brokers.
+        addresses: addresses of all brokers.
+        ours: ids of the brokers that may be damaged; only these count as live brokers.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class MetadataView:
         self._client = ProtocolClient(addresses)
 
     def controller(self) -> int:
-        """In the metadata; on KRaft brokers name one at random there, and know the quorum's."""
+        """Read it in the metadata; on KRaft, where that is random, ask for the quorum's leader."""
         if self._release.coordination == "zookeeper":
             controller = int(self._ask([]).controller_id)
         else:
@@ -103,7 +103,7 @@ class MetadataView:
         return controller
 
     def _quorum_leader(self) -> int:
-        """DescribeQuorum (KIP-595), which brokers pass on to the controller."""
+        """Send DescribeQuorum (KIP-595), which brokers forward to the controller."""
         topic = DescribeQuorumRequest.TopicData
         metadata_log = topic(
             topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
@@ -120,7 +120,7 @@ class MetadataView:
         )
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Metadata of the topic."""
+        """Read the partition's metadata."""
         metadata = self._metadata_of(topic, partition)
         epoch = getattr(metadata, "leader_epoch", None)
         return PartitionState(
@@ -128,15 +128,15 @@ class MetadataView:
         )
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Metadata of the topic, too."""
+        """Read the replicas in the partition's metadata."""
         return tuple(self._metadata_of(topic, partition).replica_nodes)
 
     def live_brokers(self) -> frozenset[int]:
-        """Of ours, those that the metadata lists."""
+        """Return those of our brokers that the metadata lists."""
         return frozenset(broker.node_id for broker in self._ask([]).brokers) & self._ours
 
     def lists_all(self, brokers: Iterable[int]) -> bool:
-        """Whether each of some brokers answers, and has all of them in its own metadata."""
+        """Return whether each of these brokers answers and lists all of them."""
         expected = frozenset(brokers)
         request = MetadataRequest(version=self._release.wire.metadata, topics=[])
         try:
@@ -148,11 +148,11 @@ class MetadataView:
         )
 
     def topics(self) -> frozenset[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         return frozenset(topic.name for topic in self._ask(None).topics)
 
     def topic_id(self, topic: str) -> str:
-        """Metadata of the topic, in the first version that has it."""
+        """Read the id in the topic's metadata, of the first version that has ids."""
         if self._release.wire.metadata < _WITH_IDS:
             return ""
         topics = self._ask([self._named(topic)], version=_WITH_IDS).topics

@@ -1,7 +1,7 @@
-"""How the probe is let in where clients need TLS or a password: librdkafka's settings, once more.
+"""TLS and SASL for the probe, by the settings that librdkafka gets.
 
-librdkafka reads its settings itself. The probe has sockets of its own, and heeds those of the same
-names that are in ``SUPPORTED``; any other goes to librdkafka alone.
+librdkafka reads its settings itself. The probe has its own sockets, and applies the settings in
+``SUPPORTED``; all others go to librdkafka alone.
 """
 
 import socket
@@ -41,10 +41,10 @@ _SIZE: Final = struct.Struct(">i")
 
 
 def dialer(client: Mapping[str, str]) -> Connector:
-    """How connections are opened under these settings.
+    """Return a function that opens connections with these settings.
 
     Raises:
-        UsageError: they want what the probe cannot do, or name a file that there is not.
+        UsageError: the probe does not support a setting, or a file does not exist.
     """
     protocol = client.get("security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
@@ -84,7 +84,7 @@ def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _sasl(client: Mapping[str, str]) -> dict[str, str]:
-    """What kafka-python wants to know, in its own words."""
+    """Return the settings under kafka-python's names."""
     mechanism = client.get("sasl.mechanism") or client.get("sasl.mechanisms") or ""
     if mechanism not in MECHANISMS:
         raise UsageError(
@@ -120,7 +120,7 @@ def _dial(
 
 
 def _authenticate(opened: socket.socket, sasl: Mapping[str, str]) -> None:
-    """SaslHandshake and SaslAuthenticate (KIP-43, KIP-152; from 1.0 on)."""
+    """Send SaslHandshake and SaslAuthenticate (KIP-43, KIP-152; from 1.0 on)."""
     mechanism = get_sasl_mechanism(sasl["sasl_mechanism"])(**sasl)
     handshake_request = SaslHandshakeRequest(version=1, mechanism=sasl["sasl_mechanism"])
     handshake = _ask(opened, handshake_request, SaslHandshakeResponse)

@@ -1,4 +1,4 @@
-"""What a JVM said before it died: the lines of its log that say why."""
+"""The lines of a JVM's log that explain why it died."""
 
 import re
 from pathlib import Path
@@ -13,11 +13,11 @@ _EMPTY = re.compile(r"^\s+at |^\s*\.\.\. \d+ more|^\S+ [A-Z]+\s+\([\w.$]+\)$")
 
 
 def failure_lines(log: Path, *, since: int = 0) -> str:
-    """The last few meaningful lines of a log, or its last line if nothing looks like an error.
+    """Return the last few error lines of a log, or its last line if there are none.
 
     Args:
-        log: of the process.
-        since: byte at which this life of the process began.
+        log: log of the process.
+        since: byte at which the log of this start of the process begins.
     """
     try:
         with log.open("rb") as file:

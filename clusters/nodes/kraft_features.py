@@ -1,8 +1,8 @@
 """Features of a KRaft cluster: metadata.version, and those that came after it (KIP-584).
 
-Kafka's own tool decides which features a new cluster of a release begins with, and writes them into
-``bootstrap.checkpoint``. It is asked once a release; its file is kept in the cache. An upgraded
-cluster is given the same, as ``kafka-features upgrade --release-version`` does.
+Kafka's own tool decides which features a new cluster of a release begins with, and writes them to
+``bootstrap.checkpoint``. It runs once for each release; its file stays in the cache. An upgraded
+cluster gets the same features, as ``kafka-features upgrade --release-version`` does.
 """
 
 import contextlib
@@ -42,10 +42,10 @@ _LEVEL: Final = struct.Struct(">h")
 
 
 def checkpoint(release: Release) -> bytes:
-    """What ``StorageTool format`` writes for a new cluster of a release, nothing of it its own.
+    """Return the ``bootstrap.checkpoint`` of a release, the same for every new cluster.
 
     Raises:
-        HarnessError: there are no jars, or the tool fails; with its last words.
+        HarnessError: there are no jars, or the tool fails; with the end of its output.
     """
     jars = sha256(lock_file(release).read_bytes()).hexdigest()[:12]
     cached = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
@@ -61,10 +61,10 @@ def checkpoint(release: Release) -> bytes:
 
 
 def features(release: Release) -> dict[str, int]:
-    """The features that a new cluster of a release begins with, and the level of each.
+    """Return the features that a new cluster of a release begins with, and their levels.
 
     Raises:
-        HarnessError: as ``checkpoint`` does.
+        HarnessError: see ``checkpoint``.
     """
     batches = MemoryRecords(checkpoint(release))
     levels: dict[str, int] = {}
@@ -75,32 +75,32 @@ def features(release: Release) -> dict[str, int]:
 
 
 def _feature(record: bytes) -> tuple[str, int]:
-    """Name and level of a FeatureLevelRecord: frame, kind, version, compact string, int16, tags."""
+    """Decode a FeatureLevelRecord: frame, kind, version, compact string, int16, tags."""
     end = 3 + record[3]
     (level,) = _LEVEL.unpack_from(record, end)
     return record[4:end].decode("ascii"), level
 
 
 def source(level: Level) -> Release:
-    """The release whose features a level has: its own, unless it is held back.
+    """Return the release whose features a level has: its own, or that of an older protocol.
 
     Raises:
-        UsageError: it is held back to what no release of the catalogue has.
+        UsageError: no release of the catalogue has that protocol.
     """
     release = level.release
     return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
 
 def finalize(brokers: Mapping[int, Address], release: Release) -> None:
-    """Have a cluster begin to use every feature that a new cluster of the release has.
+    """Finalize every feature that a new cluster of the release has.
 
     Args:
-        brokers: all that run; each has heard of it at the end.
+        brokers: all running brokers; at the end each has the finalized features.
 
     Raises:
         HarnessError: the controller refuses; the message says why.
-        UnreachableError: nobody answered.
-        WaitTimeoutError: a broker has not heard of it in time.
+        UnreachableError: no broker answered.
+        WaitTimeoutError: a broker did not get them in time.
     """
     target = features(release)
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
@@ -119,7 +119,7 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
 
 
 def _finalized(client: ProtocolClient, *brokers: int) -> dict[str, int]:
-    """The features that a cluster uses, as the first broker that answers knows them."""
+    """Return the finalized features as the first broker that answers has them."""
     request: Any = ApiVersionsRequest(
         version=3, client_software_name="highwater", client_software_version="1"
     )

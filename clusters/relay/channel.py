@@ -1,6 +1,6 @@
-"""One direction of one connection: frames come in, are looked at, and go on, or not.
+"""One direction of one connection: inspects each frame, and forwards, delays or holds it.
 
-Nothing here blocks; the loop says when a socket can be read or written, and when time has passed.
+Nothing here blocks; the event loop calls when a socket is ready or a frame is due.
 """
 
 import random
@@ -16,44 +16,44 @@ _CHUNK: Final = 1 << 16
 _SCRATCH: Final = memoryview(bytearray(_CHUNK))
 _FRAME_MAX: Final = 1 << 28
 _QUEUE_MAX: Final = 1 << 23
-"""A direction that has so many bytes to deliver takes no more, as a full socket would not."""
+"""With this many bytes to deliver a direction reads no more, like a full socket."""
 
 _SIZE: Final = struct.Struct(">i")
 _DICE: Final = random.Random()  # noqa: S311 - jitter is no secret
 
 
 class InspectedFrame(NamedTuple):
-    """A frame, and what it is to whoever judges it."""
+    """A frame, and the note that its inspector has made of it."""
 
     frame: bytearray
     note: object
 
 
 class FrameInspector(Protocol):
-    """Says of each frame what it is."""
+    """Decodes frames, and decides which rules concern them."""
 
     def read(self, frame: bytearray) -> object:
-        """What a whole frame is; None if nobody needs to know."""
+        """Decode a whole frame to a note; None if no rule or report needs it."""
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Whether one of these rules keeps it back."""
+        """Return whether one of these rules holds the frame back."""
 
     def may_overtake(self, note: object) -> bool:
-        """Whether it may pass what is held before it."""
+        """Return whether the frame may overtake held frames before it."""
 
     def on_passed(self, note: object) -> None:
-        """It goes on now."""
+        """Report a frame that is forwarded now."""
 
 
 class Channel:
-    """Takes bytes from one socket and gives them to another, frame by frame.
+    """Forwards bytes from one socket to another, frame by frame.
 
-    A frame whose fate is clear goes on as it comes, piece by piece and without being copied; one
-    that may be held, delayed or throttled is gathered first.
+    A frame that no rule can concern is forwarded as it arrives, piece by piece and without a copy;
+    one that may be held, delayed or throttled is read completely first.
 
     Args:
-        judge: of its frames.
-        schedule: told when something is to be looked at again, in seconds of ``clock``.
+        inspector: inspects its frames.
+        schedule: called with the time, in seconds of ``clock``, at which a delayed frame is due.
         clock: seconds, monotonic.
     """
 
@@ -79,7 +79,7 @@ class Channel:
         self._busy_until = 0.0
 
     def apply_rules(self, rules: Iterable[RelayRule]) -> None:
-        """Take the rules of its link; what they no longer hold goes on."""
+        """Set the rules of its link; forward frames that they no longer hold."""
         rules = tuple(rules)
         self.blocked = any(rule.kind == "cut" for rule in rules)
         self._slow = tuple(rule for rule in rules if rule.kind == "slow")
@@ -92,16 +92,16 @@ class Channel:
 
     @property
     def can_read(self) -> bool:
-        """Whether it wants to read."""
+        """True while it accepts more bytes."""
         return not self.blocked and self._queued < _QUEUE_MAX
 
     @property
     def has_output(self) -> bool:
-        """Whether it has something to write."""
+        """True while it has bytes to write."""
         return bool(self._queue) and not self.blocked
 
     def receive(self, inbox: socket.socket) -> bool:
-        """Read what has come; False at its end."""
+        """Read what has arrived; return False at the end of the stream."""
         try:
             while self.can_read:
                 count = self._read(inbox)
@@ -126,7 +126,7 @@ class Channel:
         return count
 
     def send(self, outbox: socket.socket) -> bool:
-        """Write what can be written; False when nobody takes it any more."""
+        """Write what can be written; return False if the other end has closed."""
         try:
             while self._queue:
                 view = self._queue[0]
@@ -143,11 +143,11 @@ class Channel:
         return True
 
     def release_due(self) -> None:
-        """Let go what has waited for long enough."""
+        """Forward delayed frames that are due."""
         self._release_until(self._clock())
 
     def _split(self, chunk: memoryview) -> None:
-        """Cut a chunk into frames; the last may be the beginning of one."""
+        """Split a chunk into frames; the last may be incomplete."""
         data = memoryview(self._partial + chunk) if self._partial else chunk
         while len(data) >= _SIZE.size:
             size = _SIZE.size + _SIZE.unpack_from(data)[0]
@@ -165,7 +165,7 @@ class Channel:
         self._partial = bytes(data)
 
     def _extend(self, frame: bytearray) -> None:
-        """More of a long frame has come."""
+        """Process more bytes of a long frame."""
         if self._forwarded or not (self._slow or self._holds or self._held_frames or self._delayed):
             self._enqueue(memoryview(frame)[self._forwarded : self._received])
             self._forwarded = self._received
@@ -181,7 +181,7 @@ class Channel:
         self._route_frame(InspectedFrame(frame, self._inspector.read(frame)))
 
     def _route_frame(self, inspected: InspectedFrame) -> None:
-        """Hold a frame, delay it, or let it pass."""
+        """Hold a frame, delay it, or forward it."""
         waits = self._held_frames and not self._inspector.may_overtake(inspected.note)
         if waits or self._inspector.is_held(inspected.note, self._holds):
             self._held_frames.append(inspected)
@@ -195,7 +195,7 @@ class Channel:
         self._schedule(due)
 
     def _due(self, size: int) -> float:
-        """When a frame arrives that is sent now: no sooner than the one before."""
+        """Return the time at which a frame is due: not before the frame ahead of it."""
         now = self._clock()
         delay = sum(rule.delay_s + rule.jitter_s * _DICE.random() for rule in self._slow)
         rates = [rule.bytes_per_s for rule in self._slow if rule.bytes_per_s]

@@ -1,4 +1,4 @@
-"""The harness's end of the wire: starts its process, gives orders, hears reports."""
+"""The harness's side of the relay: starts its process, sends orders, reads reports."""
 
 import contextlib
 import json
@@ -23,16 +23,16 @@ Row = dict[str, Any]
 
 
 class Relay:
-    """One process that stands between the nodes of one cluster, until ``close``.
+    """The relay process of one cluster, until ``close``.
 
-    It dies with this process, whatever ends that. Safe to share between threads; every order has
-    taken effect when its method returns.
+    It ends with this process, even by SIGKILL. Safe to share between threads; every order has taken
+    effect when its method returns.
 
     Args:
-        routes: where it is to listen.
+        routes: addresses to listen on, and their targets.
 
     Attributes:
-        addresses: where it listens, in the order of the routes.
+        addresses: addresses on which it listens, in the order of the routes.
 
     Raises:
         HarnessError: it cannot listen there, or did not start.
@@ -63,11 +63,11 @@ class Relay:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Id of the process."""
         return self._process.pid
 
     def add(self, rule: RelayRule) -> int:
-        """Do something to links; returns the number by which that is ended."""
+        """Add a rule; return the number by which ``drop`` ends it."""
         with self._changed:
             self._number += 1
             number = self._number
@@ -75,13 +75,13 @@ class Relay:
         return number
 
     def drop(self, *numbers: int) -> None:
-        """End what was added; bytes that waited go on. Harmless when the process is gone."""
+        """Remove rules; frames that waited go on. Harmless when the process has ended."""
         with contextlib.suppress(HarnessError):
             self._order("drop", rule_ids=list(numbers))
 
     @contextlib.contextmanager
     def under(self, *rules: RelayRule) -> Iterator[None]:
-        """Do these things while the block lasts."""
+        """Apply rules while the block lasts."""
         numbers: list[int] = []
         try:
             for rule in rules:
@@ -91,12 +91,12 @@ class Relay:
             self.drop(*numbers)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Hear of everything that passes, each on the relay's own thread; None: of nothing more."""
+        """Call ``watcher`` for everything that passes, on the relay's thread; None ends that."""
         self._watcher = watcher
         self._order("watch", on=watcher is not None)
 
     def held_messages(self) -> list[Row]:
-        """What was held back so far, a row each."""
+        """Return the messages held back so far, a row each."""
         with self._changed:
             return list(self._held_messages)
 

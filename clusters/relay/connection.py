@@ -1,4 +1,4 @@
-"""One connection through the wire, from the node that opened it to the one that it asks."""
+"""One connection through the relay, from the node that opened it to the one that it asks."""
 
 import json
 import socket
@@ -14,34 +14,34 @@ from highwater.clusters.relay.rules import COORDINATION, RelayRule
 
 _RESET: Final = struct.pack("ii", 1, 0)
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
-"""The name and the id of KRaft's own log."""
+"""The name and the id of KRaft's metadata log."""
 
 Row = dict[str, Any]
 OnEvent = Callable[[int], None]
 
 
 def _idle(mask: int) -> None:
-    """Before anybody waits for events of a socket."""
+    """Do nothing: the callback before the event loop sets another."""
 
 
 class Host(Protocol):
-    """What a connection needs of the loop it lives in."""
+    """The part of the event loop that a connection uses."""
 
     @property
     def last_hw(self) -> dict[tuple[int, str, int], int]:
-        """The HW that each follower was told last: follower, topic, partition."""
+        """The last HW sent to each follower, by (follower, topic, partition)."""
 
     def rules(self, source: int, target: int) -> list[RelayRule]:
-        """Those of one link."""
+        """Return the rules of one link."""
 
     def note(self, row: Row) -> None:
-        """Something was seen."""
+        """Report an observation."""
 
     def schedule(self, channel: Channel, due: float) -> None:
-        """A channel wants to be looked at then."""
+        """Call the channel's ``release_due`` at that time."""
 
     def clock(self) -> float:
-        """Seconds, monotonic."""
+        """Return monotonic seconds."""
 
 
 _DECISION_READERS: Final = {
@@ -51,7 +51,7 @@ _DECISION_READERS: Final = {
 
 
 class PendingRequest(NamedTuple):
-    """A request that has no answer yet."""
+    """A request without an answer so far."""
 
     head: Header
     fetch: kafka_frames.Fetch | None
@@ -59,15 +59,15 @@ class PendingRequest(NamedTuple):
 
 
 class RelayConnection:
-    """Two channels, and who is at their ends.
+    """Two channels, and the nodes at their ends.
 
     Args:
-        host: the loop.
-        client: the socket that was accepted.
-        server: the number of the node that is asked.
-        source: the number of the node that asks, where its address tells; else its first request
-            does. None is a client or a tool, whom no rule concerns.
-        zookeeper: whether ZooKeeper is spoken.
+        host: the event loop.
+        client: the accepted socket.
+        server: number of the node that is asked.
+        source: number of the node that asks, if its address identifies it; otherwise its first
+            request does. None is a client or a tool, which no rule concerns.
+        zookeeper: whether the protocol is ZooKeeper's.
     """
 
     def __init__(
@@ -96,31 +96,31 @@ class RelayConnection:
         self.apply_rules()
 
     def apply_rules(self) -> None:
-        """Take the rules of its link as they are now."""
+        """Apply the current rules of its link."""
         if self.source is not None:
             self.requests.apply_rules(self._host.rules(self.source, self.server))
             self.answers.apply_rules(self._host.rules(self.server, self.source))
 
     @property
     def refused(self) -> bool:
-        """Whether a rule wants it reset."""
+        """True if a rule resets it."""
         if self.source is None:
             return False
         ends = (self.source, self.server), (self.server, self.source)
         return any(rule.kind == "reset" for end in ends for rule in self._host.rules(*end))
 
     def set_source(self, source: int) -> None:
-        """Its first request has told who asks."""
+        """Set the node that asks, which its first request has named."""
         self.source = source
         self.apply_rules()
 
     @property
     def last_hw(self) -> dict[tuple[int, str, int], int]:
-        """The HW that each follower was told last: follower, topic, partition."""
+        """The last HW sent to each follower, by (follower, topic, partition)."""
         return self._host.last_hw
 
     def note(self, kind: str, source: int, target: int, **facts: object) -> None:
-        """Report what was seen."""
+        """Report an observation about the link."""
         self._host.note({"kind": kind, "source": source, "target": target, **facts})
 
     def close(self, *, reset: bool = False) -> None:
@@ -140,14 +140,14 @@ class RelayConnection:
 
 
 class RequestInspector:
-    """Judges what a node asks of another in Kafka's protocol."""
+    """Inspects a node's requests in Kafka's protocol."""
 
     def __init__(self, connection: RelayConnection) -> None:
         self._connection = connection
         self.pending: deque[PendingRequest] = deque()
 
     def read(self, frame: bytearray) -> object:
-        """Remember it for its answer, and learn from it who asks."""
+        """Decode a request, keep it for its answer, and set the source if it is not known."""
         try:
             head = kafka_frames.header(frame)
             fetch = kafka_frames.fetch(frame, head) if head.api == kafka_frames.FETCH else None
@@ -164,7 +164,7 @@ class RequestInspector:
         return request
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Whether it is about leadership, or a change of an ISR, and such are held."""
+        """Return whether a rule holds it: it is about leadership, or changes an ISR."""
         if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
@@ -175,12 +175,12 @@ class RequestInspector:
         )
 
     def may_overtake(self, note: object) -> bool:
-        """Nothing overtakes: a broker handles the requests of a connection in their order."""
+        """Return False: a broker handles the requests of a connection in their order."""
         del note
         return False
 
     def on_passed(self, note: object) -> None:
-        """Tell a follower's LEO, by what it asks for, and what a controller or leader decides."""
+        """Report a follower's LEO, which is its fetch offset, and leadership decisions."""
         if not isinstance(note, PendingRequest) or self._connection.source is None:
             return
         ends = self._connection.source, self._connection.server
@@ -200,18 +200,18 @@ class RequestInspector:
 
 
 class AnswerInspector:
-    """Judges what is answered in Kafka's protocol."""
+    """Inspects answers in Kafka's protocol."""
 
     def __init__(self, connection: RelayConnection, requests: RequestInspector) -> None:
         self._connection = connection
         self._pending = requests.pending
 
     def read(self, frame: bytearray) -> object:
-        """What a Fetch brings; other answers are nobody's business."""
+        """Decode a follower's Fetch answer; return None for other answers."""
         request = None
         correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
         while self._pending:
-            pending = self._pending.popleft()  # one that has no answer (acks=0) is passed over
+            pending = self._pending.popleft()  # skips requests without an answer (acks=0)
             if pending.head.correlation == correlation:
                 request = pending
                 break
@@ -223,7 +223,7 @@ class AnswerInspector:
             return None
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Whether it tells a HW that its follower is not to know, or metadata."""
+        """Return whether a rule holds it: it has a HW above the limit, or new metadata."""
         partitions: list[FetchedPartition] = note if isinstance(note, list) else []
         for rule in rules:
             for partition in partitions:
@@ -258,12 +258,12 @@ class AnswerInspector:
         )
 
     def may_overtake(self, note: object) -> bool:
-        """Nothing overtakes: answers come in the order of their requests."""
+        """Return False: answers come in the order of their requests."""
         del note
         return False
 
     def on_passed(self, note: object) -> None:
-        """Tell which HW a follower hears."""
+        """Report the HW that a follower gets."""
         connection = self._connection
         if not isinstance(note, list) or connection.server == COORDINATION:
             return
@@ -282,10 +282,10 @@ class AnswerInspector:
 
 
 class ZooKeeperRequestInspector(RequestInspector):
-    """Judges what a broker asks of ZooKeeper: only a write of a partition's state matters."""
+    """Inspects requests to ZooKeeper: only a write of a partition's state matters."""
 
     def read(self, frame: bytearray) -> object:
-        """The write of a state node: its partition, and what is written; or that it is a ping."""
+        """Decode the write of a state node to topic, partition and data, or a ping to "ping"."""
         kind = kafka_frames.zookeeper_kind(frame)
         if kind == kafka_frames.ZK_PING:
             return "ping"
@@ -296,15 +296,15 @@ class ZooKeeperRequestInspector(RequestInspector):
         return None
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Whether it changes a partition's state, and such changes are held."""
+        """Return whether a rule holds it: it changes a partition's state."""
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 
     def may_overtake(self, note: object) -> bool:
-        """Pings overtake, or the session would end; ZooKeeper's client expects them anywhere."""
+        """Let pings overtake, or the session would end; ZooKeeper's client accepts any order."""
         return note == "ping"
 
     def on_passed(self, note: object) -> None:
-        """Tell the ISR that is written."""
+        """Report the ISR that is written."""
         if not isinstance(note, tuple):
             return
         topic, partition, data = note

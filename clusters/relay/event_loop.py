@@ -1,7 +1,7 @@
-"""The one loop of the wire's process: sockets, orders from the harness, and time.
+"""The event loop of the relay's process: sockets, orders from the harness, and timers.
 
-One thread and one selector: nothing is locked, and an order has taken effect on every connection
-when it is answered.
+It has one thread and one selector: it needs no locks, and an order has taken effect on every
+connection when it is answered.
 """
 
 import heapq
@@ -28,13 +28,14 @@ _BACKLOG: Final = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where the wire listens, and for whom.
+    """An address on which the relay listens, and its target.
 
     Attributes:
-        listen: host and port; port 0 is any.
-        upstream: host and port of the node itself.
-        server: its number.
-        source: who alone is to use this address, if that is so.
+        listen: host and port; port 0 is any free port.
+        upstream: host and port of the target node.
+        server: number of the target node.
+        source: number of the only node that uses this address; None if several do.
+        zookeeper: whether the protocol is ZooKeeper's.
     """
 
     listen: tuple[str, int]
@@ -45,21 +46,21 @@ class Route:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> "Route":
-        """From JSON."""
+        """Decode a route from JSON."""
         ends = {name: (plain[name][0], plain[name][1]) for name in ("listen", "upstream")}
         return cls(**{**plain, **ends})
 
 
 class Loop:
-    """Carries bytes until its input ends, which is when the harness has gone.
+    """Forwards bytes until its input ends, which is when the harness has ended.
 
     Args:
-        orders: file descriptor on which JSON lines come.
-        reports: file descriptor on which JSON lines go.
+        orders: file descriptor of the orders, JSON lines.
+        reports: file descriptor of the reports, JSON lines.
         clock: seconds, monotonic.
 
     Attributes:
-        last_hw: the HW that each follower was told last: follower, topic, partition.
+        last_hw: the last HW sent to each follower, by (follower, topic, partition).
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Loop:
         self._selector.register(orders, _READ, lambda _: self._read_orders())
 
     def run(self) -> None:
-        """Carry on until the input ends."""
+        """Run until the input ends."""
         while not self._closed:
             for key, mask in self._selector.select(self._select_timeout()):
                 key.data(mask)
@@ -95,18 +96,18 @@ class Loop:
             if self._lines and self.clock() - self._gathered_at >= _GATHER_S:
                 self._write_reports()
 
-    # What connections need.
+    # Methods for connections.
 
     def rules(self, source: int, target: int) -> list[RelayRule]:
-        """Those of one link."""
+        """Return the rules of one link."""
         return self._links.get((source, target), [])
 
     def schedule(self, channel: Channel, due: float) -> None:
-        """Look at a channel then."""
+        """Call the channel's ``release_due`` at that time."""
         heapq.heappush(self._timers, (due, next(self._numbers), channel))
 
     def note(self, row: Row) -> None:
-        """Report what was seen, if it differs from the last of its kind."""
+        """Report an observation, unless it equals the last of its kind and link."""
         urgent = row["kind"] == "held"
         if not (urgent or self._watching):
             return
@@ -173,7 +174,7 @@ class Loop:
         self._lines.append(json.dumps(row, separators=(",", ":")))
 
     def _write_reports(self) -> None:
-        """Write what is gathered; a harness that reads nothing (stopped) must not stop the wire."""
+        """Write reports without blocking: a harness that is stopped must not stop the relay."""
         if self._lines and len(self._unsent) < _UNSENT_MAX:
             self._unsent += ("\n".join(self._lines) + "\n").encode()
         self._lines = []
@@ -184,10 +185,10 @@ class Loop:
         except OSError:
             self._closed = True
         if self._unsent:
-            self._lines = self._lines or [""]  # come again
+            self._lines = self._lines or [""]  # so that the loop tries again
             self._gathered_at = self.clock()
 
-    # Time.
+    # Timers.
 
     def _select_timeout(self) -> float | None:
         waits = [self._timers[0][0] - self.clock()] if self._timers else []
@@ -267,13 +268,13 @@ class Loop:
                 return
             connection.connected = True
         if mask & _READ and not connection.answers.receive(upstream):
-            connection.answers.send(connection.client)  # its last words
+            connection.answers.send(connection.client)  # what it sent before its end
             self._close(connection)
             return
         self._flush(connection)
 
     def _flush(self, connection: RelayConnection) -> None:
-        """Write at once what can be written, and wait for what cannot."""
+        """Write what can be written now, and wait until the rest can."""
         upstream = connection.upstream if connection.connected else None
         requests = connection.requests
         if upstream is not None and requests.has_output and not requests.send(upstream):

@@ -1,10 +1,10 @@
-"""Puts the wire between the nodes of a cluster, and says in a cluster's own words what it does.
+"""Puts the relay between the nodes of a cluster, and applies rules by topic and broker.
 
-Every broker advertises to its peers an address of the wire's, and each finds ZooKeeper at one of
-its own, so that the wire knows who asks there; what a broker asks of another or of the KRaft
-controller names it (``messages.sender``). Clients and the harness go past the wire, but for
-releases before 0.10.2, which have one listener for all (KIP-103): there clients pass through it,
-and no rule concerns them.
+Every broker advertises an address of the relay to its peers, and has its own relay address for
+ZooKeeper, so that the relay knows which broker asks there. A request to another broker or to the
+KRaft controller names its sender (``kafka_frames.sender``). Clients and the harness do not pass
+through the relay, except on releases before 0.10.2, which have one listener for all (KIP-103):
+there clients pass through it, and no rule concerns them.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from highwater.harness.base.errors import WaitTimeoutError
 
 _WAIT_S: Final = 0.01
 LISTENER_NAMES: Final = (0, 10, 2)
-"""The first release with a listener for peers alone (KIP-103)."""
+"""The first release with a separate listener for peers (KIP-103)."""
 
 Row = dict[str, Any]
 
 
 class Wiring:
-    """The wire of one cluster: its addresses, and its process.
+    """The relay of one cluster: its addresses, and its process.
 
     Attributes:
-        relay: gives the orders.
-        peers: broker id to where the other brokers are to find it.
-        coordination: broker id to where it is to find ZooKeeper or the controller.
+        relay: sends orders to the process.
+        peers: broker id to the address at which the other brokers reach it.
+        coordination: broker id to the address at which it reaches ZooKeeper or the controller.
     """
 
     def __init__(self, release: Release, site: Site) -> None:
@@ -66,7 +66,7 @@ class Wiring:
 
     @property
     def controller(self) -> Address:
-        """Where brokers find the KRaft controller."""
+        """Address at which brokers reach the KRaft controller."""
         return next(iter(self.coordination.values()))
 
     def close(self) -> None:
@@ -75,12 +75,12 @@ class Wiring:
 
 
 class RelayNetwork:
-    """What can be done to the links of a cluster; the Network of ``clusters.core.interfaces``.
+    """The links of a cluster; the Network of ``clusters.core.interfaces``.
 
     Args:
-        relay: of the cluster.
-        brokers: their ids.
-        topic_id: the id that brokers fetch a topic by; empty where they use its name.
+        relay: relay of the cluster.
+        brokers: ids of the brokers.
+        topic_id: returns the id by which brokers fetch a topic; "" where they use its name.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class RelayNetwork:
         self._relay = relay
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Do these things to links while the block lasts; afterwards everything goes on."""
+        """Apply rules to links while the block lasts; afterwards everything goes on."""
         return self._relay.under(*rules)
 
     @contextlib.contextmanager
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
-        """Keep followers from hearing of a HW above some offset, while the block lasts."""
+        """Hold every answer that tells followers a HW above an offset, while the block lasts."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
         links = frozenset(
             (leader, follower)
@@ -112,17 +112,17 @@ class RelayNetwork:
             yield
 
     def held_messages(self, what: str) -> list[Row]:
-        """Messages of one kind that were held back so far."""
+        """Return the messages of one kind that were held back so far."""
         return [row for row in self._relay.held_messages() if row["what"] == what]
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
         """Wait until a message of one kind to each of these nodes has been held back.
 
         Args:
-            since_ns: of the monotonic clock.
+            since_ns: only messages since then, by the monotonic clock, count.
 
         Raises:
-            WaitTimeoutError: that has not come within the limit.
+            WaitTimeoutError: it has not happened within the limit.
         """
         deadline = time.monotonic() + limit_s
         pause = threading.Event()
@@ -138,7 +138,7 @@ class RelayNetwork:
             pause.wait(_WAIT_S)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Hear of every message that tells something of replication, on the wire's own thread."""
+        """Call ``watcher`` for every message about replication, on the relay's own thread."""
         self._relay.watch(watcher)
 
 

@@ -1,4 +1,4 @@
-"""Write a release's lock file: ``-m …write_lock NAME ...``, for whoever adds a release.
+"""Write a release's lock file, to add a release: ``-m …write_lock NAME ...``.
 
 jgo (pure Python, no Maven needed) resolves the coordinates as Maven would; the lock file records
 each jar with its sha256, so that a run needs no resolution, only downloads.
@@ -15,7 +15,7 @@ from highwater.clusters.releases.jars import lock_file
 
 
 def resolve(release: Release, repository: Path) -> dict[str, str]:
-    """The release's jars in class path order: ``group:artifact:version`` to sha256."""
+    """Return the jars in class path order: ``group:artifact:version`` to sha256."""
     from jgo.maven import MavenContext  # noqa: PLC0415 - slow to import, and needed here only
 
     context = MavenContext(repo_cache=repository, timeout=60)
@@ -30,7 +30,7 @@ def resolve(release: Release, repository: Path) -> dict[str, str]:
 
 
 def main(names: Sequence[str]) -> None:
-    """Write one lock file a name."""
+    """Write one lock file for each name."""
     for name in names:
         entry = release(name)
         with tempfile.TemporaryDirectory() as repository:

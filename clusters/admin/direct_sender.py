@@ -33,7 +33,7 @@ _TRANSPORT: Final = "_TRANSPORT"
 _PURGED: Final = "_PURGE_INFLIGHT"
 """Errors as librdkafka names them: the connection broke; the answer did not come in time."""
 
-_ROOM: Final = 1 << 20
+_BATCH_BYTES_MAX: Final = 1 << 20
 
 
 class DirectSender:
@@ -144,7 +144,7 @@ class DirectSender:
         self._answers[identity] = answer
 
     def _request(self, identity: str, partition: int) -> Request:
-        builder = MemoryRecordsBuilder(self._magic, 0, _ROOM)
+        builder = MemoryRecordsBuilder(self._magic, 0, _BATCH_BYTES_MAX)
         value = record_value(identity, self._plan.workload.record_bytes)
         builder.append(time.time_ns() // 1_000_000, None, value)
         builder.close()

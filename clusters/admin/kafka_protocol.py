@@ -44,7 +44,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 
-Request = Any  # kafka-python makes these classes at run time, from Kafka's own schemas
+Request = Any  # kafka-python creates these classes at run time, from Kafka's own schemas
 Response = Any
 
 _ANSWERED_BY = {

@@ -198,7 +198,7 @@ class KraftMover:
         ]
         _require(codes, _ELECTED, f"elect the preferred leader of {topic}-{partition}")
 
-    def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python makes these classes
+    def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python creates these classes
         [response] = self._client.ask_any(self._brokers, request)
         return response
 

@@ -23,9 +23,8 @@ _METADATA_WITH_IDS = 10
 _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
-_AGAIN_S: Final = (
-    0.25  # kazoo would wait twice as long each time, and be blind as long as ZooKeeper was
-)
+# By default kazoo doubles its delay each time: after an outage it would wait as long again.
+_RETRY_DELAY_MAX_S: Final = 0.25
 _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util.Random
 
 
@@ -68,7 +67,12 @@ class ZooKeeperView:
             hosts=str(address),
             timeout=10,
             logger=quiet,
-            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": _AGAIN_S},
+            connection_retry={
+                "max_tries": -1,
+                "delay": 0.1,
+                "backoff": 1,
+                "max_delay": _RETRY_DELAY_MAX_S,
+            },
         )
         self._client = self._new_client()
         self._started = False
@@ -125,7 +129,9 @@ class ZooKeeperView:
             client.start(timeout=self._timeout_s)
             client.stop()
         except KazooTimeoutError as error:
-            raise UnreachableError(f"the session of broker {broker} is not ours to end") from error
+            raise UnreachableError(
+                f"the session of broker {broker} cannot be taken over"
+            ) from error
         finally:
             client.close()
 

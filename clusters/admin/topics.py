@@ -44,7 +44,7 @@ def create_topic(
         WaitTimeoutError: it was not ready in time.
     """
     if release.wire.create_topics is None:
-        assert coordination is not None, f"{release.name} has topics made in ZooKeeper"
+        assert coordination is not None, f"{release.name} creates topics in ZooKeeper"
         _write(release, coordination, name, assignment, settings)
     else:
         request = _request(release, name, assignment, settings)
@@ -86,7 +86,7 @@ def _request(
     name: str,
     assignment: Sequence[Sequence[int]],
     settings: Mapping[str, str],
-) -> Any:  # noqa: ANN401 - kafka-python makes these classes at run time
+) -> Any:  # noqa: ANN401 - kafka-python creates these classes at run time
     topic = CreateTopicsRequest.CreatableTopic
     return CreateTopicsRequest(
         version=release.wire.create_topics,

@@ -44,13 +44,13 @@ class RealCoordinator:
             return
         self._node.launch()
 
-        def answers() -> bool:
+        def is_answering() -> bool:
             self._node.require_alive()
             self._ask()
             return True
 
         await_condition(
-            answers,
+            is_answering,
             bool,
             what=f"{self._node.name} to answer",
             limit_s=START_LIMIT_S,

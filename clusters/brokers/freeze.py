@@ -48,7 +48,7 @@ def copy_topic(replicas: Path, topic: str, target: Path) -> None:
                     shutil.copy2(entry, copy)
                 elif topic_folder.fullmatch(entry.name):
                     shutil.copytree(entry, copy, ignore=_ignore_derived)
-    except OSError as error:  # shutil.Error is one
+    except OSError as error:  # includes shutil.Error
         raise HarnessError(
             f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"
         ) from error

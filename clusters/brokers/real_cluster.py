@@ -42,13 +42,13 @@ class RealBroker:
 
     def __init__(
         self,
-        identity: int,
+        broker_id: int,
         node: Node,
         log_directory: Path,
         cluster: "RealCluster",
         level: Level,
     ) -> None:
-        self._id = identity
+        self._id = broker_id
         self._level = level
         self._node = node
         self._log_directory = log_directory
@@ -256,10 +256,10 @@ class RealCluster:
             self._view(),
         )
 
-    def plan(self, identity: int, level: Level) -> NodePlan:
+    def plan(self, broker_id: int, level: Level) -> NodePlan:
         """Write a broker's settings for a level, and return its plan."""
         with disk_errors(self._layout.directory):
-            return self._layout.broker_plan(identity, level.release, level.settings)
+            return self._layout.broker_plan(broker_id, level.release, level.settings)
 
     def finalize(self, level: Level) -> None:
         """Finalize the features that a new cluster of that version has."""
@@ -374,7 +374,7 @@ class RealCluster:
         self._site.close()
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
-    def await_session_end(self, identity: int) -> None:
+    def await_session_end(self, broker_id: int) -> None:
         """Wait until a broker's old session has ended; until then its registration is refused.
 
         A KRaft broker needs no such wait: it repeats its registration until it is accepted.
@@ -385,13 +385,13 @@ class RealCluster:
 
             def ended() -> bool:
                 with contextlib.suppress(UnreachableError):
-                    return identity not in view.live_brokers()
+                    return broker_id not in view.live_brokers()
                 return False
 
             await_condition(
                 ended,
                 bool,
-                what=f"the old session of broker {identity} to end",
+                what=f"the old session of broker {broker_id} to end",
                 limit_s=START_LIMIT_S,
                 every_s=0.02,
             )
@@ -440,10 +440,10 @@ class RealCluster:
 
     def _prepare_brokers(self) -> list[Node]:
         nodes = []
-        for identity in self._site.public.brokers:
-            node = self._layout.broker(identity)
-            folder = self._layout.replicas / str(identity)
-            self._brokers[identity] = RealBroker(identity, node, folder, self, self._level)
+        for broker_id in self._site.public.brokers:
+            node = self._layout.broker(broker_id)
+            folder = self._layout.replicas / str(broker_id)
+            self._brokers[broker_id] = RealBroker(broker_id, node, folder, self, self._level)
             nodes.append(node)
         return nodes
 

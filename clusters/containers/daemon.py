@@ -50,7 +50,7 @@ def errors(doing: str) -> Iterator[None]:
         raise HarnessError(
             f"Docker {doing}: {explanation}",
             hint="Make room on the disk of Docker's data (docker info names it; "
-            "docker system prune frees what nobody uses)."
+            "docker system prune frees what is unused)."
             if full
             else "",
         ) from error

@@ -40,7 +40,7 @@ from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 
 _TAKES_EFFECT_S: Final = 20.0
-_HELD_S: Final = 0.2
+_DROPPED_AFTER_S: Final = 0.2
 _SUBNET_ATTEMPTS: Final = 20
 _NOT_FROZEN: Final = "unable to freeze"  # what runc reports when it gave up
 # The JVM takes the shell's place, and both its outputs go to the end of the node's log.
@@ -166,12 +166,12 @@ class ContainerSite:
         return container.start().get_wrapped_container()
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node keeps a connection; Docker's proxy drops one nobody accepts."""
+        """Return whether a node keeps a connection; Docker's proxy drops one without a listener."""
         with socket.socket() as connection:
             connection.settimeout(1.0)
             if connection.connect_ex((address.host, address.port)):
                 return False
-            connection.settimeout(_HELD_S)
+            connection.settimeout(_DROPPED_AFTER_S)
             try:
                 return bool(connection.recv(1))
             except TimeoutError:
@@ -346,10 +346,10 @@ def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
 
     labels = {"labels": claim.labels}
     for _ in range(_SUBNET_ATTEMPTS):
-        picked = client.networks.create(claim.name, **labels)
-        picked.reload()
-        subnet = picked.attrs["IPAM"]["Config"][0]["Subnet"]
-        picked.remove()
+        chosen = client.networks.create(claim.name, **labels)
+        chosen.reload()
+        subnet = chosen.attrs["IPAM"]["Config"][0]["Subnet"]
+        chosen.remove()
         ipam = IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)])
         try:
             network = Network(docker_network_kw={**labels, "ipam": ipam}).create()

@@ -121,7 +121,7 @@ def release_image(client: Client, release: Release, stage: BuildRunner) -> Image
 def _ensure_java(client: Client, base: str, tag: str, stage: BuildRunner) -> None:
     if sys.platform != "linux":
         raise HarnessError(
-            "images are made of this machine's Java, which runs on Linux alone",
+            "images contain this machine's Java, so they can only be built on Linux",
             hint="Run on local processes: --cluster local.",
         )
     with exclusive(cache_directory() / "image-java.lock"):
@@ -168,8 +168,8 @@ def _build(
     """Build one layer of copied files. Docker sets the tag last, so a failed build has none."""
     with errors(f"cannot build the image {tag}"), tempfile.TemporaryFile() as context:
         with tarfile.open(fileobj=context, mode="w") as tar:
-            for there, here in copies.items():
-                tar.add(here, arcname=f"root{there}", filter=owned_by_root)
+            for target, source_path in copies.items():
+                tar.add(source_path, arcname=f"root{target}", filter=owned_by_root)
             lines = [f"FROM {base}", *(["COPY root/ /"] if copies else [])]
             _add_text(tar, "Dockerfile", lines)
         context.seek(0)
@@ -197,8 +197,8 @@ def _untag(client: Client, name: str) -> None:
 
 
 def _digest(*parts: str | bytes) -> str:
-    whole = b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
-    return sha256(whole).hexdigest()[:12]
+    joined = b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
+    return sha256(joined).hexdigest()[:12]
 
 
 def _release_file() -> bytes:

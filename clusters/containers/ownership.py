@@ -39,10 +39,10 @@ class Claim:
     def __init__(self) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
         folder = _folder()
-        aside = folder / f".{self.name}"
-        self._file = aside.open("w")
+        unlocked = folder / f".{self.name}"
+        self._file = unlocked.open("w")
         fcntl.flock(self._file, fcntl.LOCK_EX)
-        aside.rename(folder / self.name)  # so it is never seen unlocked while we run
+        unlocked.rename(folder / self.name)  # so it is never seen unlocked while we run
         self._guard = subprocess.Popen(
             [sys.executable, "-m", "highwater.clusters.containers.cleanup_guard", self.name],
             stdin=subprocess.PIPE,
@@ -113,18 +113,18 @@ def _dead() -> Iterator[str]:
             yield path.name
 
 
-def _remove_container(client: Client, identity: str) -> None:
+def _remove_container(client: Client, container_id: str) -> None:
     from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
     with contextlib.suppress(APIError):  # gone, or going
-        client.api.remove_container(identity, v=True, force=True)
+        client.api.remove_container(container_id, v=True, force=True)
 
 
-def _remove_network(client: Client, identity: str) -> None:
+def _remove_network(client: Client, network_id: str) -> None:
     from docker.errors import APIError  # noqa: PLC0415 - as above
 
     with contextlib.suppress(APIError):
-        client.api.remove_network(identity)
+        client.api.remove_network(network_id)
 
 
 def _folder() -> Path:

@@ -120,9 +120,9 @@ class AddressGroup:
             self._claim.close()
 
 
-def broker_host(group: str, identity: int) -> str:
+def broker_host(group: str, broker_id: int) -> str:
     """Return a broker's host in a group such as ``127.2.3``."""
-    return f"{group}.{_FIRST_BROKER_HOST + identity}"
+    return f"{group}.{_FIRST_BROKER_HOST + broker_id}"
 
 
 def coordination_host(group: str) -> str:

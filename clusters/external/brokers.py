@@ -30,7 +30,7 @@ class ExternalBroker:
 
     def __init__(
         self,
-        identity: int,
+        broker_id: int,
         address: Address,
         *,
         inventory: Inventory,
@@ -38,7 +38,7 @@ class ExternalBroker:
         healer: ClusterHealer,
         hold: int,
     ) -> None:
-        self._id = identity
+        self._id = broker_id
         self._address = address
         self._inventory = inventory
         self._journal = journal
@@ -136,7 +136,7 @@ class ExternalBroker:
             self._await_silence(verb, command.line)
         except HarnessError as error:
             error.hint = (
-                "What is hurt is healed at the end of the run. If that fails, by hand:\n"
+                "The damage is healed at the end of the run. If that fails, by hand:\n"
                 f"{self._journal.entry.manual_steps()}"
             )
             raise

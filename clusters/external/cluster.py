@@ -234,14 +234,14 @@ class ExternalCluster:
         """
         self._require_ours(topic)
         for broker in self._brokers.values():
-            with tempfile.TemporaryDirectory(prefix="highwater-") as aside:
-                into = Path(aside) / str(broker.id)
-                into.mkdir()
+            with tempfile.TemporaryDirectory(prefix="highwater-") as temporary:
+                target = Path(temporary) / str(broker.id)
+                target.mkdir()
                 with self._quiesced(broker):
                     commands.run(
-                        self._inventory.command("copy", broker.id, topic=topic, into=str(into))
+                        self._inventory.command("copy", broker.id, topic=topic, into=str(target))
                     )
-                freeze.copy_topic(Path(aside), topic, directory)
+                freeze.copy_topic(Path(temporary), topic, directory)
 
     def freeze(self) -> Path:
         """Copy our topics' replicas, if there is a command for it; the brokers go on."""
@@ -307,9 +307,9 @@ class ExternalCluster:
             _refuse(f"the topic {topic} is not ours")
 
     def _running(self) -> dict[int, Address]:
-        hurt = {broker.id for broker in self._brokers.values() if broker.state != "running"}
+        damaged = {broker.id for broker in self._brokers.values() if broker.state != "running"}
         return {
-            broker: address for broker, address in self._addresses.items() if broker not in hurt
+            broker: address for broker, address in self._addresses.items() if broker not in damaged
         }
 
     def _view(self) -> MetadataView:

@@ -196,7 +196,7 @@ def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> 
 def unhealed_error(entry: ClusterDamage, failed: list[str]) -> HarnessError:
     """Return the error for a cluster that could not be healed."""
     return HarnessError(
-        "\n".join(["not everything on the cluster could be mended:", *failed]),
+        "\n".join(["not all damage on the cluster could be healed:", *failed]),
         hint=(
             f"By hand:\n{entry.manual_steps()}\nThen: highwater heal --inventory {entry.inventory}"
         ),
@@ -208,6 +208,6 @@ def _healer(entry: ClusterDamage) -> ClusterHealer:
     dial = dialer(inventory.client)
     addresses = {}
     for broker, text in entry.addresses.items():
-        plain = Address.parse(text)
-        addresses[broker] = Address(host=plain.host, port=plain.port, dial=dial)
+        address = Address.parse(text)
+        addresses[broker] = Address(host=address.host, port=address.port, dial=dial)
     return ClusterHealer(release(inventory.kafka), addresses, inventory.client)

@@ -56,7 +56,7 @@ def recognise(inventory: Inventory) -> ClusterIdentity:
     kafka = release(inventory.kafka)
     if kafka.number < OLDEST:
         raise UsageError(
-            f"Kafka {kafka.name} has no cluster ids, by which to tell the right one",
+            f"Kafka {kafka.name} has no cluster ids, so the right one cannot be verified",
             hint="They came with 0.10.1 (KIP-78).",
         )
     identity = _query_any(inventory)
@@ -74,13 +74,13 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
     failures = []
     for text in inventory.bootstrap.split(","):
         try:
-            plain = Address.parse(text.strip())
+            address = Address.parse(text.strip())
         except ValueError as error:
             raise UsageError(
                 f"bootstrap {text!r} is no address", hint="Write host:port,host:port."
             ) from error
         try:
-            return query_identity(Address(host=plain.host, port=plain.port, dial=dial))
+            return query_identity(Address(host=address.host, port=address.port, dial=dial))
         except UnreachableError as error:
             failures.append(error.message)
     raise HarnessError(

@@ -112,7 +112,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"the inventory {path} is no TOML: {error}", hint=hint) from error
         except msgspec.ValidationError as error:
-            raise UsageError(f"the inventory {path} is none: {error}", hint=hint) from error
+            raise UsageError(f"the inventory {path} is not valid: {error}", hint=hint) from error
         inventory._check(path)  # noqa: SLF001 - of this very class
         return inventory
 
@@ -152,8 +152,10 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"{path}: topics cannot be called {self.prefix!r}…",
                 hint="Letters, digits, '.', '_' and '-'; two underscores are Kafka's own.",
             )
-        if bad := [verb for verb, limit in self.limits.items() if limit <= 0]:
-            raise UsageError(f"{path}: a limit of {bad[0]} is no time", hint="Give seconds.")
+        if invalid := [verb for verb, limit in self.limits.items() if limit <= 0]:
+            raise UsageError(
+                f"{path}: a limit of {invalid[0]} is not positive", hint="Give seconds."
+            )
         for verb, line in self.commands.named().items():
             for broker, names in self.brokers.items():
                 available = {"id", *names} | (_COPY_ONLY if verb == "copy" else frozenset())

@@ -103,7 +103,7 @@ class Journal:
         """
         entry = read(folder)
         if entry is None:
-            raise HarnessError(f"{folder} has nothing to mend")
+            raise HarnessError(f"{folder} has nothing to heal")
         return cls(folder, entry, lock)
 
     @property
@@ -120,9 +120,7 @@ class Journal:
     def record_healed(self, broker: int) -> None:
         """Record that a broker is healed."""
         with self._updating() as entry:
-            wounds = {
-                damaged: wound for damaged, wound in entry.wounds.items() if damaged != broker
-            }
+            wounds = {key: damaged for key, damaged in entry.wounds.items() if key != broker}
             self.entry = msgspec.structs.replace(entry, wounds=wounds)
 
     def record_topic(self, name: str) -> None:
@@ -151,12 +149,12 @@ class Journal:
             if not self.entry:
                 path.unlink(missing_ok=True)
                 return
-            aside = path.with_suffix(".partial")
-            with aside.open("wb") as file:
+            temporary = path.with_suffix(".partial")
+            with temporary.open("wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(self.entry), indent=2))
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            temporary.replace(path)
 
 
 def journal_folder(cluster_id: str) -> Path:
@@ -179,7 +177,7 @@ def read(folder: Path) -> ClusterDamage | None:
     except (OSError, msgspec.MsgspecError) as error:
         raise HarnessError(
             f"{path} cannot be read: {error}",
-            hint="It says what a dead run left broken: mend that by hand, and delete the file.",
+            hint="It says what a dead run left broken: heal that by hand, and delete the file.",
         ) from error
 
 

@@ -170,8 +170,8 @@ class MetadataView:
         raise UnreachableError(f"{topic}-{partition} is not known yet")
 
     @staticmethod
-    def _named(topic: str) -> Any:  # noqa: ANN401 - kafka-python makes these classes
-        return MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)
+    def _named(name: str) -> Any:  # noqa: ANN401 - kafka-python creates these classes
+        return MetadataRequest.MetadataRequestTopic(name=name, topic_id=None)
 
     def _ask(self, topics: list[Any] | None, *, version: int | None = None) -> Response:
         request = MetadataRequest(

@@ -56,7 +56,8 @@ def dialer(client: Mapping[str, str]) -> Connector:
     ]
     if unsupported:
         raise UsageError(
-            f"the probe cannot heed {unsupported[0]}", hint=f"It knows {', '.join(SUPPORTED)}."
+            f"the probe does not support {unsupported[0]}",
+            hint=f"It supports {', '.join(SUPPORTED)}.",
         )
     context = _tls(client) if protocol.endswith("ssl") else None
     sasl = _sasl(client) if protocol.startswith("sasl") else None

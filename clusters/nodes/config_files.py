@@ -23,7 +23,7 @@ def text(settings: Mapping[str, str]) -> str:
 
 def broker(
     release: Release,
-    identity: int,
+    broker_id: int,
     *,
     public: Address,
     inside: Address,
@@ -48,10 +48,10 @@ def broker(
         **_FAST_RECOVERY,
     }
     if release.coordination == "zookeeper":
-        settings |= {"broker.id": str(identity), "zookeeper.connect": str(coordination)}
+        settings |= {"broker.id": str(broker_id), "zookeeper.connect": str(coordination)}
         settings |= _ZOOKEEPER_CLIENT
     else:
-        settings |= {"process.roles": "broker", "node.id": str(identity)}
+        settings |= {"process.roles": "broker", "node.id": str(broker_id)}
         settings |= _quorum(coordination) | _KRAFT_SESSION
     return settings | dict(release.config) | _node_settings(overrides)
 

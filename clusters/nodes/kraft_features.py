@@ -37,7 +37,7 @@ _TOOL: Final = "kafka.tools.StorageTool"
 _TOOL_S: Final = 120.0
 _UPGRADE: Final = 1
 _ANSWER_S: Final = 10.0
-_KNOWN_S: Final = 30.0
+_PROPAGATION_S: Final = 30.0
 _LEVEL: Final = struct.Struct(">h")
 
 
@@ -52,11 +52,11 @@ def checkpoint(release: Release) -> bytes:
     with contextlib.suppress(OSError):
         return cached.read_bytes()
     content = _ask_tool(release)
-    aside = cached.with_suffix(f".{os.getpid()}")
-    with contextlib.suppress(OSError):  # a cache that cannot be written is no failure
+    temporary = cached.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):  # a cache that cannot be written is not an error
         cached.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(content)
-        aside.replace(cached)
+        temporary.write_bytes(content)
+        temporary.replace(cached)
     return content
 
 
@@ -112,8 +112,8 @@ def finalize(brokers: Mapping[int, Address], release: Release) -> None:
             await_condition(
                 partial(_finalized, client, broker),
                 lambda finalized: target.items() <= finalized.items(),
-                what=f"broker {broker} to hear that the cluster has the features of {release.name}",
-                limit_s=_KNOWN_S,
+                what=f"broker {broker} to have the finalized features of {release.name}",
+                limit_s=_PROPAGATION_S,
                 passing=(UnreachableError,),
             )
 
@@ -150,12 +150,16 @@ def _send(client: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str,
 
 def _ask_tool(release: Release) -> bytes:
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
-        here = Path(folder)
-        nowhere = Address(host="127.0.0.1", port=1)
+        folder_path = Path(folder)
+        unused_address = Address(host="127.0.0.1", port=1)
         settings = config_files.controller(
-            release, nowhere, advertised=nowhere, log_directory=here / "log", overrides={}
+            release,
+            unused_address,
+            advertised=unused_address,
+            log_directory=folder_path / "log",
+            overrides={},
         )
-        file = here / "controller.properties"
+        file = folder_path / "controller.properties"
         file.write_text(config_files.text(settings), encoding="utf-8")
         jars = tuple(str(path) for path in classpath(release))
         command = jvm.command(
@@ -174,9 +178,9 @@ def _ask_tool(release: Release) -> bytes:
                 timeout=_TOOL_S,
                 check=True,
             )
-            return (here / "log" / CHECKPOINT).read_bytes()
+            return (folder_path / "log" / CHECKPOINT).read_bytes()
         except (OSError, subprocess.SubprocessError) as error:
             output = (getattr(error, "stderr", None) or "").strip() or str(error)
             raise HarnessError(
-                f"Kafka {release.name} does not tell its features: {output.splitlines()[-1]}"
+                f"Kafka {release.name} did not write its features: {output.splitlines()[-1]}"
             ) from error

@@ -20,12 +20,12 @@ def kafka_uuid() -> str:
             return text
 
 
-def format_node(folder: Path, identity: int, cluster_id: str) -> None:
+def format_node(folder: Path, node_id: int, cluster_id: str) -> None:
     """Format a node of a cluster; its folder exists and is empty."""
     properties = {
         "version": "1",
         "cluster.id": cluster_id,
-        "node.id": str(identity),
+        "node.id": str(node_id),
         "directory.id": kafka_uuid(),
     }
     (folder / "meta.properties").write_text(config_files.text(properties), encoding="ascii")

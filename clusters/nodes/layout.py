@@ -60,39 +60,39 @@ class Layout:
         for folder in (self.replicas, self.logs, self.coordination, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def broker(self, identity: int) -> Node:
+    def broker(self, broker_id: int) -> Node:
         """Create a broker's node, and format its log directory on KRaft."""
-        folder = self.replicas / str(identity)
+        folder = self.replicas / str(broker_id)
         folder.mkdir()
         if self._release.coordination == "kraft":
-            kraft_storage.format_node(folder, identity, self._cluster_id)
-        return Node(self.broker_plan(identity, self._release), self._site)
+            kraft_storage.format_node(folder, broker_id, self._cluster_id)
+        return Node(self.broker_plan(broker_id, self._release), self._site)
 
     def broker_plan(
-        self, identity: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
+        self, broker_id: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
     ) -> NodePlan:
         """Write a broker's settings for a release, and return its plan.
 
         Args:
             settings: settings that override all others.
         """
-        folder = self.replicas / str(identity)
-        public, inside = self._site.public.brokers[identity], self._site.inside.brokers[identity]
+        folder = self.replicas / str(broker_id)
+        public, inside = self._site.public.brokers[broker_id], self._site.inside.brokers[broker_id]
         wiring = self._wiring
         properties = config_files.broker(
             release,
-            identity,
+            broker_id,
             public=public,
             inside=inside,
-            advertised=wiring.peers[identity] if wiring else inside,
+            advertised=wiring.peers[broker_id] if wiring else inside,
             log_directory=folder,
             coordination=(
-                wiring.coordination[identity] if wiring else self._site.inside.coordination
+                wiring.coordination[broker_id] if wiring else self._site.inside.coordination
             ),
             overrides={**self._overrides, **settings},
         )
-        file = self._write(f"broker-{identity}.properties", properties)
-        name, addresses = f"broker-{identity}", (public, inside)
+        file = self._write(f"broker-{broker_id}.properties", properties)
+        name, addresses = f"broker-{broker_id}", (public, inside)
         return self._plan(name, _KAFKA, [file], addresses, folder=folder, release=release)
 
     def zookeeper(self) -> Node:

@@ -87,12 +87,12 @@ def ring(nodes: Iterable[int]) -> frozenset[Link]:
     count = len(circle)
     if count <= 3:  # noqa: PLR2004 - see above
         return between(circle[:1], circle[1:2])
-    reach = (count // 2 + 1) // 2
-    cut: set[Link] = set()
+    neighbours = (count // 2 + 1) // 2
+    links: set[Link] = set()
     for index, node in enumerate(circle):
-        for step in range(reach + 1, count - reach):
-            cut |= _both(node, circle[(index + step) % count])
-    return frozenset(cut)
+        for step in range(neighbours + 1, count - neighbours):
+            links |= _both(node, circle[(index + step) % count])
+    return frozenset(links)
 
 
 def _both(node: int, other: int) -> frozenset[Link]:

@@ -166,9 +166,9 @@ class _Checked:
 
     def record(self, folder: Path, jars: list[Jar]) -> None:
         """Record that these jars are verified; write the file atomically."""
-        aside = self._path.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(_stamps(folder, jars)), encoding="utf-8")
-        aside.replace(self._path)
+        temporary = self._path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(_stamps(folder, jars)), encoding="utf-8")
+        temporary.replace(self._path)
 
 
 def _stamps(folder: Path, jars: list[Jar]) -> list[list[str | int]]:

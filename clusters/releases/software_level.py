@@ -106,7 +106,7 @@ _EXACT: Final = Truncation.LEADER_EPOCH_EXACT
 
 def upgrade_levels(
     start: Level,
-    to: Iterable[Release],
+    releases: Iterable[Release],
     *,
     protocol: str = "",
     format: str = "",  # noqa: A002 - Kafka's word
@@ -120,13 +120,13 @@ def upgrade_levels(
         format: newest message format allowed.
     """
     level = start
-    for release in to:
-        goal = Level.of(release, protocol=protocol, format=format)
-        same = _magic(level.format) == _magic(goal.format)
+    for release in releases:
+        target = Level.of(release, protocol=protocol, format=format)
+        same_format = _magic(level.format) == _magic(target.format)
         steps = (
             replace(level, release=release),
-            replace(goal, format=goal.format if same else level.format),
-            goal,
+            replace(target, format=target.format if same_format else level.format),
+            target,
         )
         for step in steps:
             if step != level:

@@ -1,4 +1,4 @@
-"""The cluster drivers there are, by the name that a plan gives them."""
+"""The cluster drivers, by the name that a plan gives them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +19,8 @@ def _in_containers(
     broker_config: Mapping[str, str],
     wired: bool = False,
 ) -> Cluster:
-    """The docker driver, whose libraries are imported by those who use it."""
-    from highwater.clusters.containers import driver  # noqa: PLC0415 - as said
+    """Open a cluster by the docker driver; its libraries are imported only here."""
+    from highwater.clusters.containers import driver  # noqa: PLC0415 - see above
 
     return driver.open_cluster(
         release, directory, brokers=brokers, broker_config=broker_config, wired=wired
@@ -31,10 +31,10 @@ DRIVERS: Final[Mapping[str, Driver]] = {"local": open_cluster, "docker": _in_con
 
 
 def find_driver(name: str) -> Driver:
-    """The driver of that name.
+    """Return the driver of that name.
 
     Raises:
-        UsageError: there is none; the hint names what there is.
+        UsageError: it does not exist; the hint names those that do.
     """
     if name not in DRIVERS:
         raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, DRIVERS))
@@ -42,10 +42,10 @@ def find_driver(name: str) -> Driver:
 
 
 def require_driver(name: str, release: Release) -> None:
-    """Refuse a driver that there is not, or that cannot run the release.
+    """Raise if a driver does not exist or cannot run the release.
 
     Raises:
-        UsageError: names what there is.
+        UsageError: the hint names the drivers that can.
     """
     find_driver(name)
     if name not in release.drivers:

@@ -1,7 +1,7 @@
-"""Sends a named record to a named broker, whoever leads, once, and waits for nobody.
+"""Sends a record once to a given broker, leader or not, without waiting for the answer.
 
-An ordinary client asks who leads and tries again; a schedule wants to write to a leader that has
-been deposed and does not know it, and wants no second attempt.
+An ordinary client looks up the leader and retries. A schedule needs to write to a leader that has
+been deposed and does not know it yet, without a second attempt.
 """
 
 import threading
@@ -26,22 +26,22 @@ from highwater.harness.runs.recorder import Recorder
 
 _ACKS: Final = {"0": 0, "1": 1, "all": -1}
 _PRODUCE: Final = {0: 1, 1: 2, 2: 3}
-"""Version of the Produce request that carries records of each format; 4.x knows 3 and later."""
+"""Version of the Produce request for each record format; 4.x supports version 3 and later."""
 
 _CONNECT_S: Final = 3.0
 _TRANSPORT: Final = "_TRANSPORT"
 _PURGED: Final = "_PURGE_INFLIGHT"
-"""Errors as librdkafka names them: the connection broke, and we gave up waiting."""
+"""Errors as librdkafka names them: the connection broke; the answer did not come in time."""
 
-_ROOM: Final = 1 << 20
+_BATCH_BYTES_MAX: Final = 1 << 20
 
 
 class DirectSender:
-    """Every record has a connection of its own. Safe to share between threads.
+    """Sends every record over a connection of its own. Safe to share between threads.
 
     Args:
-        plan: its topic, acks, sizes and time-out.
-        recorder: where operations go, as process ``story``.
+        plan: gives topic, acks, record size and timeout.
+        recorder: gets the operations, as those of process ``story``.
     """
 
     def __init__(self, plan: Plan, recorder: Recorder) -> None:
@@ -54,16 +54,16 @@ class DirectSender:
 
     @property
     def sent(self) -> int:
-        """How many records were sent so far."""
+        """Number of records sent so far."""
         return len(self._answers)
 
     @property
     def answers(self) -> Mapping[str, SendOutcome | None]:
-        """What was told about each record so far; None while nothing was."""
+        """Outcome of each record sent so far; None while it is open."""
         return dict(self._answers)
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
-        """Send a record; returns when the broker's machine has it, which may never look at it.
+        """Send a record and return once TCP has accepted it; the broker may never read it.
 
         Args:
             address: ``host:port`` of the broker.
@@ -74,51 +74,54 @@ class DirectSender:
         note = partial(self._note, identity, partition, invoke_ns)
         try:
             connection = BrokerConnection(Address.parse(address), timeout_s=_CONNECT_S)
-        except UnreachableError:  # so it was never sent
+        except UnreachableError:  # so the record was never sent
             note(SendOutcome(outcome=FAIL, error=_TRANSPORT))
             return
         try:
-            connection.tell(request)
+            connection.send(request)
         except UnreachableError:
             connection.close()
             note(SendOutcome(outcome=INFO, error=_TRANSPORT))
             return
         thread = threading.Thread(
-            target=self._hear, args=(connection, request, note), name=identity, daemon=True
+            target=self._await_response,
+            args=(connection, request, note),
+            name=identity,
+            daemon=True,
         )
         self._waiting.append((thread, connection))
         thread.start()
 
     def close(self, *, limit_s: float) -> None:
-        """Wait for outstanding answers within the limit; what is not answered is recorded so."""
+        """Wait for outstanding answers; record those missing after the limit as unknown."""
         deadline = time.monotonic() + limit_s
         for thread, _ in self._waiting:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._closing.set()
         for thread, connection in self._waiting:
-            connection.hang_up()
+            connection.shut_down()
             thread.join()
         self._waiting = []
 
-    def _hear(
+    def _await_response(
         self, connection: BrokerConnection, request: Request, note: Callable[[SendOutcome], None]
     ) -> None:
-        """Wait for the answer to one record; nobody answers acks=0."""
+        """Wait for the answer to one record; with acks=0 there is none."""
         try:
             if request.acks == 0:
                 note(SendOutcome(outcome=OK))
                 return
-            connection.patience(self._plan.workload.delivery_timeout_s)
-            [heard] = connection.hear(request)
+            connection.set_timeout(self._plan.workload.delivery_timeout_s)
+            [response] = connection.receive(request)
         except UnreachableError:
             note(SendOutcome(outcome=INFO, error=_PURGED if self._closing.is_set() else _TRANSPORT))
         else:
-            found = heard.responses[0].partition_responses[0]
-            code = found.error_code
+            result = response.responses[0].partition_responses[0]
+            code = result.error_code
             note(
                 SendOutcome(outcome=delivered(code, retries=False), error=KafkaError(code).name())
                 if code
-                else SendOutcome(outcome=OK, offset=found.base_offset)
+                else SendOutcome(outcome=OK, offset=result.base_offset)
             )
         finally:
             connection.close()
@@ -141,7 +144,7 @@ class DirectSender:
         self._answers[identity] = answer
 
     def _request(self, identity: str, partition: int) -> Request:
-        builder = MemoryRecordsBuilder(self._magic, 0, _ROOM)
+        builder = MemoryRecordsBuilder(self._magic, 0, _BATCH_BYTES_MAX)
         value = record_value(identity, self._plan.workload.record_bytes)
         builder.append(time.time_ns() // 1_000_000, None, value)
         builder.close()

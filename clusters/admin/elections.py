@@ -1,4 +1,4 @@
-"""Have a leader elected from outside the ISR, as ``kafka-leader-election`` does (KIP-460)."""
+"""Unclean leader election on request, as ``kafka-leader-election`` does it (KIP-460)."""
 
 import contextlib
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ _ANSWER_S: Final = 10.0
 
 
 def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) -> None:
-    """Ask for an unclean election of a partition that has no leader; ElectLeaders v1, since 2.4.
+    """Request an unclean election for a partition without a leader; ElectLeaders v1, since 2.4.
 
     Args:
-        brokers: who can be asked: the controller, or on KRaft anybody, who passes it on.
+        brokers: brokers to ask: the controller, or on KRaft any broker, which forwards it.
 
     Raises:
-        UnreachableError: nobody answered.
+        UnreachableError: no broker answered.
         HarnessError: the controller refuses.
     """
     request: Any = ElectLeadersRequest(
@@ -30,9 +30,13 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
         topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])],
         timeout_ms=int(_ANSWER_S * 1000),
     )
-    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
-        [answer] = wire.ask_any(tuple(brokers), request)
-    found = [one for each in answer.replica_election_results for one in each.partition_result]
-    codes = [answer.error_code, *(one.error_code for one in found)]
-    if bad := [code for code in codes if code]:
-        raise HarnessError(f"no leader of {topic}-{partition} is elected: error {bad[0]}")
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        [response] = client.ask_any(tuple(brokers), request)
+    partitions = [
+        result
+        for topic_result in response.replica_election_results
+        for result in topic_result.partition_result
+    ]
+    codes = [response.error_code, *(result.error_code for result in partitions)]
+    if errors := [code for code in codes if code]:
+        raise HarnessError(f"no leader of {topic}-{partition} is elected: error {errors[0]}")

@@ -1,7 +1,7 @@
-"""A small synchronous client of Kafka's wire protocol: it asks what ordinary clients cannot.
+"""A small synchronous client of Kafka's protocol, for requests that ordinary clients cannot send.
 
-kafka-python's protocol classes encode and decode every version of every message; this adds a socket
-with short limits, requests in a row on it, and patience with brokers that do not answer.
+kafka-python's protocol classes encode and decode every version of every message. This module adds
+a socket with short timeouts, pipelined requests, and a pause after a broker did not answer.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 
-Request = Any  # kafka-python makes these classes at run time, from Kafka's own schemas
+Request = Any  # kafka-python creates these classes at run time, from Kafka's own schemas
 Response = Any
 
 _ANSWERED_BY = {
@@ -69,11 +69,11 @@ class BrokerConnection:
     """One socket to one broker.
 
     Args:
-        address: of the broker.
-        timeout_s: for the connection and for each answer.
+        address: address of the broker.
+        timeout_s: limit for the connection and for each answer.
 
     Raises:
-        UnreachableError: it does not listen or does not accept in time.
+        UnreachableError: the broker does not listen, or does not accept in time.
     """
 
     def __init__(self, address: Address, *, timeout_s: float) -> None:
@@ -89,16 +89,16 @@ class BrokerConnection:
         """Send requests in a row and read their answers; the broker handles them in this order.
 
         Raises:
-            UnreachableError: the connection broke or an answer took too long; it is of no use then.
+            UnreachableError: the connection broke or an answer took too long; do not use it again.
         """
-        self.tell(*requests)
-        return self.hear(*requests)
+        self.send(*requests)
+        return self.receive(*requests)
 
-    def tell(self, *requests: Request) -> None:
-        """Send requests in a row, and leave their answers for later.
+    def send(self, *requests: Request) -> None:
+        """Send requests in a row without reading their answers.
 
         Raises:
-            UnreachableError: the connection broke; it is of no use then.
+            UnreachableError: the connection broke; do not use it again.
         """
         frames = []
         for request in requests:
@@ -110,23 +110,23 @@ class BrokerConnection:
         except OSError as error:
             raise UnreachableError(f"{self._address} does not listen: {error}") from error
 
-    def hear(self, *requests: Request) -> list[Response]:
+    def receive(self, *requests: Request) -> list[Response]:
         """Read the answers to requests that were sent, in their order.
 
         Raises:
-            UnreachableError: the connection broke or an answer took too long; it is of no use then.
+            UnreachableError: the connection broke or an answer took too long; do not use it again.
         """
         try:
             return [self._answer(request) for request in requests]
         except OSError as error:
             raise UnreachableError(f"{self._address} does not answer: {error}") from error
 
-    def patience(self, timeout_s: float) -> None:
-        """Wait so long for each answer from now on."""
+    def set_timeout(self, timeout_s: float) -> None:
+        """Set the timeout of each further answer."""
         self._socket.settimeout(timeout_s)
 
-    def hang_up(self) -> None:
-        """End the connection under whoever waits for an answer."""
+    def shut_down(self) -> None:
+        """End the connection; a thread that waits for an answer gets UnreachableError."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -153,12 +153,12 @@ class BrokerConnection:
 class ProtocolClient:
     """Connections to the nodes of a cluster, opened when needed, for one thread.
 
-    A node that did not answer is left alone for a moment, so that a paused broker costs a watcher
-    one timeout a second and not one a question.
+    A node that did not answer is not asked again for a moment, so that a paused broker costs an
+    observer one timeout a second and not one a request.
 
     Args:
         addresses: node id to address.
-        timeout_s: for each step of a question.
+        timeout_s: limit for each step of a request.
         clock: seconds, monotonic.
     """
 
@@ -182,16 +182,16 @@ class ProtocolClient:
         """Ask one node.
 
         Raises:
-            UnreachableError: it does not answer, or did not a moment ago.
+            UnreachableError: it does not answer, or failed to answer a moment ago.
         """
-        asked_at = self._clock()
-        if asked_at < self._not_before.get(node, asked_at):
+        started_at = self._clock()
+        if started_at < self._not_before.get(node, started_at):
             raise UnreachableError(f"{self._addresses[node]} did not answer a moment ago")
         try:
             return self._connection(node).ask(*requests)
         except UnreachableError:
             self._drop(node)
-            silent = self._clock() - asked_at >= self._timeout_s
+            silent = self._clock() - started_at >= self._timeout_s
             pause_s = self.AFTER_SILENCE_S if silent else self.AFTER_REFUSAL_S
             self._not_before[node] = self._clock() + pause_s
             raise

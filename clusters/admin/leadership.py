@@ -1,8 +1,8 @@
-"""A planned move of leadership, as an administrator makes it: no broker fails for it.
+"""Planned moves of leadership, as an administrator makes them: no broker fails.
 
 The new leader becomes the first of the partition's assignment, which moves no data, and then the
-controller elects the preferred leader. On ZooKeeper both are nodes below ``/admin`` which the
-controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, KIP-460).
+controller elects the preferred leader. On ZooKeeper both steps are nodes below ``/admin`` which
+the controller consumes, from 0.9 to 3.9; on KRaft they are requests (KIP-455, KIP-460).
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from highwater.harness.base.waiting import await_condition
 LIMIT_S: Final = 30.0
 _ELECTIONS: Final = 3
 _ELECTION_S: Final = 5.0
-"""Twice what 0.10 takes where a broker that is frozen owes an answer; a third of a session."""
+"""Twice what 0.10 needs while a frozen broker owes an answer; a third of a session timeout."""
 
 _EVERY_S: Final = 0.01
 _ANSWER_S: Final = 5.0
@@ -33,45 +33,45 @@ _ELECTED: Final = frozenset({0, 84})  # none, ELECTION_NOT_NEEDED
 
 
 class Freezer(Protocol):
-    """Freezes every broker that runs, but for some, while its context is open."""
+    """Freezes every running broker except some, while its context is open."""
 
     def __call__(self, *but: int) -> AbstractContextManager[None]:
-        """The context."""
+        """Return the context; ``but`` are ids of brokers that go on."""
 
 
 class Mover(Protocol):
-    """Asks a controller for the two halves of a move. Either may raise UnreachableError."""
+    """Asks the controller for the two halves of a move. Either may raise UnreachableError."""
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Have the assignment put in this order."""
+        """Put the replicas of the assignment in this order."""
 
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Have the assignment put in this order, without a new leader epoch."""
+        """Put the replicas of the assignment in this order, without a new leader epoch."""
 
     def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Have replicas made and taken away, so that there are these."""
+        """Create and remove replicas until exactly these exist."""
 
     def elect(self, topic: str, partition: int) -> None:
-        """Have the first of the assignment elected."""
+        """Elect the first replica of the assignment."""
 
     def close(self) -> None:
-        """Give back what is its own."""
+        """Close the connections that it opened."""
 
 
-Verb = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
-"""``move`` or ``line_up``."""
+LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
+"""``move`` or ``set_next_leader``."""
 
 
 class ZooKeeperMover:
     """Writes what ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election`` write.
 
-    The controller takes a new order for a reassignment: it waits until every replica is in the ISR,
-    and gives the leader that there is a new epoch before the election gives one to its successor
-    (``KafkaController.updateLeaderEpochAndSendRequest``). While a replica is out of the ISR the
-    order is written where the controller keeps it, and the controller made to read it again.
+    The controller treats a new order as a reassignment: it waits until every replica is in the ISR,
+    and gives the current leader a new epoch before the election gives one to its successor
+    (``KafkaController.updateLeaderEpochAndSendRequest``). While a replica is out of the ISR, the
+    order is written to the topic's node and the controller is made to read that again.
 
     Args:
-        frozen: freezes all brokers but those named, for a moment.
+        frozen: freezes all brokers except some, for a moment.
     """
 
     def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
@@ -79,7 +79,7 @@ class ZooKeeperMover:
         self._frozen = frozen
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Write the assignment, and wait until the controller has taken it."""
+        """Write the assignment, and wait until the controller has applied it."""
         in_sync = self._view.live_brokers() & set(self._view.partition(topic, partition).isr)
         if in_sync >= set(replicas):
             self.assign(topic, partition, replicas)
@@ -87,12 +87,12 @@ class ZooKeeperMover:
             self.arrange(topic, partition, replicas)
 
     def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Write the assignment; the controller takes it when every new replica is in the ISR."""
+        """Write the assignment; the controller applies it once every new replica is in the ISR."""
         item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
-        self._leave(_REASSIGN, item)
+        self._write_request(_REASSIGN, item)
 
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Write the assignment where it is kept, and have the controller read it again."""
+        """Write the assignment to the topic's node, and make the controller read it again."""
         path = f"/brokers/topics/{topic}"
         node = self._view.read(path)
         node["partitions"][str(partition)] = [*replicas]
@@ -100,11 +100,11 @@ class ZooKeeperMover:
         self._elect_controller_anew()
 
     def _elect_controller_anew(self) -> None:
-        """Have the controller resign, which all but itself are too frozen to take over from.
+        """Make the controller resign and be elected again, while all other brokers are frozen.
 
-        One that was elected a moment ago does not watch its node again yet: it resigns, and stands
-        for no election (``KafkaController.ControllerChange``). Then the others elect one of theirs,
-        and it is that one's turn to resign.
+        A controller that was elected a moment ago does not watch its node again yet: it resigns and
+        takes no part in the election (``KafkaController.ControllerChange``). Then another broker is
+        elected, and that one has to resign next.
         """
         controller, epoch = self._view.controller(), self._view.read(_EPOCH)
         for _ in range(_ELECTIONS):
@@ -117,7 +117,7 @@ class ZooKeeperMover:
         raise WaitTimeoutError(f"broker {controller} was not elected in {_ELECTIONS} elections")
 
     def _await_election(self, candidates: Collection[int], epoch: int, limit_s: float) -> int:
-        """Who of some brokers is the controller, elected after an epoch."""
+        """Wait until a candidate is the controller, elected after an epoch; return its id."""
         elected, _ = await_condition(
             lambda: (self._view.controller(), self._view.read(_EPOCH)),
             lambda seen: seen[0] in candidates and seen[1] > epoch,
@@ -129,15 +129,15 @@ class ZooKeeperMover:
         return elected
 
     def elect(self, topic: str, partition: int) -> None:
-        """Write the partition's name, and wait until the controller has taken it."""
-        self._leave(_ELECT, {"topic": topic, "partition": partition})
+        """Request the preferred election, and wait until the controller has held it."""
+        self._write_request(_ELECT, {"topic": topic, "partition": partition})
 
-    def _leave(self, path: str, item: Mapping[str, Any]) -> None:
+    def _write_request(self, path: str, item: Mapping[str, Any]) -> None:
         if not self._view.create(path, {"version": 1, "partitions": [item]}):
             raise HarnessError(f"ZooKeeper has a node {path} of another move")
         await_condition(
             lambda: self._view.exists(path),
-            lambda there: not there,
+            lambda exists: not exists,
             what=f"the controller to do what {path} says: {dict(item)}",
             limit_s=LIMIT_S,
             every_s=_EVERY_S,
@@ -145,33 +145,35 @@ class ZooKeeperMover:
         )
 
     def close(self) -> None:
-        """Nothing; the view is somebody else's."""
+        """Do nothing: the caller closes the view."""
 
 
 class KraftMover:
-    """Sends the requests to a broker that runs, which forwards them to the controller.
+    """Sends the requests to a running broker, which forwards them to the controller.
 
     Args:
-        brokers: those that can be asked, broker id to address.
+        brokers: running brokers, broker id to address.
     """
 
     def __init__(self, brokers: Mapping[int, Address]) -> None:
         self._brokers = tuple(brokers)
-        self._wire = ProtocolClient(brokers, timeout_s=_ANSWER_S)
+        self._client = ProtocolClient(brokers, timeout_s=_ANSWER_S)
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """AlterPartitionReassignments; an order of the same replicas is taken at once."""
-        named = AlterPartitionReassignmentsRequest.ReassignableTopic
-        order = named.ReassignablePartition(partition_index=partition, replicas=[*replicas])
-        answer = self._ask(
+        """Send AlterPartitionReassignments; a new order of the same replicas is applied at once."""
+        reassignment = AlterPartitionReassignmentsRequest.ReassignableTopic
+        order = reassignment.ReassignablePartition(partition_index=partition, replicas=[*replicas])
+        response = self._ask(
             AlterPartitionReassignmentsRequest(
                 version=0,
                 timeout_ms=int(_ANSWER_S * 1000),
-                topics=[named(name=topic, partitions=[order])],
+                topics=[reassignment(name=topic, partitions=[order])],
             )
         )
-        codes = [answer.error_code] + [
-            one.error_code for found in answer.responses for one in found.partitions
+        codes = [response.error_code] + [
+            result.error_code
+            for topic_result in response.responses
+            for result in topic_result.partitions
         ]
         _require(codes, frozenset({0}), f"put {list(replicas)} in order for {topic}-{partition}")
 
@@ -179,30 +181,30 @@ class KraftMover:
     assign = prefer
 
     def elect(self, topic: str, partition: int) -> None:
-        """ElectLeaders, of the preferred kind."""
-        named = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
-        answer = self._ask(
+        """Send ElectLeaders for the preferred leader."""
+        requested = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
+        response = self._ask(
             ElectLeadersRequest(
                 version=1,
                 election_type=0,
-                topic_partitions=[named],
+                topic_partitions=[requested],
                 timeout_ms=int(_ANSWER_S * 1000),
             )
         )
-        codes = [answer.error_code] + [
-            one.error_code
-            for found in answer.replica_election_results
-            for one in found.partition_result
+        codes = [response.error_code] + [
+            result.error_code
+            for topic_result in response.replica_election_results
+            for result in topic_result.partition_result
         ]
         _require(codes, _ELECTED, f"elect the preferred leader of {topic}-{partition}")
 
-    def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python makes these classes
-        [answer] = self._wire.ask_any(self._brokers, request)
-        return answer
+    def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python creates these classes
+        [response] = self._client.ask_any(self._brokers, request)
+        return response
 
     def close(self) -> None:
         """Close the connections."""
-        self._wire.close()
+        self._client.close()
 
 
 def move(
@@ -213,11 +215,11 @@ def move(
     partition: int,
     broker: int,
 ) -> None:
-    """Make a broker the leader of a partition, by plan.
+    """Make a broker the leader of a partition, with no broker failing.
 
     Args:
-        brokers: those that can be asked, broker id to address.
-        frozen: freezes all brokers but those named, for a moment.
+        brokers: running brokers, broker id to address.
+        frozen: freezes all brokers except some, for a moment.
 
     Raises:
         WaitTimeoutError: the controller did not do it in time.
@@ -228,7 +230,7 @@ def move(
         raise HarnessError(f"broker {broker} has no replica of {topic}-{partition}: {order}")
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
         if order[0] != broker:
-            mover.prefer(topic, partition, [broker, *(one for one in order if one != broker)])
+            mover.prefer(topic, partition, [broker, *(other for other in order if other != broker)])
         mover.elect(topic, partition)
     await_condition(
         lambda: view.partition(topic, partition),
@@ -240,7 +242,7 @@ def move(
     )
 
 
-def line_up(
+def set_next_leader(
     view: CoordinationView,
     brokers: Mapping[int, Address],
     frozen: Freezer,
@@ -248,7 +250,7 @@ def line_up(
     partition: int,
     broker: int,
 ) -> None:
-    """Make a broker the one that a controller elects when the leader of a partition is gone.
+    """Make a broker the one that the controller elects when the leader fails.
 
     That is the first of the assignment that is alive and in the ISR. Arguments are as in ``move``.
 
@@ -257,11 +259,13 @@ def line_up(
         HarnessError: it refused.
     """
     order, state = view.replicas(topic, partition), view.partition(topic, partition)
-    heirs = [one for one in order if one in state.isr and one != state.leader]
-    if broker not in heirs or heirs[0] == broker:
+    candidates = [replica for replica in order if replica in state.isr and replica != state.leader]
+    if broker not in candidates or candidates[0] == broker:
         return
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
-        mover.arrange(topic, partition, [broker, *(one for one in order if one != broker)])
+        mover.arrange(
+            topic, partition, [broker, *(replica for replica in order if replica != broker)]
+        )
 
 
 def assign(
@@ -272,7 +276,7 @@ def assign(
     partition: int,
     replicas: Sequence[int],
 ) -> None:
-    """Give a partition other replicas, and wait until these alone are there and in sync.
+    """Give a partition other replicas, and wait until exactly these exist and are in sync.
 
     Raises:
         WaitTimeoutError: the controller did not do it in time.
@@ -295,7 +299,7 @@ def _mover(view: CoordinationView, brokers: Mapping[int, Address], frozen: Freez
     return KraftMover(brokers)
 
 
-def _require(codes: Sequence[int], wanted: frozenset[int], what: str) -> None:
-    bad = [code for code in codes if code not in wanted]
-    if bad:
-        raise HarnessError(f"the controller refuses to {what}: error {bad[0]}")
+def _require(codes: Sequence[int], accepted: frozenset[int], what: str) -> None:
+    errors = [code for code in codes if code not in accepted]
+    if errors:
+        raise HarnessError(f"the controller refuses to {what}: error {errors[0]}")

@@ -1,4 +1,4 @@
-"""Who leads, who is in sync, who is alive: read where each generation of Kafka keeps it."""
+"""Leaders, ISRs and live brokers, read from ZooKeeper or from the KRaft controller and brokers."""
 
 import contextlib
 import json
@@ -23,40 +23,39 @@ _METADATA_WITH_IDS = 10
 _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
-_AGAIN_S: Final = (
-    0.25  # kazoo would wait twice as long each time, and be blind as long as ZooKeeper was
-)
-_LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # of java.util.Random
+# By default kazoo doubles its delay each time: after an outage it would wait as long again.
+_RETRY_DELAY_MAX_S: Final = 0.25
+_LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util.Random
 
 
 class CoordinationView(Protocol):
-    """The coordination's view of a cluster. Every question may raise UnreachableError."""
+    """The cluster as its coordination sees it. Every method may raise UnreachableError."""
 
     def controller(self) -> int:
-        """Id of the active controller."""
+        """Return the id of the active controller."""
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Leader, epoch and ISR."""
+        """Return leader, epoch and ISR."""
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The partition's assignment, preferred leader first."""
+        """Return the partition's assignment, preferred leader first."""
 
     def topic_id(self, topic: str) -> str:
-        """The topic's id (KIP-516) as Kafka writes it; empty if it has none."""
+        """Return the topic's id (KIP-516) as Kafka writes it, or "" if it has no id."""
 
     def live_brokers(self) -> frozenset[int]:
-        """Brokers with a session (ZooKeeper) or unfenced (KRaft)."""
+        """Return the brokers with a session (ZooKeeper) or unfenced (KRaft)."""
 
     def close(self) -> None:
-        """Give back every connection."""
+        """Close every connection."""
 
 
 class ZooKeeperView:
     """Reads the nodes in ZooKeeper that the controller itself writes.
 
     Args:
-        address: of ZooKeeper.
-        timeout_s: for each answer.
+        address: address of ZooKeeper.
+        timeout_s: limit for each answer.
     """
 
     def __init__(self, address: Address, *, timeout_s: float = 1.0) -> None:
@@ -68,48 +67,53 @@ class ZooKeeperView:
             hosts=str(address),
             timeout=10,
             logger=quiet,
-            connection_retry={"max_tries": -1, "delay": 0.1, "backoff": 1, "max_delay": _AGAIN_S},
+            connection_retry={
+                "max_tries": -1,
+                "delay": 0.1,
+                "backoff": 1,
+                "max_delay": _RETRY_DELAY_MAX_S,
+            },
         )
         self._client = self._new_client()
         self._started = False
 
     def controller(self) -> int:
-        """The node ``/controller``."""
+        """Read the node ``/controller``."""
         return int(self.read("/controller")["brokerid"])
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """The partition's ``state`` node."""
+        """Read the partition's ``state`` node."""
         state: dict[str, Any] = self.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
         return PartitionState(
             leader=state["leader"], leader_epoch=state["leader_epoch"], isr=tuple(state["isr"])
         )
 
     def live_brokers(self) -> frozenset[int]:
-        """The nodes below ``/brokers/ids``, which go with their sessions."""
+        """Read the nodes below ``/brokers/ids``, which end with their sessions."""
         try:
             names = self._wait(self._connected().get_children_async("/brokers/ids"))
-        except NoNodeError:  # the first broker to start makes it
+        except NoNodeError:  # the first broker that starts creates it
             return frozenset()
         return frozenset(int(name) for name in names)
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The topic's node."""
+        """Read the topic's node."""
         return tuple(self.read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
 
     def topic_id(self, topic: str) -> str:
-        """In the topic's node, from 2.8 on."""
+        """Read the id in the topic's node, which is there from 2.8 on."""
         return str(self.read(f"/brokers/topics/{topic}").get("topic_id", ""))
 
     def exists(self, path: str) -> bool:
-        """Whether there is a node."""
+        """Return whether the node exists."""
         return self._wait(self._connected().exists_async(path)) is not None
 
     def end_session(self, broker: int) -> None:
         """End a broker's session at once, as if it had been silent for too long.
 
         ZooKeeper derives a session's password from its id, so that any client can take the session
-        over and close it (``SessionTrackerImpl``, ``ZooKeeperServer.generatePasswd``). The broker,
-        if it lives, is told that its session has expired, and registers again.
+        over and close it (``SessionTrackerImpl``, ``ZooKeeperServer.generatePasswd``). A live
+        broker gets the event that its session has expired, and registers again.
 
         Raises:
             UnreachableError: ZooKeeper does not answer, or has no such session.
@@ -120,17 +124,19 @@ class ZooKeeperView:
         except NoNodeError as error:
             raise UnreachableError(f"broker {broker} has no session") from error
         owner = stat.ephemeralOwner
-        heir = self._new_client(client_id=(owner, session_password(owner)))
+        client = self._new_client(client_id=(owner, session_password(owner)))
         try:
-            heir.start(timeout=self._timeout_s)
-            heir.stop()
+            client.start(timeout=self._timeout_s)
+            client.stop()
         except KazooTimeoutError as error:
-            raise UnreachableError(f"the session of broker {broker} is not ours to end") from error
+            raise UnreachableError(
+                f"the session of broker {broker} cannot be taken over"
+            ) from error
         finally:
-            heir.close()
+            client.close()
 
     def create(self, path: str, node: Mapping[str, Any]) -> bool:
-        """Write a node that is not there yet, its parents with it; whether it was not there."""
+        """Create a node and its parents; return False if the node was already there."""
         data = json.dumps(node).encode()
         try:
             self._wait(self._connected().create_async(path, data, makepath=True))
@@ -139,34 +145,34 @@ class ZooKeeperView:
         return True
 
     def read(self, path: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-        """A node's content."""
+        """Return a node's content."""
         data, _ = self._at(path, self._connected().get_async)
         return json.loads(data)
 
     def write(self, path: str, node: Mapping[str, Any]) -> None:
-        """Replace what a node has."""
+        """Replace a node's content."""
         self._at(path, self._connected().set_async, json.dumps(node).encode())
 
     def append(self, path: str, node: Mapping[str, Any]) -> None:
-        """Write a node whose name is a prefix and the next number."""
+        """Create a node whose name is ``path`` and the next sequence number."""
         data = json.dumps(node).encode()
-        answer = self._connected().create_async(path, data, sequence=True, makepath=True)
-        self._wait(answer)
+        result = self._connected().create_async(path, data, sequence=True, makepath=True)
+        self._wait(result)
 
     def delete(self, path: str) -> None:
         """Remove a node."""
         self._at(path, self._connected().delete_async)
 
-    def _at(self, path: str, verb: Callable[..., Any], *words: object) -> Any:  # noqa: ANN401
-        """Do something with a node that has to be there: its owner may just have gone."""
+    def _at(self, path: str, verb: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+        """Call ``verb`` on a node; UnreachableError if it is gone, as its owner may have ended."""
         try:
-            return self._wait(verb(path, *words))
+            return self._wait(verb(path, *arguments))
         except NoNodeError as error:
             raise UnreachableError(f"ZooKeeper has no node {path}") from error
 
-    def _wait(self, answer: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
+    def _wait(self, result: Any) -> Any:  # noqa: ANN401 - kazoo is not typed
         try:
-            return answer.get(timeout=self._timeout_s)
+            return result.get(timeout=self._timeout_s)
         except (NoNodeError, NodeExistsError):
             raise
         except (KazooException, KazooTimeoutError) as error:
@@ -182,25 +188,25 @@ class ZooKeeperView:
         return self._client
 
     def close(self) -> None:
-        """End the session. A client whose start was interrupted has nothing to be stopped by."""
+        """End the session. A client whose start was interrupted cannot be stopped: errors pass."""
         with contextlib.suppress(KazooException, KazooTimeoutError, OSError, AttributeError):
             self._client.stop()
             self._client.close()
 
 
 class KraftView:
-    """Asks the controller for itself, and any broker that answers for the partitions.
+    """Asks the controller for its id, and the most up-to-date brokers for the partitions.
 
-    A broker's answer is its own copy of the metadata, milliseconds behind the controller's. One
-    that has been paused or cut off is further behind, so the controller is asked first how far each
-    has come (DescribeQuorum, KIP-595), and then one of those that are ahead of the others; if none
-    of these answers, any.
+    A broker answers from its own copy of the metadata, milliseconds behind the controller's. A
+    broker that was paused or partitioned is further behind. So the controller is asked first for
+    the end offset of each broker (DescribeQuorum, KIP-595), and then a broker with the greatest; if
+    none of these answers, any broker.
 
     Args:
         brokers: broker id to address.
         controller: address of the KRaft controller.
         metadata: version of the Metadata request.
-        timeout_s: for each answer.
+        timeout_s: limit for each answer.
     """
 
     def __init__(
@@ -213,43 +219,45 @@ class KraftView:
     ) -> None:
         self._brokers = tuple(brokers)
         self._metadata = metadata
-        self._wire = ProtocolClient({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
+        self._client = ProtocolClient({**brokers, CONTROLLER_ID: controller}, timeout_s=timeout_s)
 
     def controller(self) -> int:
-        """DescribeCluster, asked of the controller."""
+        """Send DescribeCluster to the controller."""
         request = DescribeClusterRequest(version=1, endpoint_type=_CONTROLLER_ENDPOINTS)
-        [answer] = self._wire.ask(CONTROLLER_ID, request)
-        if answer.controller_id < 0:
+        [response] = self._client.ask(CONTROLLER_ID, request)
+        if response.controller_id < 0:
             raise UnreachableError("the KRaft quorum has no leader")
-        return int(answer.controller_id)
+        return int(response.controller_id)
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Metadata of the topic."""
-        found = self._metadata_of(topic, partition)
+        """Read the partition's metadata."""
+        metadata = self._metadata_of(topic, partition)
         return PartitionState(
-            leader=found.leader_id, leader_epoch=found.leader_epoch, isr=tuple(found.isr_nodes)
+            leader=metadata.leader_id,
+            leader_epoch=metadata.leader_epoch,
+            isr=tuple(metadata.isr_nodes),
         )
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Metadata of the topic, too."""
+        """Read the replicas in the partition's metadata."""
         return tuple(self._metadata_of(topic, partition).replica_nodes)
 
     def live_brokers(self) -> frozenset[int]:
-        """Metadata lists the unfenced brokers alone."""
+        """Return the brokers that Metadata lists, which are the unfenced ones."""
         return frozenset(broker.node_id for broker in self._ask([]).brokers)
 
     def topic_id(self, topic: str) -> str:
-        """Metadata of the topic, in the first version that has it."""
-        wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
-        found = self._ask(wanted, version=max(self._metadata, _METADATA_WITH_IDS)).topics
-        return topic_id(found[0].topic_id.bytes) if found and found[0].topic_id else ""
+        """Read the id in the topic's metadata, of the first version that has ids."""
+        request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        topics = self._ask(request_topics, version=max(self._metadata, _METADATA_WITH_IDS)).topics
+        return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
 
     def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
-        wanted = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
-        for found_topic in self._ask(wanted).topics:
-            for found in found_topic.partitions:
-                if found.partition_index == partition:
-                    return found
+        request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
+        for topic_metadata in self._ask(request_topics).topics:
+            for metadata in topic_metadata.partitions:
+                if metadata.partition_index == partition:
+                    return metadata
         raise UnreachableError(f"{topic}-{partition} is not known yet")
 
     def _ask(self, topics: list[Any], *, version: int | None = None) -> Response:
@@ -257,35 +265,37 @@ class KraftView:
             version=version or self._metadata, topics=topics, allow_auto_topic_creation=False
         )
         with contextlib.suppress(UnreachableError):
-            [answer] = self._wire.ask_any(self._foremost(), request)
-            return answer
-        [answer] = self._wire.ask_any(self._brokers, request)
-        return answer
+            [response] = self._client.ask_any(self._foremost(), request)
+            return response
+        [response] = self._client.ask_any(self._brokers, request)
+        return response
 
     def _foremost(self) -> tuple[int, ...]:
-        """The brokers that have come as far as any in the controller's log."""
+        """Return the brokers that have read the most of the controller's log."""
         topic = DescribeQuorumRequest.TopicData
-        wanted = topic(
+        metadata_log = topic(
             topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
         )
-        request = DescribeQuorumRequest(version=1, topics=[wanted])
-        [answer] = self._wire.ask(CONTROLLER_ID, request)
-        reached = {
-            one.replica_id: one.log_end_offset
-            for found in answer.topics
-            for partition in found.partitions
-            for one in partition.observers
-            if one.replica_id in self._brokers
+        request = DescribeQuorumRequest(version=1, topics=[metadata_log])
+        [response] = self._client.ask(CONTROLLER_ID, request)
+        end_offsets = {
+            observer.replica_id: observer.log_end_offset
+            for topic_state in response.topics
+            for partition in topic_state.partitions
+            for observer in partition.observers
+            if observer.replica_id in self._brokers
         }
-        return tuple(one for one in reached if reached[one] == max(reached.values()))
+        return tuple(
+            broker for broker, offset in end_offsets.items() if offset == max(end_offsets.values())
+        )
 
     def close(self) -> None:
         """Close the connections."""
-        self._wire.close()
+        self._client.close()
 
 
 def session_password(session: int) -> bytes:
-    """The password of a ZooKeeper session: 16 bytes of a Java ``Random`` seeded with its id."""
+    """Derive a ZooKeeper session's password: 16 bytes of a Java ``Random`` seeded with its id."""
     state = (session ^ _SESSION_SECRET ^ _LCG_FACTOR) & _LCG_MASK
     password = b""
     for _ in range(4):

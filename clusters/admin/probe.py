@@ -1,4 +1,4 @@
-"""LEO, HW, leader, epoch and ISR of every replica of a running cluster, over the wire."""
+"""LEO, HW, leader, epoch and ISR of every replica of a running cluster, by Kafka's protocol."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,20 +14,20 @@ _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
 _LATEST = -1
 _OFFSET_OUT_OF_RANGE = 1
-_OF_A_LEADER = frozenset({0, 5})  # 5: of a new one, whose HW is still below its epoch (KIP-207)
+_LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader, whose HW is still below its epoch (KIP-207)
 _SESSIONLESS = -1
 
 
 class ClusterProbe:
     """The Probe of ``clusters.core.interfaces``; for one thread.
 
-    LEO is what ListOffsets tells a debugging consumer, which every release lets read past the high
-    watermark. HW is the one in a Fetch answer, asked for at the log's end so that no record
-    travels. The Fetch goes first on the same connection, so that HW above LEO is never seen unless
-    the replica was cut in between.
+    LEO comes from ListOffsets, sent as a debugging consumer, which every release lets read past the
+    high watermark. HW comes from a Fetch at the log's end, so that no record travels. The Fetch
+    goes first on the same connection, so that HW above LEO is only seen if the replica was
+    truncated in between.
 
     Args:
-        versions: tells the request versions of a broker, which an upgrade changes.
+        versions: returns the request versions of a broker, which an upgrade changes.
     """
 
     def __init__(
@@ -38,31 +38,31 @@ class ClusterProbe:
     ) -> None:
         self._versions = versions
         self._view = view
-        self._wire = ProtocolClient(brokers)
+        self._client = ProtocolClient(brokers)
         self._last_leo: dict[tuple[int, str, int], int] = {}
 
     def controller(self) -> int:
-        """Id of the active controller; on KRaft of the quorum's leader."""
+        """Return the id of the active controller; on KRaft of the quorum's leader."""
         return self._view.controller()
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Leader, epoch and ISR, as the coordination has them."""
+        """Return leader, epoch and ISR, as the coordination has them."""
         return self._view.partition(topic, partition)
 
     def live_brokers(self) -> frozenset[int]:
-        """Brokers with a session (ZooKeeper) or unfenced (KRaft)."""
+        """Return the brokers with a session (ZooKeeper) or unfenced (KRaft)."""
         return self._view.live_brokers()
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
-        """LEO and HW of one replica, asked of its own broker."""
+        """Ask a broker for LEO and HW of its replica."""
         key = (broker, topic, partition)
         offset = self._last_leo.pop(key, None)
         if offset is None:
-            [listed] = self._wire.ask(broker, self._list_offsets(broker, topic, partition))
+            [listed] = self._client.ask(broker, self._list_offsets(broker, topic, partition))
             offset = _leo(listed)
         fetched, listed = self._ask_both(broker, topic, partition, offset)
         leo = _leo(listed)
-        if fetched.error_code == _OFFSET_OUT_OF_RANGE:  # it was cut since we last looked
+        if fetched.error_code == _OFFSET_OUT_OF_RANGE:  # truncated since the last call
             fetched, listed = self._ask_both(broker, topic, partition, leo)
             leo = _leo(listed)
         if fetched.error_code:
@@ -73,21 +73,21 @@ class ClusterProbe:
         return ReplicaState(leo=leo, hw=fetched.high_watermark)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Whether a broker takes itself to be the leader: it answers an ordinary consumer."""
-        question = self._list_offsets(broker, topic, partition, asking_as=_CONSUMER)
-        [listed] = self._wire.ask(broker, question)
-        return listed.topics[0].partitions[0].error_code in _OF_A_LEADER
+        """Return whether a broker believes that it leads: it then answers an ordinary consumer."""
+        request = self._list_offsets(broker, topic, partition, replica_id=_CONSUMER)
+        [listed] = self._client.ask(broker, request)
+        return listed.topics[0].partitions[0].error_code in _LEADER_ERRORS
 
     def close(self) -> None:
-        """Give back every connection."""
-        self._wire.close()
+        """Close every connection."""
+        self._client.close()
         self._view.close()
 
     def _ask_both(
         self, broker: int, topic: str, partition: int, offset: int
     ) -> tuple[Response, Response]:
         fetch = self._fetch(broker, topic, partition, offset)
-        fetched, listed = self._wire.ask(
+        fetched, listed = self._client.ask(
             broker, fetch, self._list_offsets(broker, topic, partition)
         )
         if fetched.error_code or not fetched.responses:
@@ -96,7 +96,7 @@ class ClusterProbe:
 
     def _fetch(self, broker: int, topic: str, partition: int, offset: int) -> Request:
         versions = self._versions(broker)
-        wanted = FetchRequest.FetchTopic.FetchPartition(
+        fetched_partition = FetchRequest.FetchTopic.FetchPartition(
             partition=partition,
             current_leader_epoch=-1,
             fetch_offset=offset,
@@ -113,26 +113,30 @@ class ClusterProbe:
             isolation_level=0,
             session_id=0,
             session_epoch=_SESSIONLESS,
-            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[fetched_partition])],
             forgotten_topics_data=[],
             rack_id="",
         )
 
     def _list_offsets(
-        self, broker: int, topic: str, partition: int, *, asking_as: int = _DEBUGGING_CONSUMER
+        self, broker: int, topic: str, partition: int, *, replica_id: int = _DEBUGGING_CONSUMER
     ) -> Request:
-        wanted = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+        listed_partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
             partition_index=partition, timestamp=_LATEST, max_num_offsets=1
         )
         return ListOffsetsRequest(
             version=self._versions(broker).list_offsets,
-            replica_id=asking_as,
-            topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[wanted])],
+            replica_id=replica_id,
+            topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[listed_partition])],
         )
 
 
 def _leo(listed: Response) -> int:
-    found = listed.topics[0].partitions[0]
-    if found.error_code:
-        raise UnreachableError(f"the replica is not served: error {found.error_code}")
-    return int(found.old_style_offsets[0] if listed.API_VERSION == 0 else found.offset)
+    listed_partition = listed.topics[0].partitions[0]
+    if listed_partition.error_code:
+        raise UnreachableError(f"the replica is not served: error {listed_partition.error_code}")
+    return int(
+        listed_partition.old_style_offsets[0]
+        if listed.API_VERSION == 0
+        else listed_partition.offset
+    )

@@ -1,4 +1,4 @@
-"""Every broker is to have its session; one that ended by itself is started, as supervisors do."""
+"""Wait until every broker has a session; start those that ended by themselves."""
 
 from collections.abc import Callable
 
@@ -6,23 +6,23 @@ from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 
 Note = Callable[[str, int | None], None]
-"""Told what was done, and with which broker."""
+"""Called with a sentence about what was done, and the broker's id."""
 
 
 def await_sessions(
     cluster: Cluster, probe: Probe, *, what: str, limit_s: float, note: Note
 ) -> None:
-    """Wait until every broker has its session, while nobody keeps one down.
+    """Wait until every broker has its session; no fault may keep a broker down meanwhile.
 
     A broker ends itself when its session ends before it has started (``KafkaServer.startup``), as
-    it may on a busy machine or when ZooKeeper stands still.
+    can happen on a busy machine or while ZooKeeper is paused. A supervisor would start it again.
 
     Args:
-        what: is waited for, in words.
+        what: the condition in words, for the error.
 
     Raises:
         HarnessError: a broker does not start.
-        WaitTimeoutError: somebody has no session by then.
+        WaitTimeoutError: a broker has no session within the limit.
     """
 
     def live() -> frozenset[int]:
@@ -34,7 +34,7 @@ def await_sessions(
 
     await_condition(
         live,
-        lambda found: found == frozenset(cluster.brokers),
+        lambda live_ids: live_ids == frozenset(cluster.brokers),
         what=what,
         limit_s=limit_s,
         passing=(UnreachableError,),

@@ -1,6 +1,6 @@
-"""Change what a topic is set to while it is in use, as ``kafka-configs`` does.
+"""Change the settings of a topic that is in use, as ``kafka-configs`` does.
 
-On ZooKeeper that is the topic's node and a notification beside it, from 0.9 to 3.9
+On ZooKeeper this writes the topic's node and a notification, from 0.9 to 3.9
 (``AdminUtils.changeEntityConfig``, ``DynamicConfigManager``); on KRaft it is a request (KIP-339).
 """
 
@@ -17,17 +17,17 @@ from highwater.clusters.releases.release import Release
 from highwater.harness.base.errors import HarnessError
 
 Changes = Mapping[str, str | None]
-"""Setting to value; None: what the brokers have."""
+"""Setting to value; None restores the brokers' default."""
 
 _TOPIC: Final = 2
 _SET, _DELETE = 0, 1
 _ANSWER_S: Final = 5.0
 _BY_PATH: Final = (0, 10, 1)
-"""Notifications name what has changed by its path since then, and by kind and name before."""
+"""First release whose notifications name the changed entity by path; before, by kind and name."""
 
 
 def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -> None:
-    """Change a topic's settings where ZooKeeper has them, and tell the brokers.
+    """Change a topic's settings in ZooKeeper, and notify the brokers.
 
     Raises:
         UnreachableError: ZooKeeper does not answer, or there is no such topic.
@@ -47,14 +47,14 @@ def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -
 
 
 def request(brokers: Mapping[int, Address], topic: str, changes: Changes) -> None:
-    """Have a broker that runs pass changes on to the KRaft controller.
+    """Send the changes to a running broker, which forwards them to the KRaft controller.
 
     Raises:
-        UnreachableError: nobody answered.
+        UnreachableError: no broker answered.
         HarnessError: the controller refuses.
     """
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
-    wanted: Any = IncrementalAlterConfigsRequest(
+    alteration: Any = IncrementalAlterConfigsRequest(
         version=0,
         resources=[
             resource(
@@ -70,8 +70,8 @@ def request(brokers: Mapping[int, Address], topic: str, changes: Changes) -> Non
         ],
         validate_only=False,
     )
-    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
-        [answer] = wire.ask_any(tuple(brokers), wanted)
-    for one in answer.responses:
-        if one.error_code:
-            raise HarnessError(f"Kafka refuses to set {dict(changes)}: {one.error_message}")
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        [response] = client.ask_any(tuple(brokers), alteration)
+    for result in response.responses:
+        if result.error_code:
+            raise HarnessError(f"Kafka refuses to set {dict(changes)}: {result.error_message}")

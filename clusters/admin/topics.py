@@ -1,7 +1,7 @@
-"""Create topics replica by replica, and wait until they are what was asked for.
+"""Create topics with every replica placed, and wait until they are ready.
 
-Kafka is asked to, over the wire. Up to 0.10.0 there is no such request: whoever wants a topic
-writes it in ZooKeeper, where the controller finds it.
+The request is CreateTopics. Up to 0.10.0 it does not exist: the topic is written to ZooKeeper,
+where the controller reads it.
 """
 
 import contextlib
@@ -37,19 +37,19 @@ def create_topic(
     """Create a topic and wait for its preferred leaders, full ISRs and serving replicas.
 
     Args:
-        coordination: of ZooKeeper; only releases without CreateTopics need it.
+        coordination: address of ZooKeeper; only releases without CreateTopics need it.
 
     Raises:
         HarnessError: Kafka refuses it; the message says why.
         WaitTimeoutError: it was not ready in time.
     """
     if release.wire.create_topics is None:
-        assert coordination is not None, f"{release.name} has topics made in ZooKeeper"
+        assert coordination is not None, f"{release.name} creates topics in ZooKeeper"
         _write(release, coordination, name, assignment, settings)
     else:
         request = _request(release, name, assignment, settings)
-        with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
-            _send(release, wire, tuple(brokers), probe, request)
+        with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+            _send(release, client, tuple(brokers), probe, request)
     for partition, replicas in enumerate(assignment):
         await_condition(
             partial(_ready, probe, name, partition, replicas),
@@ -68,13 +68,13 @@ def _write(
 ) -> None:
     """Write what ``AdminUtils.createOrUpdateTopicPartitionAssignmentPathInZK`` writes.
 
-    The settings go first, because a broker reads them when it makes the replica. Nobody checks
-    them, here or there.
+    The settings go first, because a broker reads them when it creates the replica. They are not
+    validated, neither here nor by Kafka.
     """
-    placed = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
+    partitions = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
     with contextlib.closing(ZooKeeperView(zookeeper, timeout_s=_ANSWER_S)) as view:
         view.create(f"/config/topics/{name}", {"version": 1, "config": dict(settings)})
-        if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": placed}):
+        if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions}):
             raise HarnessError(
                 f"Kafka {release.name} refuses to create topic {name!r}: it is in ZooKeeper",
                 hint="Give every topic a name of its own.",
@@ -86,7 +86,7 @@ def _request(
     name: str,
     assignment: Sequence[Sequence[int]],
     settings: Mapping[str, str],
-) -> Any:  # noqa: ANN401 - kafka-python makes these classes at run time
+) -> Any:  # noqa: ANN401 - kafka-python creates these classes at run time
     topic = CreateTopicsRequest.CreatableTopic
     return CreateTopicsRequest(
         version=release.wire.create_topics,
@@ -112,27 +112,27 @@ def _request(
 
 def _send(
     release: Release,
-    wire: ProtocolClient,
+    client: ProtocolClient,
     brokers: Sequence[int],
     probe: Probe,
     request: Any,  # noqa: ANN401 - as above
 ) -> None:
-    """Send it to whoever may create topics, again while there is no such broker."""
-    asked_before = False
+    """Send the request to a node that may create topics; retry while there is none."""
+    may_exist = False
 
     def created() -> bool:
-        nonlocal asked_before
+        nonlocal may_exist
         # Before KRaft only the controller creates topics; since then every broker forwards.
         nodes = brokers if release.coordination == "kraft" else [probe.controller()]
         try:
-            [answer] = wire.ask_any(nodes, request)
+            [response] = client.ask_any(nodes, request)
         except UnreachableError:
-            asked_before = True  # it may have been done all the same
+            may_exist = True  # the topic may have been created all the same
             raise
-        [result] = answer.topics
-        if result.error_code == _NONE or (result.error_code == _EXISTS and asked_before):
+        [result] = response.topics
+        if result.error_code == _NONE or (result.error_code == _EXISTS and may_exist):
             return True
-        asked_before = asked_before or result.error_code == _TIMED_OUT
+        may_exist = may_exist or result.error_code == _TIMED_OUT
         if result.error_code in {_NOT_CONTROLLER, _TIMED_OUT}:
             return False
         raise HarnessError(

@@ -1,4 +1,4 @@
-"""ZooKeeper or the KRaft controller, as something that can be killed, paused and started again."""
+"""ZooKeeper or the KRaft controller: killed, paused, started again."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,8 @@ class RealCoordinator:
 
     Args:
         node: its JVM.
-        ask: asks it for something that it alone knows; raises UnreachableError until it answers.
-        plan: what the KRaft controller is at some level, its settings written.
+        ask: sends it a request that no other node can answer; raises UnreachableError until then.
+        plan: writes the KRaft controller's settings for a level, and returns its plan.
     """
 
     def __init__(
@@ -28,15 +28,15 @@ class RealCoordinator:
 
     @property
     def state(self) -> BrokerState:
-        """Of its JVM."""
+        """State of its JVM."""
         return self._node.state
 
     def install(self, level: Level) -> None:
-        """Give a KRaft controller that is down other jars; ZooKeeper stays what it is."""
+        """Give a KRaft controller that is down other jars; ZooKeeper is never upgraded."""
         if level.release.coordination == "kraft":
             if self._node.state != "down":
                 raise HarnessError("the controller runs", hint="Stop it first.")
-            self._node.become(self._plan(level))
+            self._node.replace_plan(self._plan(level))
 
     def start(self) -> None:
         """Start it on the data it left, and wait until it answers; never after ``close``."""
@@ -44,13 +44,13 @@ class RealCoordinator:
             return
         self._node.launch()
 
-        def answers() -> bool:
+        def is_answering() -> bool:
             self._node.require_alive()
             self._ask()
             return True
 
         await_condition(
-            answers,
+            is_answering,
             bool,
             what=f"{self._node.name} to answer",
             limit_s=START_LIMIT_S,
@@ -58,17 +58,17 @@ class RealCoordinator:
         )
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the process to end."""
+        """Send SIGTERM, and wait for the process to end."""
         self._node.stop()
 
     def kill(self) -> None:
-        """SIGKILL, paused or not."""
+        """Send SIGKILL, paused or not."""
         self._node.kill()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._node.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._node.resume()

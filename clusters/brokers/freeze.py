@@ -1,4 +1,4 @@
-"""Make log directories into evidence: what a judge needs stays or is copied, the rest goes."""
+"""Turn log directories into evidence: keep or copy what the judge reads, remove the rest."""
 
 import re
 import shutil
@@ -6,9 +6,9 @@ from pathlib import Path
 
 from highwater.harness.base.errors import HarnessError
 
-# Kafka's own topics, and its metadata log, whose original is the controller's.
+# Kafka's internal topics, and copies of the metadata log, whose original the controller has.
 _INTERNAL = "__"
-# Preallocated, and derived from the segments.
+# Preallocated files that are derived from the segments.
 _DERIVED = {".index", ".timeindex", ".txnindex"}
 
 
@@ -38,17 +38,17 @@ def copy_topic(replicas: Path, topic: str, target: Path) -> None:
     Raises:
         HarnessError: a file cannot be copied.
     """
-    wanted = re.compile(rf"{re.escape(topic)}-\d+")
+    topic_folder = re.compile(rf"{re.escape(topic)}-\d+")
     try:
         for broker in sorted(replicas.iterdir()):
             for entry in sorted(broker.iterdir()):
-                there = target / broker.name / entry.name
+                copy = target / broker.name / entry.name
                 if entry.is_file():
-                    there.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(entry, there)
-                elif wanted.fullmatch(entry.name):
-                    shutil.copytree(entry, there, ignore=_ignore_derived)
-    except OSError as error:  # shutil.Error is one
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(entry, copy)
+                elif topic_folder.fullmatch(entry.name):
+                    shutil.copytree(entry, copy, ignore=_ignore_derived)
+    except OSError as error:  # includes shutil.Error
         raise HarnessError(
             f"the replicas of {topic} in {replicas} cannot be copied: {error.strerror or error}"
         ) from error

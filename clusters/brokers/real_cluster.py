@@ -1,4 +1,4 @@
-"""A cluster of real brokers, wherever its nodes live: what the verbs of every driver do."""
+"""A cluster of real brokers, wherever its nodes run: the methods that all drivers share."""
 
 import contextlib
 import resource
@@ -42,13 +42,13 @@ class RealBroker:
 
     def __init__(
         self,
-        identity: int,
+        broker_id: int,
         node: Node,
         log_directory: Path,
         cluster: "RealCluster",
         level: Level,
     ) -> None:
-        self._id = identity
+        self._id = broker_id
         self._level = level
         self._node = node
         self._log_directory = log_directory
@@ -66,28 +66,28 @@ class RealBroker:
 
     @property
     def state(self) -> BrokerState:
-        """Of its JVM."""
+        """State of its JVM."""
         return self._node.state
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes of this machine that it consists of, while it runs."""
+        """Its processes on this machine, while it runs."""
         return self._node.pids
 
     @property
     def level(self) -> Level:
-        """What it runs, or is to run from its next start on."""
+        """Its level, or that from its next start on."""
         return self._level
 
     def install(self, level: Level) -> None:
-        """Write its settings anew, and have it started from other jars."""
+        """Write its settings for a level; the next start uses that level's jars."""
         if self._node.state != "down":
             raise HarnessError(f"broker {self._id} runs", hint="Stop it first.")
-        self._node.become(self._cluster.plan(self._id, level))
+        self._node.replace_plan(self._cluster.plan(self._id, level))
         self._level = level
 
     def finalized(self, level: Level) -> None:
-        """Take note of what its cluster has begun to use."""
+        """Record the level that its cluster now uses."""
         self._level = level
 
     @property
@@ -96,19 +96,19 @@ class RealBroker:
         return self._log_directory
 
     def read(self, name: str) -> str:
-        """A small text file of its log directory, whether it runs or not."""
+        """Return a small text file of its log directory, running or not."""
         return (self._log_directory / name).read_text(encoding="utf-8")
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Set the greatest size of a file that its JVM may write to 0, or to what it was."""
+        """Set the file size limit of its JVM to 0, or back to what it was."""
         if sys.platform != "linux" or not self.pids:
             raise HarnessError(
                 f"broker {self._id} is down, or no process of this machine",
                 hint="Its writes can be limited on Linux alone, where brokers are processes.",
             )
-        jvm, which = self.pids[0], resource.RLIMIT_FSIZE
-        most = resource.prlimit(jvm, which)[1]
-        resource.prlimit(jvm, which, (0 if limited else most, most))
+        jvm, limit = self.pids[0], resource.RLIMIT_FSIZE
+        hard_limit = resource.prlimit(jvm, limit)[1]
+        resource.prlimit(jvm, limit, (0 if limited else hard_limit, hard_limit))
 
     def start(self) -> None:
         """Start it on the data it left, once its old session has ended; never after ``close``."""
@@ -121,19 +121,19 @@ class RealBroker:
         self._node.wait_for(self._node.listens, "to listen")
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the process to end."""
+        """Send SIGTERM, and wait for the process to end."""
         self._node.stop()
 
     def kill(self) -> None:
-        """SIGKILL, paused or not."""
+        """Send SIGKILL, paused or not."""
         self._node.kill()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._node.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._node.resume()
 
 
@@ -141,11 +141,11 @@ class RealCluster:
     """The Cluster of ``clusters.core.interfaces``; use a driver.
 
     Args:
-        release: what every node runs, until a broker has another one installed.
-        directory: of the run.
-        site: where the nodes live; closed with the cluster.
-        broker_config: settings above the driver's own.
-        wired: whether the wire is to be between the nodes.
+        release: release of every node, until another one is installed.
+        directory: directory of the run.
+        site: runs the nodes; closed with the cluster.
+        broker_config: settings that override the driver's own.
+        wired: whether the relay stands between the nodes.
     """
 
     def __init__(
@@ -167,19 +167,19 @@ class RealCluster:
         self._layout = Layout(
             release, directory.absolute(), site, overrides=broker_config, wiring=self._wiring
         )
-        self._level = Level.told(release, broker_config)
+        self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []
         self._brokers: dict[int, RealBroker] = {}
 
     @property
     def release(self) -> Release:
-        """What every broker runs; the oldest, while they differ."""
-        found = [broker.level.release for broker in self._brokers.values()]
-        return min(found, key=lambda one: one.number, default=self._release)
+        """Release of every broker; the oldest, while they differ."""
+        releases = [broker.level.release for broker in self._brokers.values()]
+        return min(releases, key=lambda release: release.number, default=self._release)
 
     @property
     def directory(self) -> Path:
-        """Its replicas, logs and coordination."""
+        """Directory of its replicas, logs and coordination."""
         return self._layout.directory
 
     @property
@@ -190,20 +190,20 @@ class RealCluster:
     @property
     def coordinator(self) -> Coordinator:
         """ZooKeeper, or the KRaft controller."""
-        here = self._site.public.coordination
+        address = self._site.public.coordination
         return RealCoordinator(
-            next(node for node in self._nodes if node.address == here),
+            next(node for node in self._nodes if node.address == address),
             self._ask_coordinator,
             self._controller_plan,
         )
 
     def _controller_plan(self, level: Level) -> NodePlan:
-        """What the KRaft controller is at some level, its settings written."""
+        """Write the KRaft controller's settings for a level, and return its plan."""
         with disk_errors(self._layout.directory):
             return self._layout.controller_plan(level.release)
 
     def _ask_coordinator(self) -> object:
-        """Something that nobody but ZooKeeper or the controller itself can answer."""
+        """Send a request that only ZooKeeper or the controller itself can answer."""
         with contextlib.closing(self._view()) as view:
             zookeeper = isinstance(view, ZooKeeperView)
             return view.live_brokers() if zookeeper else view.controller()
@@ -215,23 +215,23 @@ class RealCluster:
 
     @property
     def client(self) -> Mapping[str, str]:
-        """What the release wants of clients."""
+        """Client settings that the release needs."""
         return self._release.client
 
     @property
     def pids(self) -> frozenset[int]:
-        """Processes of this machine that it consists of now, the coordination's included."""
+        """Its processes on this machine now, those of the coordination included."""
         return frozenset(pid for node in self._nodes for pid in node.pids)
 
     @property
     def network(self) -> RelayNetwork | None:
-        """The links between its nodes; None without a wire."""
+        """The links between its nodes; None without a relay."""
         if self._wiring is None:
             return None
         return RelayNetwork(self._wiring.relay, frozenset(self._brokers), self._topic_id)
 
     def _topic_id(self, topic: str) -> str:
-        """The id by which brokers of this release fetch a topic, if they do."""
+        """Return the id by which brokers of this release fetch a topic, or ""."""
         with contextlib.closing(self._view()) as view:
             return view.topic_id(topic)
 
@@ -249,20 +249,20 @@ class RealCluster:
         self._await_registration()
 
     def probe(self) -> Probe:
-        """A new probe, for one thread."""
+        """Return a new probe, for one thread."""
         return ClusterProbe(
             lambda broker: self._brokers[broker].level.release.wire,
             self._site.public.brokers,
             self._view(),
         )
 
-    def plan(self, identity: int, level: Level) -> NodePlan:
-        """What a broker is at some level, its settings written."""
+    def plan(self, broker_id: int, level: Level) -> NodePlan:
+        """Write a broker's settings for a level, and return its plan."""
         with disk_errors(self._layout.directory):
-            return self._layout.broker_plan(identity, level.release, level.settings)
+            return self._layout.broker_plan(broker_id, level.release, level.settings)
 
     def finalize(self, level: Level) -> None:
-        """Ask the controller for the features that a new cluster of that version has."""
+        """Finalize the features that a new cluster of that version has."""
         kraft_features.finalize(self._running(), kraft_features.source(level))
         for broker in self._brokers.values():
             broker.finalized(level)
@@ -270,7 +270,7 @@ class RealCluster:
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic with its replicas placed as told, and wait until it is ready."""
+        """Create a topic with the given placement, and wait until it is ready."""
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(
                 self.release,
@@ -284,20 +284,20 @@ class RealCluster:
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker first in the assignment and have the preferred leader elected."""
-        self._lead(leadership.move, topic, partition, broker)
+        self._change_leadership(leadership.move, topic, partition, broker)
 
-    def line_up(self, topic: str, partition: int, broker: int) -> None:
-        """Put a broker before the other heirs in the assignment."""
-        self._lead(leadership.line_up, topic, partition, broker)
+    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Put a broker before the other candidates in the assignment."""
+        self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Make and take away replicas of a partition."""
+        """Create and remove replicas of a partition."""
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
-            leadership.assign(view, running, self._frozen, topic, partition, replicas)
+            leadership.assign(view, running, self._paused, topic, partition, replicas)
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Write them in ZooKeeper, or ask the KRaft controller for them."""
+        """Write the changes to ZooKeeper, or send them to the KRaft controller."""
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
             if isinstance(view, ZooKeeperView):
@@ -306,22 +306,30 @@ class RealCluster:
                 topic_config.request(running, topic, changes)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Ask the controller, or on KRaft a broker that passes it on."""
-        asked = self._running()
+        """Ask the controller, or on KRaft a broker that forwards the request."""
+        candidates = self._running()
         if self._release.coordination == "zookeeper":
             with contextlib.closing(self._view()) as view:
                 controller = view.controller()
-            asked = {one: asked[one] for one in asked if one == controller}
-        elections.elect_unclean(asked, topic, partition)
+            candidates = {
+                broker: candidates[broker] for broker in candidates if broker == controller
+            }
+        elections.elect_unclean(candidates, topic, partition)
 
     def _running(self) -> dict[int, Address]:
-        every = self._site.public.brokers
-        return {one: every[one] for one in every if self._brokers[one].state == "running"}
+        addresses = self._site.public.brokers
+        return {
+            broker: addresses[broker]
+            for broker in addresses
+            if self._brokers[broker].state == "running"
+        }
 
-    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
+    def _change_leadership(
+        self, change: leadership.LeadershipChange, topic: str, partition: int, broker: int
+    ) -> None:
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
-            verb(view, running, self._frozen, topic, partition, broker)
+            change(view, running, self._paused, topic, partition, broker)
 
     def end_session(self, broker: int) -> bool:
         """Close the broker's session in ZooKeeper; on KRaft leave it alone."""
@@ -332,13 +340,13 @@ class RealCluster:
         return True
 
     def snapshot(self, topic: str, directory: Path) -> None:
-        """Pause every broker, copy the topic's replicas, and let them go on."""
-        with self._frozen():
+        """Pause every broker, copy the topic's replicas, and resume the brokers."""
+        with self._paused():
             freeze.copy_topic(self._layout.replicas, topic, directory)
 
     @contextlib.contextmanager
-    def _frozen(self, *but: int) -> Iterator[None]:
-        """Every running broker paused, but for these."""
+    def _paused(self, *but: int) -> Iterator[None]:
+        """Pause every running broker except some, while the context is open."""
         running = [broker for broker in self._brokers.values() if broker.state == "running"]
         with contextlib.ExitStack() as resuming:
             for broker in running:
@@ -348,28 +356,28 @@ class RealCluster:
             yield
 
     def freeze(self) -> Path:
-        """Pause every broker, kill every node, and prune what is no evidence."""
+        """Pause every broker, kill every node, and remove files that are not evidence."""
         for broker in self._brokers.values():
             if broker.state == "running":
                 broker.pause()
-        _at_once(Node.kill, self._nodes)
+        _in_parallel(Node.kill, self._nodes)
         self.close()
         return freeze.prune(self._layout.replicas, self._layout.coordination)
 
     def close(self) -> None:
-        """Kill whatever runs and give everything back. Never raises; may be called twice."""
-        _at_once(Node.release, self._nodes)
+        """Kill every process and release all resources. Never raises; may be called twice."""
+        _in_parallel(Node.release, self._nodes)
         for node in self._nodes:
-            node.gone(_GONE_S)
+            node.wait_until_down(_GONE_S)
         if self._wiring is not None:
             self._wiring.close()
         self._site.close()
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
-    def await_session_end(self, identity: int) -> None:
-        """Wait until ZooKeeper has forgotten a broker; a second registration would be refused.
+    def await_session_end(self, broker_id: int) -> None:
+        """Wait until a broker's old session has ended; until then its registration is refused.
 
-        A KRaft broker needs no such wait: it repeats its registration until it is let in.
+        A KRaft broker needs no such wait: it repeats its registration until it is accepted.
         """
         if self._release.coordination == "kraft":
             return
@@ -377,19 +385,19 @@ class RealCluster:
 
             def ended() -> bool:
                 with contextlib.suppress(UnreachableError):
-                    return identity not in view.live_brokers()
+                    return broker_id not in view.live_brokers()
                 return False
 
             await_condition(
                 ended,
                 bool,
-                what=f"the old session of broker {identity} to end",
+                what=f"the old session of broker {broker_id} to end",
                 limit_s=START_LIMIT_S,
                 every_s=0.02,
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """The coordination's view, on KRaft through these brokers (all, unless told)."""
+        """Return the coordination's view; on KRaft it asks these brokers (default: all)."""
         if self._release.coordination == "zookeeper":
             return ZooKeeperView(self._site.public.coordination)
         return KraftView(
@@ -399,28 +407,28 @@ class RealCluster:
         )
 
     def _await_registration(self) -> None:
-        wanted = frozenset(self._brokers)
+        expected = frozenset(self._brokers)
         with contextlib.closing(self._view()) as view:
-            # The brokers alone: ZooKeeper 3.4 spins for ever over a client that hangs up before
-            # it has loaded its data, which is what a look at its own port would be.
+            # Only brokers' ports: ZooKeeper 3.4 spins for ever if a client disconnects before it
+            # has loaded its data, as a look at its port would do.
             brokers = self._site.public.brokers.values()
             self._await_ports([node for node in self._nodes if node.address in brokers])
             for node in self._nodes:
-                node.wait_for(lambda: _live(view) == wanted, "and every other broker to register")
+                node.wait_for(lambda: _live(view) == expected, "and every other broker to register")
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
-        """Wait for all side by side, since a look at a container takes a while; Ctrl-C ends all."""
-        over = threading.Event()
+        """Wait for all ports in parallel, since a look at a container is slow; Ctrl-C ends all."""
+        cancelled = threading.Event()
 
         def listens(broker: Node) -> bool:
-            for each in self._nodes:  # it waits for them, so their death ends its wait
-                each.require_alive()
-            return broker.listens() or over.is_set()
+            for starting in self._nodes:  # brokers wait for each other: one death ends it
+                starting.require_alive()
+            return broker.listens() or cancelled.is_set()
 
         with ThreadPoolExecutor(len(brokers)) as pool, contextlib.ExitStack() as leaving:
-            leaving.callback(over.set)
+            leaving.callback(cancelled.set)
             waits = [
-                pool.submit(one.wait_for, partial(listens, one), "to listen") for one in brokers
+                pool.submit(node.wait_for, partial(listens, node), "to listen") for node in brokers
             ]
             for wait in waits:
                 wait.result()
@@ -432,24 +440,24 @@ class RealCluster:
 
     def _prepare_brokers(self) -> list[Node]:
         nodes = []
-        for identity in self._site.public.brokers:
-            node = self._layout.broker(identity)
-            folder = self._layout.replicas / str(identity)
-            self._brokers[identity] = RealBroker(identity, node, folder, self, self._level)
+        for broker_id in self._site.public.brokers:
+            node = self._layout.broker(broker_id)
+            folder = self._layout.replicas / str(broker_id)
+            self._brokers[broker_id] = RealBroker(broker_id, node, folder, self, self._level)
             nodes.append(node)
         return nodes
 
     def _launch(self, *nodes: Node) -> None:
         self._nodes += nodes
-        _at_once(Node.launch, nodes)
+        _in_parallel(Node.launch, nodes)
 
 
-def opened(cluster: RealCluster) -> RealCluster:
-    """Open it, and leave nothing behind if that fails.
+def open_or_clean_up(cluster: RealCluster) -> RealCluster:
+    """Open the cluster; if that fails, leave nothing behind.
 
     Raises:
-        HarnessError: a port in use, a full disk, or a node that died or was not ready in time,
-            with its last words.
+        HarnessError: a port is in use, the disk is full, or a node died or was not ready in time;
+            with the last lines of its log.
     """
     try:
         cluster.open()
@@ -460,15 +468,15 @@ def opened(cluster: RealCluster) -> RealCluster:
 
 
 def rehearse(release: Release, site: Site, directory: Path) -> None:
-    """Start one broker, give it a topic, and stop it in order: what a class archive records."""
+    """Start one broker, create a topic, and stop: the training run of a class archive."""
     with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:
         cluster.open()
         cluster.create_topic("rehearsal", [[1]], {})
         cluster.brokers[1].stop()
 
 
-def _at_once(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
-    """Do it to all side by side, and raise the first error once all are done."""
+def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
+    """Call ``verb`` on all nodes in parallel; once all are done, raise the first error."""
     if nodes:
         with ThreadPoolExecutor(len(nodes), thread_name_prefix="node") as pool:
             for done in [pool.submit(verb, node) for node in nodes]:
@@ -476,7 +484,7 @@ def _at_once(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
 
 
 def _live(view: CoordinationView) -> frozenset[int]:
-    """Registered brokers; none while nobody answers, as in a cluster that starts."""
+    """Return the registered brokers; empty while the coordination does not answer yet."""
     try:
         return view.live_brokers()
     except UnreachableError:

@@ -1,6 +1,7 @@
-"""The image below all others: a C library and a shell, from Debian's packages or a registry.
+"""The base of all images: a C library and a shell, from Debian's packages or a registry.
 
-No image registry is needed: where apt-get is, five packages are downloaded, unpacked and imported.
+Where apt-get exists no image registry is needed: five packages are downloaded, unpacked and
+imported.
 """
 
 import os
@@ -19,23 +20,23 @@ VARIABLE: Final = "HIGHWATER_BASE_IMAGE"
 BUILT: Final = "highwater/base:1"
 _PULLED: Final = "debian:bookworm-slim"
 _PACKAGES: Final = ("libc6", "libgcc-s1", "zlib1g", "libstdc++6", "busybox-static")
-_SHELL: Final = ("sh", "ls", "cat", "ps", "kill", "ip", "nc")  # the last ones for whoever looks in
+_SHELL: Final = ("sh", "ls", "cat", "ps", "kill", "ip", "nc")  # the last ones are for debugging
 _LIMIT_S: Final = 120
 
 
 def base_image(client: Client) -> str:
-    """Name of the base image, which is there then.
+    """Return the name of the base image, pulled or built if it does not exist yet.
 
     ``HIGHWATER_BASE_IMAGE`` if that is set; else the one that was built here; else one is built
-    from Debian's packages where apt-get is, and an ordinary one is pulled where it is not.
+    from Debian's packages if apt-get exists, and pulled from a registry otherwise.
 
     Raises:
         HarnessError: it can neither be built nor pulled.
     """
-    wanted = os.environ.get(VARIABLE)
-    if wanted:
-        _pull(client, wanted)
-        return wanted
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        _pull(client, configured)
+        return configured
     if find(client, BUILT):
         return BUILT
     if not _has_packages():
@@ -46,10 +47,12 @@ def base_image(client: Client) -> str:
 
 
 def source(client: Client) -> str:
-    """Where ``base_image`` will take it from, for a person."""
-    wanted = os.environ.get(VARIABLE)
-    if wanted:
-        return f"{wanted} ({VARIABLE}), {'here' if find(client, wanted) else 'to be pulled'}"
+    """Describe where ``base_image`` will take the image from."""
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        return (
+            f"{configured} ({VARIABLE}), {'here' if find(client, configured) else 'to be pulled'}"
+        )
     if find(client, BUILT):
         return f"{BUILT}, built here"
     return "to be built from Debian's packages" if _has_packages() else f"{_PULLED}, to be pulled"
@@ -60,7 +63,7 @@ def _has_packages() -> bool:
 
 
 def find(client: Client, name: str) -> Any:  # noqa: ANN401 - docker ships no types
-    """The image of that name; None if there is none."""
+    """Return the image of that name, or None."""
     from docker.errors import ImageNotFound  # noqa: PLC0415 - see clusters.containers.daemon
 
     with errors(f"cannot look for the image {name}"):
@@ -108,9 +111,9 @@ def _unpack(folder: Path, root: Path) -> None:
         for package in sorted(folder.glob("*.deb")):
             _run(["dpkg-deb", "-x", str(package), str(root)], folder)
     except subprocess.SubprocessError as error:
-        said = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
+        stderr = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
         raise HarnessError(
-            f"the base image cannot be made from Debian's packages: {said or error}",
+            f"the base image cannot be made from Debian's packages: {stderr or error}",
             hint="Run apt-get update, check the network, or name an image that is there in "
             f"{VARIABLE}.",
         ) from error
@@ -137,7 +140,7 @@ def _merge(root: Path) -> None:
 
 
 def owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """A filter for archives: nobody of this machine is anybody in an image."""
+    """Give an archive's entry to root: users of this machine do not exist in an image."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     return entry

@@ -1,8 +1,8 @@
 """Waits for the end of a harness, and removes the containers it left: ``-m …cleanup_guard CLAIM``.
 
-Its standard input is a pipe whose other end only the harness holds; the end of it is the end of the
-harness, however it went. A harness that closed its cluster has forgotten the claim by then, and
-there is nothing to do.
+Its standard input is a pipe whose other end only the harness holds; it ends when the harness ends,
+even by SIGKILL. A harness that closed its cluster has removed the claim by then, and there is
+nothing to do.
 """
 
 import sys
@@ -11,12 +11,12 @@ import time
 from highwater.clusters.containers import ownership
 from highwater.clusters.containers.daemon import connected
 
-_QUIET_S = 2.0  # longer than Docker takes over a request that was on its way
+_QUIET_S = 2.0  # longer than Docker needs for a request that was already sent
 _EVERY_S = 0.25
 
 
 def main(claim: str) -> None:
-    """Remove whatever carries the claim until nothing has shown up for a moment."""
+    """Remove what carries the claim until nothing new has appeared for a moment."""
     sys.stdin.read()
     if not ownership.is_open(claim):
         return

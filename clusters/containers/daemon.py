@@ -1,6 +1,6 @@
-"""The Docker daemon: how it is reached, and what its errors mean to a person.
+"""Connections to the Docker daemon, and its errors in plain words.
 
-docker and testcontainers are imported when a daemon is asked for, never before: a run on local
+docker and testcontainers are imported at the first connection, not before: a run on local
 processes needs neither.
 """
 
@@ -21,10 +21,10 @@ _INSTALL = (
 
 @contextlib.contextmanager
 def connected() -> Iterator[Client]:
-    """A client of the daemon that DOCKER_HOST or Docker's own configuration names.
+    """Connect to the daemon that DOCKER_HOST or Docker's own configuration names.
 
     Raises:
-        HarnessError: nobody answers there; or any later error of Docker, in words.
+        HarnessError: no daemon answers there; or any later error of Docker, in plain words.
     """
     place = os.environ.get("DOCKER_HOST", "where it is by default")
     with errors(f"does not answer ({place})"):
@@ -38,19 +38,19 @@ def connected() -> Iterator[Client]:
 
 @contextlib.contextmanager
 def errors(doing: str) -> Iterator[None]:
-    """Turn whatever Docker and its library raise into one sentence and a hint."""
+    """Turn errors of Docker and its library into a HarnessError with a hint."""
     from docker.errors import APIError, BuildError, DockerException  # noqa: PLC0415 - see above
     from requests.exceptions import RequestException  # noqa: PLC0415 - as above
 
     try:
         yield
     except (APIError, BuildError) as error:
-        said = str(getattr(error, "explanation", None) or getattr(error, "msg", "") or error)
-        full = "no space left on device" in said.lower()
+        explanation = str(getattr(error, "explanation", None) or getattr(error, "msg", "") or error)
+        full = "no space left on device" in explanation.lower()
         raise HarnessError(
-            f"Docker {doing}: {said}",
+            f"Docker {doing}: {explanation}",
             hint="Make room on the disk of Docker's data (docker info names it; "
-            "docker system prune frees what nobody uses)."
+            "docker system prune frees what is unused)."
             if full
             else "",
         ) from error
@@ -59,12 +59,12 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """The system's own reason below a pile of wrapped exceptions."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in errno.errorcode and seen.strerror:
-            place = f" ({seen.filename})" if seen.filename else ""
-            return f"{seen.strerror}{place}"
-        inner = [arg for arg in seen.args if isinstance(arg, BaseException)]
-        seen = inner[0] if inner else seen.__cause__ or seen.__context__
+    """Return the operating system's reason, from below the exceptions that wrap it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:
+            place = f" ({cause.filename})" if cause.filename else ""
+            return f"{cause.strerror}{place}"
+        inner = [arg for arg in cause.args if isinstance(arg, BaseException)]
+        cause = inner[0] if inner else cause.__cause__ or cause.__context__
     return str(error)

@@ -1,9 +1,9 @@
 """The docker driver: one container a broker, and one for ZooKeeper or the controller.
 
-All are in a network of the cluster's own, each at an address that it keeps for life; its peers find
-it there. Clients and the probe find it at an address of the loopback, to which its port is
-published. Folders of the run are mounted by the same paths, so that log directories and logs lie
-where those of local processes do, whatever becomes of the container or the harness.
+All are in one network of the cluster, each at an address that never changes; its peers connect
+there. Clients and the probe connect to a loopback address, to which its port is published. Folders
+of the run are mounted at the same paths, so that log directories and logs are where those of local
+processes are, even after the container or the harness is gone.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.clusters.brokers.real_cluster import RealCluster, opened, rehearse
+from highwater.clusters.brokers.real_cluster import RealCluster, open_or_clean_up, rehearse
 from highwater.clusters.containers import ownership
 from highwater.clusters.containers.daemon import Client, connected, errors
 from highwater.clusters.containers.images import Image, release_image
@@ -32,7 +32,7 @@ from highwater.clusters.core.addresses import (
     require_free,
 )
 from highwater.clusters.core.interfaces import BrokerState
-from highwater.clusters.nodes.failure_output import last_words
+from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.jvm import Runtime
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.releases.release import Release
@@ -40,9 +40,9 @@ from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 
 _TAKES_EFFECT_S: Final = 20.0
-_HELD_S: Final = 0.2
+_DROPPED_AFTER_S: Final = 0.2
 _SUBNET_ATTEMPTS: Final = 20
-_NOT_FROZEN: Final = "unable to freeze"  # what runc says then, when it has tried for a while
+_NOT_FROZEN: Final = "unable to freeze"  # what runc reports when it gave up
 # The JVM takes the shell's place, and both its outputs go to the end of the node's log.
 _INTO_LOG: Final = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 
@@ -59,7 +59,7 @@ def open_cluster(
 
     Raises:
         HarnessError: no Docker, no image, a full disk, or a node that died or was not ready in
-            time, with its last words. Nothing is left behind then.
+            time, with the last lines of its log. Nothing is left behind then.
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
@@ -67,14 +67,16 @@ def open_cluster(
     with connected() as client:
         image = release_image(client, release, _Rehearsals(client))
     site = ContainerSite(release, image, brokers)
-    return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
+    return open_or_clean_up(
+        RealCluster(release, directory, site, broker_config=broker_config, wired=wired)
+    )
 
 
 class ContainerSite:
-    """A Docker network, and a container for each node that has begun.
+    """A Docker network, and a container for each node that was started.
 
     Attributes:
-        public: addresses of the loopback.
+        public: addresses on the loopback.
         inside: addresses in the network.
     """
 
@@ -101,22 +103,22 @@ class ContainerSite:
         self._gateway = f"{group}.1"
 
     def runtime(self, release: Release) -> Runtime:
-        """Of the release's image, which is built when it is first asked for."""
+        """Return the runtime of the release's image, which is built at its first use."""
         if release.name not in self._images:
             with connected() as client:
                 self._images[release.name] = release_image(client, release, _Rehearsals(client))
         return self._images[release.name].runtime
 
     def wire_host(self, broker: int) -> str:
-        """This machine as the network sees it, the same for all: its gateway.
+        """Return this machine's address in the network, the same for all brokers: the gateway.
 
         Raises:
-            HarnessError: Docker's networks are not this machine's own, as on a desktop's.
+            HarnessError: Docker runs in a virtual machine, as Docker Desktop does.
         """
         del broker
-        with socket.socket() as trial:
+        with socket.socket() as probe:
             try:
-                trial.bind((self._gateway, 0))
+                probe.bind((self._gateway, 0))
             except OSError as error:
                 raise HarnessError(
                     f"the wire cannot listen at {self._gateway}, the gateway of Docker's network",
@@ -125,7 +127,7 @@ class ContainerSite:
         return self._gateway
 
     def begin(self, plan: NodePlan) -> "ContainerProcess":
-        """Create and start the node's container, or start it again; another, if it has changed."""
+        """Start the node's container; create it first, or again if the plan has changed."""
         require_free(plan.public, plan.title)
         with errors(f"cannot start the container of {plan.title}"):
             if self._plans.get(plan.name) == plan:
@@ -138,11 +140,11 @@ class ContainerSite:
         return ContainerProcess(plan.title, self._containers[plan.name])
 
     def _create(self, plan: NodePlan) -> Any:  # noqa: ANN401 - docker ships no types
-        from docker.types import EndpointConfig, LogConfig, Mount  # noqa: PLC0415 - see engine
+        from docker.types import EndpointConfig, LogConfig, Mount  # noqa: PLC0415 - see daemon
         from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - as above
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - as above
 
-        testcontainers_config.ryuk_disabled = True  # its image may be out of reach; claims do it
+        testcontainers_config.ryuk_disabled = True  # claims do its work, without its image
         coordination = plan.public == self.public.coordination
         port = COORDINATION_PORT if coordination else BROKER_PORT
         endpoint = EndpointConfig("1.41", ipv4_address=plan.inside.host)
@@ -164,14 +166,14 @@ class ContainerSite:
         return container.start().get_wrapped_container()
 
     def answers(self, address: Address) -> bool:
-        """Whether a node holds a connection; Docker's proxy drops one that nobody takes."""
-        with socket.socket() as trial:
-            trial.settimeout(1.0)
-            if trial.connect_ex((address.host, address.port)):
+        """Return whether a node keeps a connection; Docker's proxy drops one without a listener."""
+        with socket.socket() as connection:
+            connection.settimeout(1.0)
+            if connection.connect_ex((address.host, address.port)):
                 return False
-            trial.settimeout(_HELD_S)
+            connection.settimeout(_DROPPED_AFTER_S)
             try:
-                return bool(trial.recv(1))
+                return bool(connection.recv(1))
             except TimeoutError:
                 return True
             except OSError:
@@ -190,11 +192,11 @@ class ContainerSite:
 
 
 class ContainerProcess:
-    """One life of a container's JVM, watched by a thread that waits for its end.
+    """One start of a container's JVM, watched by a thread that waits for its end.
 
     Args:
-        title: for messages, such as ``broker 2``.
-        container: docker's, started.
+        title: name in messages, such as ``broker 2``.
+        container: docker's container object, started.
     """
 
     pids: tuple[int, ...] = ()
@@ -209,13 +211,13 @@ class ContainerProcess:
 
     @property
     def state(self) -> BrokerState:
-        """What was last done to it, or ``down``."""
+        """State after the last method called, or ``down``."""
         with self._changed:
             return self._state
 
     @property
     def status(self) -> int | None:
-        """Exit status, 128 and the number for a signal."""
+        """Exit status; 128 plus the number of a signal."""
         with self._changed:
             return self._status
 
@@ -224,11 +226,11 @@ class ContainerProcess:
         self._do("running", "paused", self._freeze)
 
     def resume(self) -> None:
-        """Thaw it."""
+        """Unfreeze it."""
         self._do("paused", "running", self._container.unpause)
 
     def kill(self) -> None:
-        """SIGKILL; returns once it is gone."""
+        """Send SIGKILL, and return once it has ended."""
         if self.state != "down":
             self._ask("cannot kill", self._container.kill)
             if not self.wait(_TAKES_EFFECT_S):
@@ -238,13 +240,13 @@ class ContainerProcess:
                 )
 
     def terminate(self, *, limit_s: float) -> bool:
-        """SIGTERM."""
+        """Send SIGTERM; return whether it has ended within the limit."""
         if self.state != "down":
             self._ask("cannot stop", lambda: self._container.kill("SIGTERM"))
         return self.wait(limit_s)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it has ended by then."""
+        """Wait for its end; return whether it came within the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._state == "down", timeout_s)
 
@@ -254,7 +256,7 @@ class ContainerProcess:
             self._container.remove(force=True, v=True)
 
     def _freeze(self) -> None:
-        """Ask until it is frozen: the kernel gives up on a thread that is deep in a system call."""
+        """Retry until it is frozen: the kernel gives up if a thread is in a long system call."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
         def frozen() -> bool:
@@ -278,7 +280,7 @@ class ContainerProcess:
                 self._state = after
 
     def _ask(self, doing: str, verb: Callable[[], None]) -> None:
-        """Ask Docker; its refusal is none if the container has ended meanwhile."""
+        """Call Docker; ignore its refusal if the container has ended meanwhile."""
         try:
             with errors(f"{doing} {self._title}"):
                 verb()
@@ -296,13 +298,13 @@ class ContainerProcess:
 
 
 class _Rehearsals:
-    """The Stage of ``clusters.containers.images``."""
+    """The BuildRunner of ``clusters.containers.images``."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def run(self, image: str, command: Sequence[str], folder: Path) -> None:
-        """Run a command in a container of its own, without a network."""
+        """Run a command in a new container without a network."""
         from docker.errors import ContainerError  # noqa: PLC0415 - see clusters.containers.daemon
         from docker.types import Mount  # noqa: PLC0415 - as above
 
@@ -325,18 +327,18 @@ class _Rehearsals:
             ownership.remove(self._client, claim.name)
             ownership.forget(claim.name)
             claim.close()
-        raise HarnessError(f"{command[0]} failed in {image}: {last_words(log)}")
+        raise HarnessError(f"{command[0]} failed in {image}: {failure_lines(log)}")
 
     def rehearse(self, image: Image, release: Release, folder: Path) -> None:
-        """With a cluster of one broker."""
+        """Do the training run with a cluster of one broker."""
         rehearse(release, ContainerSite(release, image, 1), folder)
 
 
 def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
-    """A network whose addresses we choose; its name, and the first three numbers of its addresses.
+    """Create a network with addresses of our choice; return its name and its first three numbers.
 
-    Docker picks a free range, but lets nobody choose addresses in a range that it picked: so we
-    take note, give it back and ask for that very range.
+    Docker picks a free range, but allows fixed addresses only in a range that the user has chosen:
+    so we let it pick one, give that back, and request the same range.
     """
     from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
     from docker.types import IPAMConfig, IPAMPool  # noqa: PLC0415 - as above
@@ -344,14 +346,14 @@ def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
 
     labels = {"labels": claim.labels}
     for _ in range(_SUBNET_ATTEMPTS):
-        picked = client.networks.create(claim.name, **labels)
-        picked.reload()
-        subnet = picked.attrs["IPAM"]["Config"][0]["Subnet"]
-        picked.remove()
+        chosen = client.networks.create(claim.name, **labels)
+        chosen.reload()
+        subnet = chosen.attrs["IPAM"]["Config"][0]["Subnet"]
+        chosen.remove()
         ipam = IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)])
         try:
             network = Network(docker_network_kw={**labels, "ipam": ipam}).create()
-        except APIError:  # somebody was faster
+        except APIError:  # another process was faster
             continue
         return network.name, str(ip_network(subnet).network_address).rpartition(".")[0]
     raise HarnessError("Docker gives no range of addresses for a network")

@@ -1,9 +1,9 @@
 """Images of Kafka releases: each built once, from the jars and the Java of the local driver.
 
-Above the base image (``clusters.containers.base_image``) lie Java with an archive of its own
+The layers above the base image (``clusters.containers.base_image``) are Java with an archive of its
 classes, which all releases share, a release's jars, and an archive of their classes, which a
-rehearsal in a container writes. A tag is a digest of what went into its image, so that it is found
-again, and one of other jars or another Java is another image.
+training run in a container writes. A tag is a digest of the image's inputs, so that an image is
+reused, and other jars or another Java give another image.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ _ARCHIVE: Final = Archive(base=Path(f"{_JAVA}.jsa"), top=Path(f"{_JARS}.jsa"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """An image of a release, and the runtime inside it."""
+    """An image of a release, and the runtime in it."""
 
     name: str
     runtime: Runtime
@@ -52,10 +52,10 @@ class DockerState:
     """A daemon that answers.
 
     Attributes:
-        version: of its engine.
+        version: version of its engine.
         base: where the base image is, or will come from.
-        releases: that have an image, of these jars or of older ones.
-        left: containers of Highwater that are there now, its running clusters' included.
+        releases: releases that have an image, of today's jars or of older ones.
+        left: number of containers of Highwater now, those of running clusters included.
     """
 
     version: str
@@ -68,7 +68,7 @@ class DockerState:
 
 
 def docker_state() -> DockerState:
-    """Ask the daemon; pulls and builds nothing.
+    """Ask the daemon for its state; pull and build nothing.
 
     Raises:
         HarnessError: it does not answer.
@@ -84,24 +84,24 @@ def docker_state() -> DockerState:
 
 
 class BuildRunner(Protocol):
-    """Runs what an image's archives are made of; the driver is one."""
+    """Runs the commands that write an image's class archives; the driver implements it."""
 
     def run(self, image: str, command: Sequence[str], folder: Path) -> None:
         """Run a command that writes to a folder of this machine, until it ends.
 
         Raises:
-            HarnessError: it failed, with its last words.
+            HarnessError: it failed; with the last lines of its output.
         """
 
     def rehearse(self, image: Image, release: Release, folder: Path) -> None:
-        """Start one broker whose files are below a folder of this machine, and stop it in order."""
+        """Do a training run: start one broker with its files below ``folder``, and stop it."""
 
 
 def release_image(client: Client, release: Release, stage: BuildRunner) -> Image:
-    """The release's image, built if it is not there.
+    """Return the release's image, built if it does not exist yet.
 
     Raises:
-        HarnessError: no base image, no jars, a full disk; nothing half-built is taken for an image.
+        HarnessError: no base image, no jars, or a full disk; a half-built image is never used.
     """
     base = base_image(client)
     java = _digest(RECIPE, find(client, base).id, _release_file())
@@ -121,7 +121,7 @@ def release_image(client: Client, release: Release, stage: BuildRunner) -> Image
 def _ensure_java(client: Client, base: str, tag: str, stage: BuildRunner) -> None:
     if sys.platform != "linux":
         raise HarnessError(
-            "images are made of this machine's Java, which runs on Linux alone",
+            "images contain this machine's Java, so they can only be built on Linux",
             hint="Run on local processes: --cluster local.",
         )
     with exclusive(cache_directory() / "image-java.lock"):
@@ -130,26 +130,26 @@ def _ensure_java(client: Client, base: str, tag: str, stage: BuildRunner) -> Non
         bare = f"{tag}-bare"
         _build(client, bare, base, {_JAVA: jvm.java().resolve().parent.parent})
         with tempfile.TemporaryDirectory(prefix="highwater-java-") as name:
-            made = Path(name) / "java.jsa"
-            dump = ["-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={made}"]
-            stage.run(bare, [f"{_JAVA}/bin/java", *dump], made.parent)
-            _build(client, tag, bare, {str(_ARCHIVE.base): made})
+            archive = Path(name) / "java.jsa"
+            dump = ["-Xshare:dump", COLLECTOR, f"-XX:SharedArchiveFile={archive}"]
+            stage.run(bare, [f"{_JAVA}/bin/java", *dump], archive.parent)
+            _build(client, tag, bare, {str(_ARCHIVE.base): archive})
         _untag(client, bare)
 
 
 def _build_release(
     client: Client, release: Release, below: str, tag: str, stage: BuildRunner
 ) -> None:
-    """The jars, then a rehearsal with them, then the archive that it wrote, if it did."""
+    """Add the jars, do a training run, and add the class archive that it wrote, if any."""
     bare = f"{tag}-bare"
     _build(client, bare, below, {f"{_JARS}/{path.name}": path for path in classpath(release)})
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:
-        made = Path(name) / "coordination" / "kafka.jsa"
-        runtime = _runtime(release, _ARCHIVE.recording(made))
+        archive = Path(name) / "coordination" / "kafka.jsa"
+        runtime = _runtime(release, _ARCHIVE.recording(archive))
         stage.rehearse(Image(name=bare, runtime=runtime), release, Path(name))
-        shared = made.exists()
+        shared = archive.exists()
         labels = {RELEASE_LABEL: release.name, _SHARED_LABEL: "yes" if shared else "no"}
-        _build(client, tag, bare, {str(_ARCHIVE.top): made} if shared else {}, labels)
+        _build(client, tag, bare, {str(_ARCHIVE.top): archive} if shared else {}, labels)
     _untag(client, bare)
 
 
@@ -165,11 +165,11 @@ def _build(
     copies: Mapping[str, Path],
     labels: Mapping[str, str] | None = None,
 ) -> None:
-    """One layer of copied files. Docker gives the name last, so a failed build has none."""
+    """Build one layer of copied files. Docker sets the tag last, so a failed build has none."""
     with errors(f"cannot build the image {tag}"), tempfile.TemporaryFile() as context:
         with tarfile.open(fileobj=context, mode="w") as tar:
-            for there, here in copies.items():
-                tar.add(here, arcname=f"root{there}", filter=owned_by_root)
+            for target, source_path in copies.items():
+                tar.add(source_path, arcname=f"root{target}", filter=owned_by_root)
             lines = [f"FROM {base}", *(["COPY root/ /"] if copies else [])]
             _add_text(tar, "Dockerfile", lines)
         context.seek(0)
@@ -191,14 +191,14 @@ def _add_text(tar: tarfile.TarFile, name: str, lines: Iterable[str]) -> None:
 
 
 def _untag(client: Client, name: str) -> None:
-    """Its layers stay, below the image that was built on it."""
+    """Remove a tag; its layers stay, below the image that was built on it."""
     with errors(f"cannot untag {name}"):
         client.images.remove(name, noprune=True)
 
 
 def _digest(*parts: str | bytes) -> str:
-    whole = b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
-    return sha256(whole).hexdigest()[:12]
+    joined = b"\0".join(part.encode() if isinstance(part, str) else part for part in parts)
+    return sha256(joined).hexdigest()[:12]
 
 
 def _release_file() -> bytes:

@@ -1,13 +1,13 @@
-"""Who owns a container: a claim a cluster, by which whatever a dead harness left is found.
+"""Ownership of containers: one claim for each cluster, to find what a dead harness left behind.
 
-Everything that the docker driver makes carries the labels ``highwater`` and ``highwater.claim``.
-A claim is a locked file in the cache; the system gives the lock back however its holder ends. So a
-claim whose file can be locked is of a dead harness of this machine, and everything that carries its
-label may go. A claim without a file here is none of our business: it is another machine's, whose
-harness talks to the same daemon.
+Everything that the docker driver creates carries the labels ``highwater`` and ``highwater.claim``.
+A claim is a locked file in the cache; the system releases the lock however its holder ends. So a
+claim whose file can be locked belongs to a dead harness of this machine, and everything with its
+label may be removed. A claim without a file here is left alone: it belongs to another machine,
+whose harness uses the same daemon.
 
-Beside the lock a guard process waits for the end of the harness, and removes what is left at once
-(``clusters.containers.cleanup_guard``). If that is killed too, the next run sweeps.
+In addition a guard process waits for the end of the harness, and removes what is left at once
+(``clusters.containers.cleanup_guard``). If the guard is killed too, the next run cleans up.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _GUARD_ENDS_S = 2.0
 
 
 class Claim:
-    """What one cluster makes in Docker, as one name; held until ``close`` or this process's end.
+    """A name for all that one cluster creates in Docker; locked until ``close`` or our own end.
 
     Attributes:
         name: value of the label ``highwater.claim``.
@@ -39,10 +39,10 @@ class Claim:
     def __init__(self) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
         folder = _folder()
-        aside = folder / f".{self.name}"
-        self._file = aside.open("w")
+        unlocked = folder / f".{self.name}"
+        self._file = unlocked.open("w")
         fcntl.flock(self._file, fcntl.LOCK_EX)
-        aside.rename(folder / self.name)  # nobody ever sees it unlocked while we live
+        unlocked.rename(folder / self.name)  # so it is never seen unlocked while we run
         self._guard = subprocess.Popen(
             [sys.executable, "-m", "highwater.clusters.containers.cleanup_guard", self.name],
             stdin=subprocess.PIPE,
@@ -54,11 +54,11 @@ class Claim:
 
     @property
     def labels(self) -> dict[str, str]:
-        """For everything that is made under this claim."""
+        """Labels for everything that is created under this claim."""
         return {LABEL: "1", CLAIM_LABEL: self.name}
 
     def close(self) -> None:
-        """Give it up; whatever still carries it is left to the guard, nothing if all is gone."""
+        """Release the claim; the guard removes whatever still carries it."""
         self._file.close()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
@@ -67,32 +67,32 @@ class Claim:
 
 
 def remove(client: Client, claim: str) -> int:
-    """Remove everything that carries the claim, and then the claim; returns how many things.
+    """Remove the claim's containers and networks; return how many.
 
-    Safe while others do the same.
+    Safe while other processes do the same.
     """
-    wanted = {"label": f"{CLAIM_LABEL}={claim}"}
-    containers = client.api.containers(all=True, filters=wanted)
+    by_label = {"label": f"{CLAIM_LABEL}={claim}"}
+    containers = client.api.containers(all=True, filters=by_label)
     with ThreadPoolExecutor(_REMOVALS_AT_ONCE, thread_name_prefix="remove") as pool:
-        list(pool.map(lambda each: _remove_container(client, each["Id"]), containers))
-    networks = client.api.networks(filters=wanted)
-    for each in networks:
-        _remove_network(client, each["Id"])
+        list(pool.map(lambda resource: _remove_container(client, resource["Id"]), containers))
+    networks = client.api.networks(filters=by_label)
+    for resource in networks:
+        _remove_network(client, resource["Id"])
     return len(containers) + len(networks)
 
 
 def forget(claim: str) -> None:
-    """Remove the claim's file, once nothing carries it any more."""
+    """Remove the claim's file, once nothing carries the claim any more."""
     (_folder() / claim).unlink(missing_ok=True)
 
 
 def is_open(claim: str) -> bool:
-    """Whether somebody may still have something under it."""
+    """Return whether something may still carry the claim."""
     return (_folder() / claim).exists()
 
 
 def sweep() -> int:
-    """Remove what dead harnesses of this machine left behind; returns how many things.
+    """Remove what dead harnesses of this machine left behind; return how many things.
 
     Raises:
         HarnessError: Docker does not answer.
@@ -107,23 +107,24 @@ def sweep() -> int:
 
 def _dead() -> Iterator[str]:
     for path in _folder().glob("[!.]*"):
-        with contextlib.suppress(OSError), path.open("r+") as file:  # held, or swept by another
+        # An OSError: it is locked, or another run has removed it.
+        with contextlib.suppress(OSError), path.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield path.name
 
 
-def _remove_container(client: Client, identity: str) -> None:
+def _remove_container(client: Client, container_id: str) -> None:
     from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
     with contextlib.suppress(APIError):  # gone, or going
-        client.api.remove_container(identity, v=True, force=True)
+        client.api.remove_container(container_id, v=True, force=True)
 
 
-def _remove_network(client: Client, identity: str) -> None:
+def _remove_network(client: Client, network_id: str) -> None:
     from docker.errors import APIError  # noqa: PLC0415 - as above
 
     with contextlib.suppress(APIError):
-        client.api.remove_network(identity)
+        client.api.remove_network(network_id)
 
 
 def _folder() -> Path:

@@ -1,1 +1,1 @@
-"""What a cluster is to everybody else, whoever runs it."""
+"""Protocols and addresses of a cluster, the same for every driver."""

@@ -1,4 +1,4 @@
-"""Where a cluster's processes listen: a loopback group of their own, or ports of 127.0.0.1."""
+"""Addresses of a cluster's processes: in a loopback group, or ports of 127.0.0.1."""
 
 import contextlib
 import errno
@@ -25,7 +25,7 @@ class Connector(Protocol):
     """Opens a connection that is ready for requests. May raise OSError."""
 
     def __call__(self, address: tuple[str, int], timeout_s: float, /) -> socket.socket:
-        """The connection; every step of its opening takes no longer than the limit."""
+        """Open the connection; each step takes no longer than the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Address:
     """Host and port of one listener.
 
     Attributes:
-        dial: how a connection to it is opened: in the clear, unless told.
+        dial: opens a connection to it; the default is plain TCP.
     """
 
     host: str
@@ -51,7 +51,7 @@ class Address:
 
 
 class Addresses(Protocol):
-    """Where the nodes of one cluster are, as somebody sees it."""
+    """Addresses of a cluster's nodes, as clients or peers see them."""
 
     @property
     def brokers(self) -> Mapping[int, Address]:
@@ -59,12 +59,12 @@ class Addresses(Protocol):
 
     @property
     def coordination(self) -> Address:
-        """Of ZooKeeper or the KRaft controller."""
+        """Address of ZooKeeper or the KRaft controller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalAddresses:
-    """Where the nodes of a cluster find each other, if not where clients find them."""
+    """Addresses at which the nodes find each other, where those differ from the public ones."""
 
     brokers: Mapping[int, Address]
     coordination: Address
@@ -73,14 +73,14 @@ class InternalAddresses:
 class AddressGroup:
     """Addresses of one cluster, claimed until ``close`` or the end of this process.
 
-    Where the whole of 127.0.0.0/8 answers (Linux), a cluster takes a free group 127.x.y.0/24 and
-    every broker has an address of its own on the well-known port. Elsewhere (macOS) all share
-    127.0.0.1 and each has a free port.
+    Where all of 127.0.0.0/8 answers (Linux), a cluster takes a free group 127.x.y.0/24 and every
+    broker has its own address with the well-known port. Elsewhere (macOS) all share 127.0.0.1 and
+    each has a free port.
 
     Attributes:
         brokers: broker id (from 1) to address.
-        peers: broker id to a second address, for its peers alone.
-        coordination: of ZooKeeper or the KRaft controller.
+        peers: broker id to a second address, only for its peers.
+        coordination: address of ZooKeeper or the KRaft controller.
     """
 
     def __init__(self, brokers: int) -> None:
@@ -99,7 +99,7 @@ class AddressGroup:
             self.coordination = Address(host="127.0.0.1", port=ports[0])
 
     def _claim_group(self) -> str:
-        """A bound socket is the claim: the system gives it back however this process ends."""
+        """Claim a group by a bound socket, which the system closes however this process ends."""
         start = os.getpid() * 7
         for attempt in range(_GROUPS):
             high, low = divmod((start + attempt) % _GROUPS, 250)
@@ -115,23 +115,23 @@ class AddressGroup:
         raise HarnessError("no free loopback group is left in 127.0.0.0/8")
 
     def close(self) -> None:
-        """Give the group back."""
+        """Release the group."""
         if self._claim is not None:
             self._claim.close()
 
 
-def broker_host(group: str, identity: int) -> str:
-    """A broker's host in a group such as ``127.2.3``."""
-    return f"{group}.{_FIRST_BROKER_HOST + identity}"
+def broker_host(group: str, broker_id: int) -> str:
+    """Return a broker's host in a group such as ``127.2.3``."""
+    return f"{group}.{_FIRST_BROKER_HOST + broker_id}"
 
 
 def coordination_host(group: str) -> str:
-    """ZooKeeper's or the controller's host in a group."""
+    """Return ZooKeeper's or the controller's host in a group."""
     return f"{group}.{_COORDINATION_HOST}"
 
 
-def require_free(address: Address, who: str) -> None:
-    """Refuse early, and by name, an address that somebody else listens on.
+def require_free(address: Address, node: str) -> None:
+    """Raise if another process listens on the address, and name that process.
 
     Raises:
         HarnessError: the port is taken; the message says by which process if that can be seen.
@@ -142,9 +142,9 @@ def require_free(address: Address, who: str) -> None:
             trial.bind((address.host, address.port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise HarnessError(f"{who} cannot use {address}: {error.strerror}") from error
+                raise HarnessError(f"{node} cannot use {address}: {error.strerror}") from error
             raise HarnessError(
-                f"{who} cannot start: port {address.port} of {address.host} is in use"
+                f"{node} cannot start: port {address.port} of {address.host} is in use"
                 f"{_holder(address)}",
                 hint="End that process, or start again to get other addresses.",
             ) from error
@@ -171,8 +171,8 @@ def _whole_loopback_answers() -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for trial in sockets:
-            trial.bind(("127.0.0.1", 0))
-        return [trial.getsockname()[1] for trial in sockets]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]

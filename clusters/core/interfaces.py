@@ -1,7 +1,7 @@
-"""What a fault, a workload or a story may know of a cluster, whichever driver runs it.
+"""The Protocols by which faults, workloads and stories use a cluster, whichever driver runs it.
 
-A driver (``local`` today) opens a cluster of real brokers and hands out these Protocols; nothing
-above this room knows whether a broker is a process or a container.
+A driver (such as ``local``) opens a cluster of real brokers and returns these Protocols; no other
+package knows whether a broker is a process or a container.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +19,17 @@ BrokerState = Literal["running", "paused", "down"]
 
 
 class UnreachableError(HarnessError):
-    """A broker did not answer in time. Ordinary while faults happen; whoever asks decides."""
+    """A broker did not answer in time. Normal while faults are active; the caller decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What the controller says of a partition: ZooKeeper's state node, or KRaft's metadata.
+    """A partition's state at the controller: ZooKeeper's state node, or KRaft's metadata.
 
     Attributes:
-        leader: broker id, -1 when there is none.
-        leader_epoch: None where the version does not tell (never, on the catalogued ones).
-        isr: in the order the controller keeps it.
+        leader: broker id, -1 if the partition has no leader.
+        leader_epoch: None where the version has none (never, on the catalogued ones).
+        isr: in the controller's order.
     """
 
     leader: int
@@ -39,52 +39,52 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """What a replica says of itself: the next offset it will write, and its own high watermark."""
+    """A replica's state at its broker: the next offset it will write, and its own HW."""
 
     leo: int
     hw: int
 
 
 class Probe(Protocol):
-    """Questions to a running cluster; every answer is one broker's or one quorum's view."""
+    """Queries to a running cluster; every answer is the view of one broker or one quorum."""
 
     def controller(self) -> int:
-        """Broker id of the active controller; on KRaft the id of the quorum's leader.
+        """Return the id of the active controller; on KRaft that of the quorum's leader.
 
         Raises:
-            UnreachableError: nobody who knows answered.
+            UnreachableError: no node that knows it answered.
         """
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Leader, epoch and ISR.
+        """Return leader, epoch and ISR.
 
         Raises:
-            UnreachableError: nobody who knows answered, or the partition is not known yet.
+            UnreachableError: no node that knows them answered, or the partition is not known yet.
         """
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
-        """LEO and HW of one replica, asked of that broker itself, leader or follower.
+        """Ask a broker, leader or follower, for LEO and HW of its replica.
 
         Raises:
-            UnreachableError: it is down or paused, or does not hold that replica (yet).
+            UnreachableError: it is down or paused, or does not have that replica (yet).
         """
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Whether a broker takes itself to be the leader, whatever the controller says.
+        """Return whether a broker believes that it leads, whatever the controller says.
 
         Raises:
             UnreachableError: it is down or paused.
         """
 
     def live_brokers(self) -> frozenset[int]:
-        """Ids of brokers that hold a session (ZooKeeper) or are unfenced (KRaft)."""
+        """Return ids of brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
 
     def close(self) -> None:
-        """Give back every connection."""
+        """Close every connection."""
 
 
 class Broker(Protocol):
-    """One broker. Every verb returns once it has taken effect on the process."""
+    """One broker. Every method returns once it has taken effect on the process."""
 
     @property
     def id(self) -> int:
@@ -96,59 +96,61 @@ class Broker(Protocol):
 
     @property
     def state(self) -> BrokerState:
-        """What was last done to it, or ``down`` if it died by itself."""
+        """State after the last method called, or ``down`` if it died by itself."""
 
     @property
     def level(self) -> Level:
-        """What it runs, or is to run from its next start on."""
+        """Its level, or that from its next start on."""
 
     @property
     def directory(self) -> Path:
         """Its log directory. Its files may be changed from outside while it is down."""
 
     def read(self, name: str) -> str:
-        """A small text file of its log directory, whether it runs or not.
+        """Return a small text file of its log directory, running or not.
 
         Raises:
-            FileNotFoundError: there is none (yet).
+            FileNotFoundError: the file does not exist (yet).
         """
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Let it write no byte to any file any more, or again. A restart ends that, too.
+        """Make every write to a file fail, or end that. A restart ends it, too.
 
         Raises:
-            HarnessError: it is no process of this machine, or is down.
+            HarnessError: it is not a process of this machine, or is down.
         """
 
     def install(self, level: Level) -> None:
         """Give a broker that is down other jars, or another protocol and message format.
 
         Raises:
-            HarnessError: it is not down, or there are no such jars.
+            HarnessError: it is not down, or those jars do not exist.
         """
 
     def start(self) -> None:
-        """Start it on the data it left; a refused registration (old session) is waited out.
+        """Start it on the data it left, once its old session has ended.
 
-        Returns when the process runs and its port answers. Raises HarnessError with the broker's
-        own last words when it dies first.
+        Returns when the process runs and its port answers.
+
+        Raises:
+            HarnessError: the broker died first; with the last lines of its log.
         """
 
     def stop(self) -> None:
         """Shut it down in order (SIGTERM), as an administrator would, and wait for its end."""
 
     def kill(self) -> None:
-        """SIGKILL, paused or not."""
+        """Send SIGKILL, paused or not."""
 
     def pause(self) -> None:
-        """SIGSTOP: frozen, sockets open."""
+        """Send SIGSTOP: it is frozen, its sockets stay open."""
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
 
 
 class Network(Protocol):
-    """The links between the nodes of a cluster, where a wire is between them."""
+    """The links between the nodes of a cluster, where a relay stands between them."""
 
     @property
     def brokers(self) -> frozenset[int]:
@@ -160,39 +162,39 @@ class Network(Protocol):
 
     @property
     def topic_id(self) -> Callable[[str], str]:
-        """Gives the id by which brokers fetch a topic; empty where they use its name."""
+        """Function from a topic to the id by which brokers fetch it; "" where they use its name."""
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Do these things to links while the block lasts; afterwards everything goes on."""
+        """Apply rules to links while the block lasts; afterwards everything goes on."""
 
     def hw_held(
         self, topic: str, partition: int, *followers: int, above: int
     ) -> AbstractContextManager[None]:
-        """Keep followers from hearing of a HW above some offset, while the block lasts."""
+        """Hold every answer that tells followers a HW above an offset, while the block lasts."""
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
         """Wait until a message of one kind to each of these nodes has been held back.
 
         Raises:
-            WaitTimeoutError: that has not come within the limit.
+            WaitTimeoutError: it has not happened within the limit.
         """
 
     def watch(self, watcher: Callable[[dict[str, Any]], None] | None) -> None:
-        """Hear of every message that tells something of replication, on the wire's own thread."""
+        """Call ``watcher`` for every message about replication, on the relay's own thread."""
 
 
 class Coordinator(Protocol):
-    """ZooKeeper or the KRaft controller. Every verb returns once it has taken effect."""
+    """ZooKeeper or the KRaft controller. Every method returns once it has taken effect."""
 
     @property
     def state(self) -> BrokerState:
-        """What was last done to it, or ``down`` if it died by itself."""
+        """State after the last method called, or ``down`` if it died by itself."""
 
     def install(self, level: Level) -> None:
-        """Give a KRaft controller that is down other jars. ZooKeeper stays what it is.
+        """Give a KRaft controller that is down other jars. ZooKeeper is never upgraded.
 
         Raises:
-            HarnessError: it is not down, or there are no such jars.
+            HarnessError: it is not down, or those jars do not exist.
         """
 
     def start(self) -> None:
@@ -202,13 +204,13 @@ class Coordinator(Protocol):
         """Shut it down in order (SIGTERM), and wait for its end."""
 
     def kill(self) -> None:
-        """SIGKILL, paused or not."""
+        """Send SIGKILL, paused or not."""
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
 
 
 class Cluster(Protocol):
@@ -220,7 +222,7 @@ class Cluster(Protocol):
 
     @property
     def directory(self) -> Path:
-        """Where it keeps ``replicas/<broker id>``, ``logs/<node>.log`` and ``coordination/``."""
+        """Directory of ``replicas/<broker id>``, ``logs/<node>.log`` and ``coordination/``."""
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -236,33 +238,33 @@ class Cluster(Protocol):
 
     @property
     def client(self) -> Mapping[str, str]:
-        """Settings of librdkafka without which clients cannot talk to it."""
+        """Settings of librdkafka that clients need."""
 
     @property
     def network(self) -> Network | None:
-        """The links between its nodes, which can be cut and held; None without a wire."""
+        """The links between its nodes, for network faults; None without a relay."""
 
     def probe(self) -> Probe:
-        """A new probe with connections of its own, for one thread. Whoever asks closes it."""
+        """Return a new probe with its own connections, for one thread. The caller closes it."""
 
     def finalize(self, level: Level) -> None:
-        """Have a KRaft cluster whose brokers all run use every feature of a level's protocol.
+        """Finalize every feature of a level's protocol on a KRaft cluster whose brokers all run.
 
         Raises:
-            HarnessError: the controller refuses, or a broker does not hear of it in time.
+            HarnessError: the controller refuses, or a broker does not learn of it in time.
         """
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic with its replicas placed as told, the first as preferred leader.
+        """Create a topic with the given placement, the first replica as preferred leader.
 
         Waits until every partition has that leader and a full ISR and every replica answers, as
         the probe sees it.
         """
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move leadership to a member of the ISR as an administrator does, with nobody failing.
+        """Move leadership to a member of the ISR as an administrator does; no broker fails.
 
         The broker becomes the first of the assignment, and the controller is asked to elect the
         preferred leader. Returns when the controller has decided; the brokers may not know yet.
@@ -272,32 +274,32 @@ class Cluster(Protocol):
         """
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Give a partition other replicas; returns when these alone are there and in sync.
+        """Give a partition other replicas; return when exactly these exist and are in sync.
 
         Raises:
             WaitTimeoutError: the controller does not do it.
         """
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings of a topic that is in use; None puts one back to the brokers' own.
+        """Change settings of a topic that is in use; None restores the brokers' default.
 
         Raises:
-            UnreachableError: nobody who could do it answers.
+            UnreachableError: no node that could do it answers.
             HarnessError: Kafka refuses.
         """
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Have somebody who lives lead a partition that has no leader, in the ISR or not (2.4+).
+        """Elect a live replica, in the ISR or not, for a partition without a leader (2.4+).
 
         Raises:
-            UnreachableError: nobody who could do it answers.
+            UnreachableError: no node that could do it answers.
             HarnessError: Kafka refuses.
         """
 
-    def line_up(self, topic: str, partition: int, broker: int) -> None:
-        """Make a member of the ISR the one that is elected when the leader is gone.
+    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Make a member of the ISR the one that is elected when the leader fails.
 
-        Changes the order of the assignment where that is needed, and no leader epoch.
+        Changes the order of the assignment if needed, but no leader epoch.
 
         Raises:
             WaitTimeoutError: the controller does not do it.
@@ -307,40 +309,39 @@ class Cluster(Protocol):
         """End a broker's session now, as if it had been silent for too long.
 
         Returns:
-            False where that cannot be done (KRaft): the session of a broker that is silent ends by
-            itself.
+            False where that is impossible (KRaft): there only a silent broker's session ends.
 
         Raises:
             UnreachableError: it has no session, or ZooKeeper does not answer.
         """
 
     def snapshot(self, topic: str, directory: Path) -> None:
-        """Copy one topic's replicas as they lie at one moment, and let the cluster go on.
+        """Copy one topic's replicas as they are at one moment, and let the cluster go on.
 
         Every running broker is paused meanwhile, so that no copy is torn. ``directory`` gets what
-        ``freeze`` would leave of the topic: a folder a broker id with ``<topic>-<partition>/*`` and
-        the broker-wide files.
+        ``freeze`` would leave of the topic: a folder for each broker id with
+        ``<topic>-<partition>/*`` and the broker-wide files.
 
         Raises:
             HarnessError: a file cannot be copied.
         """
 
     def freeze(self) -> Path:
-        """Stop time: pause every broker, kill them all, and leave the log directories as they lay.
+        """Pause every broker, kill them all, and leave the log directories as they are.
 
         Returns:
-            The folder ``replicas`` with one folder a broker id: ``<topic>-<partition>/*.log`` and
-            ``leader-epoch-checkpoint``, and the broker-wide ``*-checkpoint`` files. Preallocated
-            index files and Kafka's internal topics are removed. The cluster cannot be used
-            afterwards.
+            The folder ``replicas`` with one folder for each broker id:
+            ``<topic>-<partition>/*.log`` and ``leader-epoch-checkpoint``, and the broker-wide
+            ``*-checkpoint`` files. Preallocated index files and Kafka's internal topics are
+            removed. The cluster cannot be used afterwards.
         """
 
     def close(self) -> None:
-        """Kill whatever still runs and give everything back. Never raises; may be called twice."""
+        """Kill every process and release all resources. Never raises; may be called twice."""
 
 
 class Driver(Protocol):
-    """Opens a cluster; ``clusters.local.driver.open_cluster`` is one."""
+    """Opens a cluster, as ``clusters.local.driver.open_cluster`` does."""
 
     def __call__(
         self,
@@ -355,12 +356,14 @@ class Driver(Protocol):
 
         Args:
             release: from ``clusters.releases.catalogue.release(name)``.
-            directory: of the run; log directories are ``directory/replicas/<broker id>`` from the
-                start, so that even a killed harness leaves them where the judge looks.
-            brokers: how many; ids count from 1.
-            broker_config: settings beside and above the driver's own, as Kafka spells them.
-            wired: whether the wire is to stand between its nodes, so that it has a network.
+            directory: directory of the run; log directories are ``directory/replicas/<broker id>``
+                from the start, so that even a killed harness leaves them where the judge looks.
+            brokers: number of brokers; ids count from 1.
+            broker_config: settings that add to and override the driver's own, in Kafka's names.
+            wired: whether the relay stands between its nodes, so that it has a network.
 
-        Returns once every broker has registered. Raises HarnessError with the last words of what
-        died.
+        Returns once every broker has registered.
+
+        Raises:
+            HarnessError: a node died; with the last lines of its log.
         """

@@ -1,1 +1,1 @@
-"""Clusters that somebody else runs, which are hurt and healed by the commands of an inventory."""
+"""Clusters that somebody else runs, which the commands of an inventory damage and heal."""

@@ -1,4 +1,4 @@
-"""One broker that somebody else runs: its verbs are commands, and each is seen to have worked."""
+"""A broker that somebody else runs: its methods run commands and verify that they worked."""
 
 from pathlib import Path
 from typing import Final, NoReturn
@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import BrokerState
 from highwater.clusters.external import commands
-from highwater.clusters.external.healing import ClusterHealer, unhealed
+from highwater.clusters.external.healing import ClusterHealer, unhealed_error
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.journal import Journal
 from highwater.clusters.external.metadata import answers
@@ -21,27 +21,28 @@ _SILENT_S: Final = 15.0
 class ExternalBroker:
     """The Broker of ``clusters.core.interfaces``.
 
-    Before it is hurt, the journal has what mends it; after it answers again, no more.
+    Before the broker is damaged, the journal gets the commands that heal it; once it answers again,
+    they are removed.
 
     Args:
-        hold: descriptor that commands which hurt keep open, for the guard to wait for them.
+        hold: descriptor that commands which damage keep open, so that the guard can wait for them.
     """
 
     def __init__(
         self,
-        identity: int,
+        broker_id: int,
         address: Address,
         *,
         inventory: Inventory,
         journal: Journal,
-        mender: ClusterHealer,
+        healer: ClusterHealer,
         hold: int,
     ) -> None:
-        self._id = identity
+        self._id = broker_id
         self._address = address
         self._inventory = inventory
         self._journal = journal
-        self._mender = mender
+        self._healer = healer
         self._hold = hold
         self._state: BrokerState = "running"
 
@@ -52,97 +53,97 @@ class ExternalBroker:
 
     @property
     def address(self) -> str:
-        """``host:port``, as it tells its clients."""
+        """``host:port``, as it advertises to clients."""
         return str(self._address)
 
     @property
     def state(self) -> BrokerState:
-        """What was last done to it; that it died by itself is not seen."""
+        """State after the last method called; its death by itself is not noticed."""
         return self._state
 
     @property
     def level(self) -> Level:
-        """What the inventory says that it runs."""
+        """Level of the release that the inventory names."""
         return Level.of(release(self._inventory.kafka))
 
     def install(self, level: Level) -> None:
-        """Out of reach."""
+        """Raise HarnessError: its files are out of reach."""
         self._out_of_reach(level)
 
     @property
     def directory(self) -> Path:
-        """Out of reach."""
+        """Out of reach: raises HarnessError."""
         self._out_of_reach()
 
     def read(self, name: str) -> str:
-        """Out of reach."""
+        """Raise HarnessError: its files are out of reach."""
         self._out_of_reach(name)
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Out of reach."""
+        """Raise HarnessError: its process is out of reach."""
         self._out_of_reach(limited)
 
     def kill(self) -> None:
-        """The inventory's command; it answers no more afterwards."""
+        """Run the inventory's command, and wait until the broker no longer answers."""
         if self._state != "down":
-            self._hurt("kill", "start", "down")
+            self._damage("kill", "start", "down")
 
     def stop(self) -> None:
-        """Likewise."""
+        """Run the inventory's command, and wait until the broker no longer answers."""
         if self._state != "down":
-            self._hurt("stop", "start", "down")
+            self._damage("stop", "start", "down")
 
     def pause(self) -> None:
-        """Likewise."""
+        """Run the inventory's command, and wait until the broker no longer answers."""
         if self._state == "running":
-            self._hurt("pause", "resume", "paused")
+            self._damage("pause", "resume", "paused")
 
     def resume(self) -> None:
-        """Likewise, and it answers afterwards; nothing to do for one that is down."""
+        """Heal a paused broker, and wait until it answers; do nothing for another."""
         if self._state == "paused":
-            self.mend()
+            self.heal()
 
     def start(self) -> None:
-        """Likewise, once its old session has ended."""
+        """Start it once its old session has ended, and wait until it answers."""
         if self._state == "paused":
             raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
-        self.mend()
+        self.heal()
 
-    def mend(self) -> None:
-        """Undo whatever was done to it.
+    def heal(self) -> None:
+        """Undo all damage that was done to it.
 
         Raises:
             HarnessError: it does not come back; the hint says what to do by hand.
         """
-        wound = self._journal.entry.wounds.get(self._id)
-        if wound is None:
+        damage = self._journal.entry.wounds.get(self._id)
+        if damage is None:
             return
         try:
-            self._mender.heal(self._id, wound.cures)
+            self._healer.heal(self._id, damage.cures)
         except HarnessError as error:
-            raise unhealed(self._journal.entry, [error.message]) from error
+            raise unhealed_error(self._journal.entry, [error.message]) from error
         self._state = "running"
-        self._journal.mended(self._id)
+        self._journal.record_healed(self._id)
 
-    def _hurt(self, verb: str, cure: str, state: BrokerState) -> None:
+    def _damage(self, verb: str, healing_verb: str, state: BrokerState) -> None:
         command = self._inventory.command(verb, self._id)
-        cures = (self._inventory.command(cure, self._id),)
+        cures = (self._inventory.command(healing_verb, self._id),)
         before = self._journal.entry.wounds.get(self._id)
-        self._journal.wound(self._id, (*(before.cures if before else ()), *cures))
-        self._state = state  # whatever comes of it: it is to be mended from now on
+        self._journal.record_damage(self._id, (*(before.cures if before else ()), *cures))
+        self._state = state  # even if the command fails: it has to be healed from now on
         try:
             commands.run(command, hold=self._hold)
             self._await_silence(verb, command.line)
         except HarnessError as error:
             error.hint = (
-                "What is hurt is healed at the end of the run. If that fails, by hand:\n"
-                f"{self._journal.entry.by_hand()}"
+                "The damage is healed at the end of the run. If that fails, by hand:\n"
+                f"{self._journal.entry.manual_steps()}"
             )
             raise
-        self._journal.wound(self._id, cures)
+        self._journal.record_damage(self._id, cures)
 
     def _await_silence(self, verb: str, line: str) -> None:
-        """A command that did not do what it is for is no fault of the cluster's."""
+        """Wait until the broker is silent; otherwise the command did not do what it is for."""
         try:
             await_condition(
                 lambda: answers(self._address),

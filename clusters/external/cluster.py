@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs: what can be done from outside, and undone for certain."""
+"""A cluster that somebody else runs: what can be done from outside, and reliably undone."""
 
 import contextlib
 import logging
@@ -22,7 +22,12 @@ from highwater.clusters.external.brokers import ExternalBroker
 from highwater.clusters.external.healing import ClusterHealer, recover
 from highwater.clusters.external.identity import identify, resolved
 from highwater.clusters.external.inventory import Inventory
-from highwater.clusters.external.journal import ClusterDamage, Journal, folder_of, left_by
+from highwater.clusters.external.journal import (
+    ClusterDamage,
+    Journal,
+    folders_to_heal,
+    journal_folder,
+)
 from highwater.clusters.external.metadata import ClusterIdentity, MetadataView
 from highwater.clusters.releases.catalogue import Release, release
 from highwater.clusters.releases.software_level import Level
@@ -33,13 +38,13 @@ _GUARD_ENDS_S: Final = 5.0
 _LOG: Final = logging.getLogger("highwater.external")
 
 
-def heal_left(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
-    """Mend what dead runs with this inventory left on a cluster; returns on how many.
+def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
+    """Heal what dead runs with this inventory left damaged; return the number of clusters.
 
     Raises:
-        HarnessError: something could not be mended, or a run goes on there.
+        HarnessError: something could not be healed, or another run is active there.
     """
-    folders = left_by(inventory)
+    folders = folders_to_heal(inventory)
     for folder in folders:
         nothing = ClusterDamage(cluster_id="", inventory=str(inventory), addresses={})
         journal = Journal.locked(folder, nothing)
@@ -51,31 +56,31 @@ def heal_left(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int
 
 
 def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster":
-    """Take hold of a cluster; what a dead run left on it is mended first.
+    """Lock and open a cluster; first heal what a dead run left damaged.
 
     Args:
-        path: of the inventory.
+        path: the inventory.
         confirm: the cluster's id.
-        directory: of the run; gets ``replicas/<broker id>`` in the end.
+        directory: directory of the run; gets ``replicas/<broker id>`` in the end.
 
     Raises:
         UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
-        HarnessError: nobody answers, another run works on it, or a command to check fails.
+        HarnessError: no broker answers, another run works on it, or a command to check fails.
     """
     path = resolved(path)
     inventory = Inventory.read(path)
-    heal_left(path)
-    met = identify(inventory, confirm)
+    heal_leftovers(path)
+    identity = identify(inventory, confirm)
     entry = ClusterDamage(
-        cluster_id=met.cluster_id,
+        cluster_id=identity.cluster_id,
         inventory=str(path),
-        addresses={one: str(address) for one, address in met.addresses.items()},
+        addresses={broker: str(address) for broker, address in identity.addresses.items()},
     )
-    journal = Journal.locked(folder_of(met.cluster_id), entry)
+    journal = Journal.locked(journal_folder(identity.cluster_id), entry)
     try:
-        recover(journal, _LOG.warning)  # of another inventory
+        recover(journal, _LOG.warning)  # damage by a run with another inventory
         opened = ExternalCluster(
-            inventory, met, Journal(journal.folder, entry, journal.lock), directory
+            inventory, identity, Journal(journal.folder, entry, journal.lock), directory
         )
     except BaseException:
         journal.release()
@@ -91,155 +96,155 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
 class ExternalCluster:
     """The Cluster of ``clusters.core.interfaces``; use ``open_cluster``.
 
-    Of the brokers it knows those of the inventory alone. It touches no topic that it did not make.
+    It sees only the brokers of the inventory, and touches only topics that it created.
     """
 
     def __init__(
-        self, inventory: Inventory, met: ClusterIdentity, journal: Journal, directory: Path
+        self, inventory: Inventory, identity: ClusterIdentity, journal: Journal, directory: Path
     ) -> None:
         self._inventory = inventory
         self._release = release(inventory.kafka)
-        self._addresses = met.addresses
+        self._addresses = identity.addresses
         self._journal = journal
         self._directory = directory.absolute()
-        self._mender = ClusterHealer(self._release, met.addresses, inventory.client)
+        self._healer = ClusterHealer(self._release, identity.addresses, inventory.client)
         reading, self._hold = os.pipe()
         self._guard = _guard(journal, reading)
         os.close(reading)
         self._brokers: dict[int, ExternalBroker] = {
-            one: ExternalBroker(
-                one,
-                met.addresses[one],
+            broker: ExternalBroker(
+                broker,
+                identity.addresses[broker],
                 inventory=inventory,
                 journal=journal,
-                mender=self._mender,
+                healer=self._healer,
                 hold=self._hold,
             )
-            for one in sorted(inventory.brokers)
+            for broker in sorted(inventory.brokers)
         }
         self._closed = False
 
     @property
     def release(self) -> Release:
-        """What the inventory says."""
+        """Release that the inventory names."""
         return self._release
 
     @property
     def directory(self) -> Path:
-        """Of the run."""
+        """Directory of the run."""
         return self._directory
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Those of the inventory."""
+        """The brokers of the inventory, by id."""
         return MappingProxyType(dict(self._brokers))
 
     @property
     def coordinator(self) -> Coordinator:
-        """Out of reach."""
+        """Out of reach: raises HarnessError."""
         _refuse("ZooKeeper and controllers are out of reach")
 
     @property
     def bootstrap(self) -> str:
-        """As the inventory has it."""
+        """``host:port,host:port`` of the inventory."""
         return self._inventory.bootstrap
 
     @property
     def client(self) -> Mapping[str, str]:
-        """What the release and the inventory want of clients."""
+        """Client settings of the release and of the inventory."""
         return {**self._release.client, **self._inventory.client}
 
     @property
     def network(self) -> Network | None:
-        """None: there is no wire between these nodes."""
+        """None: there is no relay between these nodes."""
         return None
 
     def check(self) -> None:
-        """See that nobody else is at work here, and that commands would work; hurts nothing.
+        """Check that no other run is active here, and that the commands would work.
 
         Raises:
-            HarnessError: somebody is, or a command to check failed.
+            HarnessError: another run is active, or a command to check failed.
         """
         self._refuse_others()
         for broker in self._brokers if self._inventory.can("check") else ():
             commands.run(self._inventory.command("check", broker))
 
     def probe(self) -> Probe:
-        """A new probe, for one thread."""
+        """Return a new probe, for one thread."""
         return ClusterProbe(lambda _: self._release.wire, self._addresses, self._view())
 
     def finalize(self, level: Level) -> NoReturn:
-        """Its owner upgrades it."""
+        """Raise HarnessError: its owner upgrades it."""
         _refuse(f"it is not upgraded to {level}")
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic that ``close`` deletes. It is also the sign that somebody is here.
+        """Create a topic that ``close`` deletes. It also shows other runs that this one is active.
 
         Raises:
-            HarnessError: its name is not for us, it is there, or somebody else has made one.
+            HarnessError: the name lacks our prefix, the topic exists, or another run has one.
         """
         if not name.startswith(self._inventory.prefix):
             _refuse(f"the topic {name} does not begin with {self._inventory.prefix}")
         with contextlib.closing(self._view()) as view:
             if name in view.topics():
                 _refuse(f"the topic {name} is there already, and is not ours")
-        self._journal.topic(name)
+        self._journal.record_topic(name)
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(self._release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """By requests, on KRaft."""
-        self._lead(leadership.move, topic, partition, broker)
+        """Move the leader by requests, which KRaft has."""
+        self._change_leadership(leadership.move, topic, partition, broker)
 
-    def line_up(self, topic: str, partition: int, broker: int) -> None:
-        """Likewise."""
-        self._lead(leadership.line_up, topic, partition, broker)
+    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Reorder the assignment by requests, which KRaft has."""
+        self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Likewise."""
+        """Reassign the partition by a request, which KRaft has."""
         self._require_ours(topic)
         with contextlib.closing(self._view()) as view:
             leadership.assign(view, self._running(), _frozen, topic, partition, replicas)
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Likewise."""
+        """Change the settings by a request, which KRaft has."""
         self._require_ours(topic)
         topic_config.request(self._running(), topic, changes)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Likewise."""
+        """Elect by a request, which KRaft has."""
         self._require_ours(topic)
         elections.elect_unclean(self._running(), topic, partition)
 
     def end_session(self, broker: int) -> bool:
-        """Out of reach."""
+        """Raise HarnessError: sessions are out of reach."""
         _refuse(f"the session of broker {broker} is out of reach")
 
     def snapshot(self, topic: str, directory: Path) -> None:
         """Copy a topic's replicas by the inventory's command, one broker after the other.
 
-        Nobody writes to the topic any more, and what a broker has written every process of its
-        machine can read: a copy from under a broker that runs is whole.
+        No client writes to the topic any more, and every process of the broker's machine can read
+        what it has written: a copy is complete although the broker runs.
 
         Raises:
-            HarnessError: a command failed, or left nothing.
+            HarnessError: a command failed, or copied nothing.
         """
         self._require_ours(topic)
         for broker in self._brokers.values():
-            with tempfile.TemporaryDirectory(prefix="highwater-") as aside:
-                into = Path(aside) / str(broker.id)
-                into.mkdir()
-                with self._held_still(broker):
+            with tempfile.TemporaryDirectory(prefix="highwater-") as temporary:
+                target = Path(temporary) / str(broker.id)
+                target.mkdir()
+                with self._quiesced(broker):
                     commands.run(
-                        self._inventory.command("copy", broker.id, topic=topic, into=str(into))
+                        self._inventory.command("copy", broker.id, topic=topic, into=str(target))
                     )
-                freeze.copy_topic(Path(aside), topic, directory)
+                freeze.copy_topic(Path(temporary), topic, directory)
 
     def freeze(self) -> Path:
-        """Copy what was made, if there is a command for that; the brokers go on."""
+        """Copy our topics' replicas, if there is a command for it; the brokers go on."""
         replicas = self._directory / "replicas"
         if self._inventory.can("copy"):
             for topic in self._journal.entry.topics:
@@ -247,15 +252,15 @@ class ExternalCluster:
         return replicas
 
     def close(self) -> None:
-        """Heal every broker, delete the topics, and let go. Never raises; may be called twice.
+        """Heal every broker, delete the topics, and unlock. Never raises; may be called twice.
 
-        What cannot be mended now stays in the journal, and is said on standard error.
+        What cannot be healed now stays in the journal, and is logged to standard error.
         """
         if self._closed:
             return
         self._closed = True
         try:
-            recover(self._journal, lambda _: None, self._mender)
+            recover(self._journal, lambda _: None, self._healer)
         except HarnessError as error:
             _LOG.warning("%s", error)
         finally:
@@ -267,8 +272,8 @@ class ExternalCluster:
                 self._guard.wait(_GUARD_ENDS_S)
 
     @contextlib.contextmanager
-    def _held_still(self, broker: ExternalBroker) -> Iterator[None]:
-        """As the inventory wants it during a copy."""
+    def _quiesced(self, broker: ExternalBroker) -> Iterator[None]:
+        """Pause or stop a broker during a copy, as the inventory says."""
         match self._inventory.copied:
             case "paused":
                 broker.pause()
@@ -277,18 +282,20 @@ class ExternalCluster:
         try:
             yield
         finally:
-            broker.mend()
+            broker.heal()
 
-    def _lead(self, verb: leadership.Verb, topic: str, partition: int, broker: int) -> None:
+    def _change_leadership(
+        self, change: leadership.LeadershipChange, topic: str, partition: int, broker: int
+    ) -> None:
         self._require_ours(topic)
         with contextlib.closing(self._view()) as view:
-            verb(view, self._running(), _frozen, topic, partition, broker)
+            change(view, self._running(), _frozen, topic, partition, broker)
 
     def _refuse_others(self) -> None:
-        """A topic of our prefix that is not ours is another run's, on whatever machine."""
+        """Raise if another run, on any machine, has a topic with our prefix."""
         with contextlib.closing(self._view()) as view:
-            there = {one for one in view.topics() if one.startswith(self._inventory.prefix)}
-        if others := sorted(there - set(self._journal.entry.topics)):
+            topics = {topic for topic in view.topics() if topic.startswith(self._inventory.prefix)}
+        if others := sorted(topics - set(self._journal.entry.topics)):
             raise HarnessError(
                 f"another run works on this cluster, or was left there: it has the topic"
                 f" {', '.join(others)}",
@@ -300,15 +307,17 @@ class ExternalCluster:
             _refuse(f"the topic {topic} is not ours")
 
     def _running(self) -> dict[int, Address]:
-        hurt = {one.id for one in self._brokers.values() if one.state != "running"}
-        return {one: where for one, where in self._addresses.items() if one not in hurt}
+        damaged = {broker.id for broker in self._brokers.values() if broker.state != "running"}
+        return {
+            broker: address for broker, address in self._addresses.items() if broker not in damaged
+        }
 
     def _view(self) -> MetadataView:
         return MetadataView(self._release, self._addresses, frozenset(self._inventory.brokers))
 
 
 def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
-    """The process that mends what we leave when we are killed; it holds the lock as we do."""
+    """Start the process that heals what we leave when we are killed; it shares our lock."""
     return subprocess.Popen(
         [sys.executable, "-m", _GUARD, str(journal.folder), str(commands_end), str(journal.lock)],
         stdin=subprocess.PIPE,
@@ -321,7 +330,7 @@ def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
 
 
 def _frozen(*_: int) -> AbstractContextManager[None]:
-    """What no reassignment on KRaft asks for."""
+    """Raise HarnessError; no reassignment on KRaft calls it."""
     _refuse("brokers are not frozen for an administrator's work")
 
 

@@ -1,4 +1,4 @@
-"""Runs the commands of an inventory: with a limit, and with their last words when they fail."""
+"""Runs the commands of an inventory with a time limit; a failure shows the end of their output."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ _DIES_S: Final = 5.0
 def run(command: Command, *, hold: int | None = None) -> None:
     """Run a command and wait for its end.
 
-    Its output goes to a file and not to a pipe: what it starts in the background may keep it open.
+    Its output goes to a file and not to a pipe, which a background process might keep open.
 
     Args:
-        hold: a descriptor that it and its children keep open as long as they live.
+        hold: a descriptor that the command and its children keep open as long as they live.
 
     Raises:
-        HarnessError: it ended with anything but 0, or had to be ended; with the tail of its output.
+        HarnessError: it failed, or was killed after its limit; with the end of its output.
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -44,8 +44,8 @@ def run(command: Command, *, hold: int | None = None) -> None:
         if status == 0:
             return
         output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        said = output.read().decode(errors="replace").strip()
+        tail = output.read().decode(errors="replace").strip()
     how = f"hung for {command.limit_s:g} s" if status is None else f"ended with status {status}"
     raise HarnessError(
-        f"the command to {command.what} {how}: {command.line}\nIt said: {said or 'nothing'}"
+        f"the command to {command.what} {how}: {command.line}\nIt said: {tail or 'nothing'}"
     )

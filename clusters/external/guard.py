@@ -1,8 +1,8 @@
-"""Waits for the end of a harness, and mends what it left: ``-m clusters.external.guard FOLDER FD``.
+"""Waits for the end of a harness, and heals what it left: ``-m …external.guard FOLDER FD LOCK``.
 
-Its standard input is a pipe whose other end only the harness holds, and descriptor FD one that the
-commands which hurt hold, too: after the end of the harness those are waited for, so that nothing is
-hurt after it was healed. It has inherited the lock of the journal, which ends with it.
+Its standard input is a pipe whose other end only the harness holds. The commands which damage keep
+descriptor FD open: after the end of the harness the guard waits for them, so that nothing is
+damaged after it was healed. It has inherited the lock of the journal, descriptor LOCK.
 """
 
 import os
@@ -15,17 +15,17 @@ from highwater.clusters.external.journal import Journal, read
 from highwater.harness.base.errors import HighwaterError
 
 LONGEST_S = 60.0
-"""A command that goes on for longer after the death of its harness is waited for no more."""
+"""Limit of the wait for commands that go on after the end of their harness."""
 
 
 def main(folder: Path, commands: int, lock: int) -> None:
-    """Mend; what cannot be mended stays in the journal, and beside it why."""
+    """Heal; what cannot be healed stays in the journal, and guard.log beside it says why."""
     sys.stdin.read()
     if read(folder) is None:
         return
     select.select([commands], [], [], LONGEST_S)
-    said = folder / "guard.log"
-    with said.open("w", encoding="utf-8", buffering=1) as log:
+    log_path = folder / "guard.log"
+    with log_path.open("w", encoding="utf-8", buffering=1) as log:
         try:
             recover(Journal.inherited(folder, lock), lambda line: print(line, file=log))
         except HighwaterError as error:

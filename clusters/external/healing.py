@@ -1,6 +1,6 @@
-"""Mends what a journal says is hurt: called by a run for its own, by the guard, and the next run.
+"""Heals the damage that a journal lists: called by the run itself, its guard, and the next run.
 
-It needs nothing of the harness that did the harm.
+It needs nothing from the harness that did the damage.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0
 _DELETE_LIMIT_S: Final = 60.0
 _STEADY_S: Final = 5.0
-"""A broker that was woken may find only then that its session is over: it takes up to a second and
-a half to ask ZooKeeper again, and as long until a controller that was elected meanwhile tells."""
+"""A resumed broker may notice only then that its session has ended: it takes up to a second and a
+half to ask ZooKeeper again, and as long until a newly elected controller sends the change."""
 
 Say = Callable[[str], None]
-"""Told what is done, a line each."""
+"""Called with a line for each thing that is done."""
 
 
 class ClusterHealer:
-    """Mends one cluster.
+    """Heals one cluster.
 
     Args:
         kafka: the release that it runs.
-        addresses: of all of its brokers.
-        client: settings of librdkafka that let it in.
+        addresses: addresses of all of its brokers.
+        client: settings of librdkafka for access.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class ClusterHealer:
         self._client = client
 
     def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Run what mends a broker, unless it answers already, and wait until it has a session.
+        """Run a broker's healing commands, unless it answers, and wait until it has a session.
 
         Raises:
-            HarnessError: it does not come back; with the words of what failed.
+            HarnessError: it does not come back; with the messages of what failed.
         """
         address = self._addresses[broker]
         if answers(address) and self._has_session(broker):
@@ -67,7 +67,7 @@ class ClusterHealer:
         for cure in cures:
             try:
                 commands.run(cure)
-            except HarnessError as error:  # it may have been done already
+            except HarnessError as error:  # perhaps an earlier run has done it already
                 failed.append(error.message)
         try:
             await_condition(
@@ -81,9 +81,10 @@ class ClusterHealer:
             raise HarnessError("\n".join([error.message, *failed])) from error
 
     def _await_session_end(self, broker: int) -> None:
-        """A second registration would be refused while ZooKeeper remembers the first.
+        """Wait for a broker's old session to end; until then ZooKeeper refuses a new one.
 
-        Where nobody can tell, the longest usual session is waited for. KRaft brokers repeat it.
+        If no broker answers, wait for the longest usual session timeout. KRaft brokers need no
+        wait, since they repeat their registration.
         """
         if self._kafka.coordination == "kraft":
             return
@@ -103,15 +104,15 @@ class ClusterHealer:
                 return unknown
 
     def settle(self) -> None:
-        """Wait until every broker has said for a while that all are there.
+        """Wait until every broker has listed all brokers for a while.
 
-        Until the controller has noticed that a session ended, everybody's metadata lists a broker
-        that it is about to lose. A deletion that meets such a broker is never ended by Kafka
-        0.10.2, and its controller makes no topics any more (docs/findings.md). KRaft remembers who
-        has to delete what.
+        Until the controller has noticed that a session ended, all metadata still lists that broker.
+        A deletion that involves such a broker never ends in Kafka 0.10.2, and its controller
+        creates no topics any more (docs/findings.md). KRaft remembers which broker has to delete
+        which replica.
 
         Raises:
-            HarnessError: some are not there, or come and go.
+            HarnessError: some brokers are missing, or come and go.
         """
         if self._kafka.coordination == "kraft":
             return
@@ -124,7 +125,7 @@ class ClusterHealer:
             )
 
     def delete(self, topic: str) -> None:
-        """Delete a topic and wait until nobody knows it.
+        """Delete a topic and wait until no broker lists it.
 
         Raises:
             HarnessError: Kafka refuses, or does not do it in time.
@@ -152,59 +153,61 @@ def _deleted(admin: AdminClient, view: MetadataView, topic: str) -> bool:
     if topic not in view.topics():
         return True
     [done] = admin.delete_topics([topic], operation_timeout=5, request_timeout=10).values()
-    with contextlib.suppress(KafkaException):  # it is being deleted, or is gone
+    with contextlib.suppress(KafkaException):  # it is being deleted already, or is gone
         done.result()
     return topic not in view.topics()
 
 
-def recover(journal: Journal, say: Say, mender: ClusterHealer | None = None) -> None:
-    """Mend all that a journal has.
+def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:
+    """Heal all damage that a journal lists.
 
     Args:
-        mender: of the cluster; made from the inventory, unless there is one.
+        healer: healer of the cluster; None makes one from the inventory.
 
     Raises:
-        UsageError: the inventory is there no more, or broken.
-        HarnessError: something could not be mended; it stays in the journal.
+        UsageError: the inventory is missing or broken.
+        HarnessError: something could not be healed; it stays in the journal.
     """
     entry = journal.entry
     if not entry:
         return
-    mender = mender or _mender(entry)
+    healer = healer or _healer(entry)
     failed: list[str] = []
-    for wound in entry.wounds.values():
+    for damaged in entry.wounds.values():
         try:
-            mender.heal(wound.broker, wound.cures)
+            healer.heal(damaged.broker, damaged.cures)
         except HarnessError as error:
             failed.append(error.message)
         else:
-            journal.mended(wound.broker)
-            say(f"broker {wound.broker} is healed")
+            journal.record_healed(damaged.broker)
+            say(f"broker {damaged.broker} is healed")
     for topic in entry.topics:
         try:
-            mender.delete(topic)
+            healer.delete(topic)
         except HarnessError as error:
             failed.append(error.message)
         else:
-            journal.gone(topic)
+            journal.record_deleted(topic)
             say(f"the topic {topic} is deleted")
     if failed:
-        raise unhealed(journal.entry, failed)
+        raise unhealed_error(journal.entry, failed)
 
 
-def unhealed(entry: ClusterDamage, failed: list[str]) -> HarnessError:
-    """What to say of a cluster that could not be mended."""
+def unhealed_error(entry: ClusterDamage, failed: list[str]) -> HarnessError:
+    """Return the error for a cluster that could not be healed."""
     return HarnessError(
-        "\n".join(["not everything on the cluster could be mended:", *failed]),
-        hint=(f"By hand:\n{entry.by_hand()}\nThen: highwater heal --inventory {entry.inventory}"),
+        "\n".join(["not all damage on the cluster could be healed:", *failed]),
+        hint=(
+            f"By hand:\n{entry.manual_steps()}\nThen: highwater heal --inventory {entry.inventory}"
+        ),
     )
 
 
-def _mender(entry: ClusterDamage) -> ClusterHealer:
+def _healer(entry: ClusterDamage) -> ClusterHealer:
     inventory = Inventory.read(Path(entry.inventory))
     dial = dialer(inventory.client)
     addresses = {}
     for broker, text in entry.addresses.items():
-        plain = Address.parse(text)
-        addresses[broker] = Address(host=plain.host, port=plain.port, dial=dial)
+        address = Address.parse(text)
+        addresses[broker] = Address(host=address.host, port=address.port, dial=dial)
     return ClusterHealer(release(inventory.kafka), addresses, inventory.client)

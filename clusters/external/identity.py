@@ -1,4 +1,4 @@
-"""Whether a cluster is the one that is meant, asked before anything is done to it."""
+"""Checks that a cluster is the intended one, before anything is done to it."""
 
 from pathlib import Path
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.external.inventory import Inventory
-from highwater.clusters.external.metadata import ClusterIdentity, meet
+from highwater.clusters.external.metadata import ClusterIdentity, query_identity
 from highwater.clusters.external.security import dialer
 from highwater.clusters.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.base.errors import HarnessError, UsageError
@@ -18,101 +18,103 @@ FETCH: Final[dict[int, tuple[int, ...]]] = {
     3: (0, 10, 1), 5: (0, 11), 6: (1, 0), 7: (1, 1), 8: (2, 0), 10: (2, 1), 11: (2, 3),
     12: (2, 7), 13: (3, 1), 15: (3, 5), 16: (3, 7), 17: (3, 9), 18: (4, 1),
 }  # fmt: skip
-"""The newest Fetch that brokers understand, by the first release with it (ApiKeys, and
-FetchRequest.json from 2.5 on). Of all requests it changes with the most releases."""
+"""Fetch version to the first release that supports it (ApiKeys, and FetchRequest.json from 2.5 on).
+No other request has a new version in as many releases."""
 
 
 def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
-    """Ask a cluster who it is; nothing is done to it.
+    """Ask a cluster for its identity, without doing anything to it, and compare its id.
 
     Args:
-        confirm: the cluster's id, as whoever wants it hurt has given it.
+        confirm: the cluster's id, as the user has confirmed it.
 
     Raises:
-        UsageError: it is another, it was not named, or the inventory is not of it.
-        HarnessError: nobody answers.
+        UsageError: the id differs or is missing, or the inventory does not fit the cluster.
+        HarnessError: no broker answers.
     """
-    met = recognise(inventory)
+    identity = recognise(inventory)
     if confirm is None:
         raise UsageError(
-            f"the cluster at {inventory.bootstrap} has the id {met.cluster_id}",
-            hint=f"If that is the one to be hurt, say so: --confirm {met.cluster_id}",
+            f"the cluster at {inventory.bootstrap} has the id {identity.cluster_id}",
+            hint=f"If that is the one to be hurt, say so: --confirm {identity.cluster_id}",
         )
-    if confirm != met.cluster_id:
+    if confirm != identity.cluster_id:
         raise UsageError(
-            f"the cluster at {inventory.bootstrap} has the id {met.cluster_id}, not {confirm}",
+            f"the cluster at {inventory.bootstrap} has the id {identity.cluster_id}, not {confirm}",
             hint="Look at the inventory's bootstrap, or at what --confirm says.",
         )
-    return met
+    return identity
 
 
 def recognise(inventory: Inventory) -> ClusterIdentity:
-    """The same, whoever it is.
+    """Ask a cluster for its identity, whatever its id.
 
     Raises:
-        UsageError: the inventory is not of it.
-        HarnessError: nobody answers.
+        UsageError: the inventory does not fit the cluster.
+        HarnessError: no broker answers.
     """
     kafka = release(inventory.kafka)
     if kafka.number < OLDEST:
         raise UsageError(
-            f"Kafka {kafka.name} has no cluster ids, by which to tell the right one",
+            f"Kafka {kafka.name} has no cluster ids, so the right one cannot be verified",
             hint="They came with 0.10.1 (KIP-78).",
         )
-    met = _meet_any(inventory)
-    if missing := sorted(set(inventory.brokers) - set(met.addresses)):
+    identity = _query_any(inventory)
+    if missing := sorted(set(inventory.brokers) - set(identity.addresses)):
         raise UsageError(
-            f"the cluster {met.cluster_id} has no broker {missing[0]} now",
-            hint=f"It has {', '.join(map(str, sorted(met.addresses)))}.",
+            f"the cluster {identity.cluster_id} has no broker {missing[0]} now",
+            hint=f"It has {', '.join(map(str, sorted(identity.addresses)))}.",
         )
-    _check_release(kafka, met)
-    return met
+    _check_release(kafka, identity)
+    return identity
 
 
-def _meet_any(inventory: Inventory) -> ClusterIdentity:
+def _query_any(inventory: Inventory) -> ClusterIdentity:
     dial = dialer(inventory.client)
-    said = []
+    failures = []
     for text in inventory.bootstrap.split(","):
         try:
-            plain = Address.parse(text.strip())
+            address = Address.parse(text.strip())
         except ValueError as error:
             raise UsageError(
                 f"bootstrap {text!r} is no address", hint="Write host:port,host:port."
             ) from error
         try:
-            return meet(Address(host=plain.host, port=plain.port, dial=dial))
+            return query_identity(Address(host=address.host, port=address.port, dial=dial))
         except UnreachableError as error:
-            said.append(error.message)
+            failures.append(error.message)
     raise HarnessError(
-        f"no broker of the cluster answers: {'; '.join(said)}",
+        f"no broker of the cluster answers: {'; '.join(failures)}",
         hint="Look at bootstrap and [client] of the inventory.",
     )
 
 
-def _check_release(kafka: Release, met: ClusterIdentity) -> None:
-    """Refuse a release that the brokers cannot be, as far as they tell.
+def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
+    """Raise if the brokers cannot be of that release, by their Fetch version and coordination.
 
-    The catalogue has not every release; the nearest older one stands for those that it has not.
+    For a release that is not in the catalogue, the nearest older one may be named.
     """
-    oldest = max(first for version, first in FETCH.items() if version <= max(3, met.fetch_version))
-    newer = [first for version, first in FETCH.items() if version > met.fetch_version]
+    oldest = max(
+        first for version, first in FETCH.items() if version <= max(3, identity.fetch_version)
+    )
+    newer = [first for version, first in FETCH.items() if version > identity.fetch_version]
     newest = min(newer, default=(99,))
     alike = [
-        one
-        for one in CATALOGUE.values()
-        if OLDEST <= one.number < newest and (one.coordination == "kraft") == met.kraft
+        entry
+        for entry in CATALOGUE.values()
+        if OLDEST <= entry.number < newest and (entry.coordination == "kraft") == identity.kraft
     ]
-    fitting = [one for one in alike if one.number >= oldest] or alike[-1:]
+    fitting = [entry for entry in alike if entry.number >= oldest] or alike[-1:]
     if kafka not in fitting:
         written = ".".join(map(str, oldest))
         until = f" and older than {'.'.join(map(str, newest))}" if newer else ""
-        kind = "KRaft" if met.kraft else "ZooKeeper"
+        kind = "KRaft" if identity.kraft else "ZooKeeper"
         raise UsageError(
             f"the brokers are no Kafka {kafka.name}: they are {written} or newer{until}, on {kind}",
-            hint=f"The catalogue has: {', '.join(one.name for one in fitting) or 'none'}.",
+            hint=f"The catalogue has: {', '.join(entry.name for entry in fitting) or 'none'}.",
         )
 
 
 def resolved(path: Path) -> Path:
-    """Where an inventory lies, whoever reads that later from wherever."""
+    """Return the absolute path of an inventory, valid from any working directory."""
     return path.expanduser().resolve()

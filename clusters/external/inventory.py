@@ -1,7 +1,7 @@
-"""What a person writes down of a cluster that is theirs: where it is, and the commands to break it.
+"""The inventory of a cluster that somebody else runs: addresses, and commands for faults.
 
-A TOML file; docs/external.md has whole ones. Commands are lines for ``/bin/sh``; ``{id}``,
-``{host}`` and whatever else a broker's table has are put in, quoted for the shell.
+It is a TOML file; docs/external.md has complete examples. Commands are lines for ``/bin/sh``;
+``{id}``, ``{host}`` and the other keys of a broker's table are filled in, quoted for the shell.
 """
 
 import re
@@ -26,19 +26,19 @@ _COPY_ONLY: Final = frozenset({"topic", "into"})
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How each thing is done to one broker; what is missing cannot be done.
+    """Command lines for one broker; a fault whose command is missing is not possible.
 
-    Each must have taken effect when it ends, must end with 0 only then, and must do no harm where
-    it was done already: healing may repeat ``resume`` and ``start``.
+    A command must have taken effect when it ends, must end with 0 only then, and must be safe to
+    repeat: healing may repeat ``resume`` and ``start``.
 
     Attributes:
-        check: does nothing; ends with 0 where the other commands would work.
-        kill: SIGKILL.
-        pause: SIGSTOP.
-        resume: SIGCONT.
-        start: on the data that the broker left.
-        stop: in order, as an administrator would.
-        copy: the directories of ``{topic}`` and the ``*checkpoint`` files, into ``{into}``.
+        check: does nothing; ends with 0 if the other commands would work.
+        kill: sends SIGKILL.
+        pause: sends SIGSTOP.
+        resume: sends SIGCONT.
+        start: starts the broker on the data that it left.
+        stop: shuts it down in order, as an administrator would.
+        copy: copies the directories of ``{topic}`` and the ``*checkpoint`` files, into ``{into}``.
     """
 
     check: str | None = None
@@ -50,18 +50,18 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     copy: str | None = None
 
     def named(self) -> dict[str, str]:
-        """The verbs that there are."""
-        found = {verb: getattr(self, verb) for verb in self.__struct_fields__}
-        return {verb: text for verb, text in found.items() if text is not None}
+        """Return the commands that are given, by verb."""
+        commands = {verb: getattr(self, verb) for verb in self.__struct_fields__}
+        return {verb: text for verb, text in commands.items() if text is not None}
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """One command as it will be run.
 
     Attributes:
-        what: it does, such as ``pause broker 2``.
-        line: for ``/bin/sh -c``.
-        limit_s: after which it is taken to hang.
+        what: what it does, such as ``pause broker 2``.
+        line: argument of ``/bin/sh -c``.
+        limit_s: seconds after which it counts as hanging.
     """
 
     what: str
@@ -70,19 +70,19 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cluster of somebody's.
+    """A cluster that somebody else runs.
 
     Attributes:
         bootstrap: ``host:port,host:port`` of some brokers.
         kafka: the release of the catalogue that it runs, or the nearest older one.
-        brokers: of those that may be hurt and that get the topic: broker id to the names that
-            commands may use.
-        commands: see there.
+        brokers: brokers that may be damaged and that get the topic: broker id to the placeholders
+            that commands may use.
+        commands: see ``Commands``.
         limits: verb to seconds.
-        client: what librdkafka needs to be let in, such as ``security.protocol``.
-        prefix: of the name of every topic that is made there.
-        copied: what is done to a broker while its directories are copied: nothing (``live``), or it
-            is ``paused`` or ``stopped``.
+        client: settings of librdkafka for access, such as ``security.protocol``.
+        prefix: prefix of every topic that is created there.
+        copied: state of a broker while its directories are copied: ``live``, ``paused`` or
+            ``stopped``.
     """
 
     bootstrap: str
@@ -99,7 +99,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Read a file.
 
         Raises:
-            UsageError: it is missing, no TOML, or says what an inventory does not.
+            UsageError: it is missing, not TOML, or not a valid inventory.
         """
         hint = "docs/external.md has whole examples."
         try:
@@ -108,26 +108,26 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             why = getattr(error, "strerror", None) or error
             raise UsageError(f"the inventory {path} cannot be read: {why}", hint=hint) from error
         try:
-            found = msgspec.convert(tomllib.loads(text), cls, strict=False)
+            inventory = msgspec.convert(tomllib.loads(text), cls, strict=False)
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"the inventory {path} is no TOML: {error}", hint=hint) from error
         except msgspec.ValidationError as error:
-            raise UsageError(f"the inventory {path} is none: {error}", hint=hint) from error
-        found._check(path)  # noqa: SLF001 - of this very class
-        return found
+            raise UsageError(f"the inventory {path} is not valid: {error}", hint=hint) from error
+        inventory._check(path)  # noqa: SLF001 - of this very class
+        return inventory
 
     def can(self, *verbs: str) -> bool:
-        """Whether there are commands for all of these."""
+        """Return whether there are commands for all of these verbs."""
         return set(verbs) <= set(self.commands.named())
 
-    def command(self, verb: str, broker: int, **more: str) -> Command:
-        """A command for one broker, its placeholders filled.
+    def command(self, verb: str, broker: int, **extra: str) -> Command:
+        """Return a command for one broker, its placeholders filled in.
 
         Args:
-            more: placeholders beside the broker's own.
+            extra: placeholders in addition to the broker's own.
 
         Raises:
-            UsageError: the inventory has none for that.
+            UsageError: the inventory has no such command.
         """
         line = self.commands.named().get(verb)
         if line is None:
@@ -135,14 +135,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"the inventory has no command to {verb} a broker",
                 hint="Add it below [commands], or leave out what needs it.",
             )
-        values = {"id": str(broker), **self.brokers[broker], **more}
-        filled = _PLACEHOLDER.sub(lambda found: shlex.quote(str(values[found[1]])), line)
+        values = {"id": str(broker), **self.brokers[broker], **extra}
+        filled = _PLACEHOLDER.sub(lambda match: shlex.quote(str(values[match[1]])), line)
         return Command(what=f"{verb} broker {broker}", line=filled, limit_s=self.limit_s(verb))
 
     def limit_s(self, verb: str) -> float:
-        """Seconds after which a command hangs."""
-        told = {str(name): limit for name, limit in self.limits.items()}
-        return told.get(verb, _LONGER_S.get(verb, _LIMIT_S))
+        """Return the seconds after which a command counts as hanging."""
+        limits = {str(name): limit for name, limit in self.limits.items()}
+        return limits.get(verb, _LONGER_S.get(verb, _LIMIT_S))
 
     def _check(self, path: Path) -> None:
         if not self.brokers:
@@ -152,17 +152,19 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"{path}: topics cannot be called {self.prefix!r}…",
                 hint="Letters, digits, '.', '_' and '-'; two underscores are Kafka's own.",
             )
-        if bad := [verb for verb, limit in self.limits.items() if limit <= 0]:
-            raise UsageError(f"{path}: a limit of {bad[0]} is no time", hint="Give seconds.")
+        if invalid := [verb for verb, limit in self.limits.items() if limit <= 0]:
+            raise UsageError(
+                f"{path}: a limit of {invalid[0]} is not positive", hint="Give seconds."
+            )
         for verb, line in self.commands.named().items():
             for broker, names in self.brokers.items():
-                known = {"id", *names} | (_COPY_ONLY if verb == "copy" else frozenset())
+                available = {"id", *names} | (_COPY_ONLY if verb == "copy" else frozenset())
                 for name in _PLACEHOLDER.findall(line):
-                    if name not in known:
+                    if name not in available:
                         raise UsageError(
                             f"{path}: the command to {verb} broker {broker} says {{{name}}}, and"
                             f" [brokers.{broker}] does not",
-                            hint=nearest(name, known),
+                            hint=nearest(name, available),
                         )
         copy = self.commands.copy
         if copy is not None and _COPY_ONLY - set(_PLACEHOLDER.findall(copy)):

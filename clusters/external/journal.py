@@ -1,8 +1,8 @@
-"""What is hurt and what was made on somebody's cluster, on disk before it is done.
+"""Journal of all damage and topics on an external cluster, on disk before they happen.
 
-Below ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` lie ``lock``, which the harness and its
-guard hold, and ``open.json``, which is there as long as anything is to be mended. It names the
-commands that mend, so that a person can do it, too.
+``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has ``lock``, which the harness and its guard
+hold, and ``open.json``, which exists as long as anything has to be healed. It has the healing
+commands, so that a person can run them, too.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ _HEALING_S: Final = 300.0
 
 
 class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker that is hurt.
+    """A damaged broker.
 
     Attributes:
-        cures: what mends it, in this order.
+        cures: commands that heal it, in this order.
     """
 
     broker: int
@@ -39,13 +39,13 @@ class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is to be mended on one cluster.
+    """All that has to be healed on one cluster.
 
     Attributes:
         inventory: path of the file.
         addresses: broker id to ``host:port``, of every broker of the cluster.
-        wounds: of its brokers.
-        topics: that were made there, or were about to be.
+        wounds: broker id to its damage.
+        topics: topics that were created there, or were about to be.
     """
 
     cluster_id: str
@@ -55,22 +55,22 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to mend."""
+        """Return whether there is anything to heal."""
         return bool(self.wounds or self.topics)
 
-    def by_hand(self) -> str:
-        """What a person would do."""
-        lines = [cure.line for wound in self.wounds.values() for cure in wound.cures]
+    def manual_steps(self) -> str:
+        """Return the healing steps for a person, one a line."""
+        lines = [cure.line for damaged in self.wounds.values() for cure in damaged.cures]
         lines += [f"delete the topic {topic}" for topic in self.topics]
         return "\n".join(f"  {line}" for line in lines)
 
 
 class Journal:
-    """The entry of one cluster, held by a lock until ``release`` and the end of its guard.
+    """The entry of one cluster, locked until ``release`` and the end of its guard.
 
     Attributes:
-        folder: of the cluster.
-        entry: what it says now.
+        folder: the cluster's folder.
+        entry: the current damage.
     """
 
     def __init__(self, folder: Path, entry: ClusterDamage, lock: int) -> None:
@@ -81,13 +81,13 @@ class Journal:
 
     @classmethod
     def locked(cls, folder: Path, entry: ClusterDamage) -> Self:
-        """Hold the journal of a cluster, which may have an entry already.
+        """Lock and read the journal of a cluster; ``entry`` is used if it has none.
 
         Raises:
-            HarnessError: another run holds it, or it is broken.
+            HarnessError: another run has locked it, or it is broken.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _locked(folder / "lock")
+        lock = _lock_file(folder / "lock")
         try:
             return cls(folder, read(folder) or entry, lock)
         except BaseException:
@@ -96,78 +96,78 @@ class Journal:
 
     @classmethod
     def inherited(cls, folder: Path, lock: int) -> Self:
-        """The journal of a harness that is dead, whose lock this process has.
+        """Read the journal of a dead harness, whose lock this process has inherited.
 
         Raises:
-            HarnessError: it has nothing to mend, or is broken.
+            HarnessError: it has nothing to heal, or is broken.
         """
         entry = read(folder)
         if entry is None:
-            raise HarnessError(f"{folder} has nothing to mend")
+            raise HarnessError(f"{folder} has nothing to heal")
         return cls(folder, entry, lock)
 
     @property
     def lock(self) -> int:
-        """Descriptor that holds the lock; whoever inherits it holds it, too."""
+        """Descriptor that holds the lock; a process that inherits it holds the lock, too."""
         return self._lock
 
-    def wound(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """A broker is about to be hurt, or it is known now what mends it."""
-        with self._changed() as entry:
+    def record_damage(self, broker: int, cures: tuple[Command, ...]) -> None:
+        """Record that a broker is about to be damaged, or its final healing commands."""
+        with self._updating() as entry:
             wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
             self.entry = msgspec.structs.replace(entry, wounds=wounds)
 
-    def mended(self, broker: int) -> None:
-        """A broker is whole again."""
-        with self._changed() as entry:
-            wounds = {one: wound for one, wound in entry.wounds.items() if one != broker}
+    def record_healed(self, broker: int) -> None:
+        """Record that a broker is healed."""
+        with self._updating() as entry:
+            wounds = {key: damaged for key, damaged in entry.wounds.items() if key != broker}
             self.entry = msgspec.structs.replace(entry, wounds=wounds)
 
-    def topic(self, name: str) -> None:
-        """A topic is about to be made."""
-        with self._changed() as entry:
+    def record_topic(self, name: str) -> None:
+        """Record that a topic is about to be created."""
+        with self._updating() as entry:
             self.entry = msgspec.structs.replace(entry, topics=(*entry.topics, name))
 
-    def gone(self, name: str) -> None:
-        """A topic is there no more."""
-        with self._changed() as entry:
-            topics = tuple(one for one in entry.topics if one != name)
+    def record_deleted(self, name: str) -> None:
+        """Record that a topic is deleted."""
+        with self._updating() as entry:
+            topics = tuple(topic for topic in entry.topics if topic != name)
             self.entry = msgspec.structs.replace(entry, topics=topics)
 
     def release(self) -> None:
-        """Give the lock back; a guard that inherited it goes on holding it. May be called twice."""
+        """Release the lock; a guard that inherited it still holds it. May be called twice."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
     @contextlib.contextmanager
-    def _changed(self) -> Iterator[ClusterDamage]:
-        """The entry, to be replaced; on disk before anything else happens."""
+    def _updating(self) -> Iterator[ClusterDamage]:
+        """Yield the entry, which the block replaces, and write the new one to disk."""
         with self._thread:
             yield self.entry
             path = self.folder / "open.json"
             if not self.entry:
                 path.unlink(missing_ok=True)
                 return
-            aside = path.with_suffix(".partial")
-            with aside.open("wb") as file:
+            temporary = path.with_suffix(".partial")
+            with temporary.open("wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(self.entry), indent=2))
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            temporary.replace(path)
 
 
-def folder_of(cluster_id: str) -> Path:
-    """Where the journal of a cluster lies."""
+def journal_folder(cluster_id: str) -> Path:
+    """Return the folder of a cluster's journal."""
     plain = _PLAIN_NAME.fullmatch(cluster_id)
     return _clusters() / (cluster_id if plain else cluster_id.encode().hex()[:200])
 
 
 def read(folder: Path) -> ClusterDamage | None:
-    """What is to be mended, if anything is.
+    """Return what has to be healed, or None.
 
     Raises:
-        HarnessError: the file is broken, which it cannot be by a crash alone.
+        HarnessError: the file is broken, which a crash alone cannot cause.
     """
     path = folder / "open.json"
     try:
@@ -177,29 +177,29 @@ def read(folder: Path) -> ClusterDamage | None:
     except (OSError, msgspec.MsgspecError) as error:
         raise HarnessError(
             f"{path} cannot be read: {error}",
-            hint="It says what a dead run left broken: mend that by hand, and delete the file.",
+            hint="It says what a dead run left broken: heal that by hand, and delete the file.",
         ) from error
 
 
-def left_by(inventory: Path) -> list[Path]:
-    """Folders of clusters on which runs with this inventory left something to mend."""
-    found = []
+def folders_to_heal(inventory: Path) -> list[Path]:
+    """Return folders of clusters on which runs with this inventory left damage."""
+    folders = []
     for path in sorted(_clusters().glob("*/open.json")):
         entry = read(path.parent)
         if entry is not None and Path(entry.inventory) == inventory.resolve():
-            found.append(path.parent)
-    return found
+            folders.append(path.parent)
+    return folders
 
 
 def _clusters() -> Path:
     return state_directory() / "clusters"
 
 
-def _locked(path: Path) -> int:
-    """Hold a lock file; one whose harness is dead is held by a guard that heals: wait for that."""
+def _lock_file(path: Path) -> int:
+    """Lock a file; if a dead harness's guard still has it, wait until that has healed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
-    def taken() -> bool:
+    def is_acquired() -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -214,7 +214,10 @@ def _locked(path: Path) -> int:
 
     try:
         await_condition(
-            taken, bool, what="the guard of a dead run to heal the cluster", limit_s=_HEALING_S
+            is_acquired,
+            bool,
+            what="the guard of a dead run to heal the cluster",
+            limit_s=_HEALING_S,
         )
     except (HarnessError, WaitTimeoutError):
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""What brokers say of their cluster: all that somebody outside of it can ask, on every release.
+"""Brokers' metadata of their cluster: all that an outside client can ask, on every release.
 
-A broker's answer is its own copy of the metadata, which lags behind while it is paused or cut off,
-and for a moment after that.
+A broker answers from its own copy of the metadata, which lags behind while the broker is paused or
+partitioned, and for a moment after that.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ _FETCH, _DESCRIBE_QUORUM = 1, 55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """What a cluster says of itself to whoever knocks.
+    """A cluster's id, and what a client can learn about it.
 
     Attributes:
-        addresses: broker id to where it says that it is.
-        fetch_version: the newest Fetch request that it understands, which tells its release.
-        kraft: whether it knows of a quorum.
+        addresses: broker id to advertised address.
+        fetch_version: newest supported version of Fetch, which limits the release.
+        kraft: whether it supports DescribeQuorum, as KRaft does.
     """
 
     cluster_id: str
@@ -41,32 +41,32 @@ class ClusterIdentity:
     kraft: bool
 
 
-def meet(address: Address) -> ClusterIdentity:
-    """Ask one broker who it belongs to.
+def query_identity(address: Address) -> ClusterIdentity:
+    """Ask one broker for the identity of its cluster.
 
     Raises:
-        UnreachableError: it does not answer, or does not know.
+        UnreachableError: it does not answer, or does not know the cluster's id.
     """
     with contextlib.closing(BrokerConnection(address, timeout_s=_ANSWER_S)) as connection:
         [metadata] = connection.ask(MetadataRequest(version=_WITH_CLUSTER_ID, topics=None))
         [versions] = connection.ask(ApiVersionsRequest(version=0))
     if not metadata.cluster_id:
         raise UnreachableError(f"{address} does not tell the id of its cluster")
-    known = {one.api_key: one.max_version for one in versions.api_keys}
+    newest = {api.api_key: api.max_version for api in versions.api_keys}
     return ClusterIdentity(
         cluster_id=metadata.cluster_id,
         addresses={
-            one.node_id: Address(host=one.host, port=one.port, dial=address.dial)
-            for one in metadata.brokers
+            broker.node_id: Address(host=broker.host, port=broker.port, dial=address.dial)
+            for broker in metadata.brokers
         },
-        topics=frozenset(one.name for one in metadata.topics),
-        fetch_version=known[_FETCH],
-        kraft=_DESCRIBE_QUORUM in known,
+        topics=frozenset(topic.name for topic in metadata.topics),
+        fetch_version=newest[_FETCH],
+        kraft=_DESCRIBE_QUORUM in newest,
     )
 
 
 def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
-    """Whether a broker answers a request: one that is paused accepts a connection, and is mute."""
+    """Return whether a broker answers a request; a paused one only accepts connections."""
     try:
         with contextlib.closing(BrokerConnection(address, timeout_s=timeout_s)) as connection:
             connection.ask(MetadataRequest(version=1, topics=[]))
@@ -76,12 +76,12 @@ def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
 
 
 class MetadataView:
-    """The View of ``clusters.admin.metadata``, asked of the brokers alone.
+    """The CoordinationView of ``clusters.admin.metadata``, read from the brokers alone.
 
     Args:
-        release: that they run.
-        addresses: every broker's.
-        ours: those that may be hurt; of others nothing is told.
+        release: release of the brokers.
+        addresses: addresses of all brokers.
+        ours: ids of the brokers that may be damaged; only these count as live brokers.
     """
 
     def __init__(
@@ -90,79 +90,88 @@ class MetadataView:
         self._release = release
         self._brokers = tuple(addresses)
         self._ours = ours
-        self._wire = ProtocolClient(addresses)
+        self._client = ProtocolClient(addresses)
 
     def controller(self) -> int:
-        """In the metadata; on KRaft brokers name one at random there, and know the quorum's."""
+        """Read it in the metadata; on KRaft, where that is random, ask for the quorum's leader."""
         if self._release.coordination == "zookeeper":
-            found = int(self._ask([]).controller_id)
+            controller = int(self._ask([]).controller_id)
         else:
-            found = self._quorum_leader()
-        if found < 0:
+            controller = self._quorum_leader()
+        if controller < 0:
             raise UnreachableError("the cluster has no controller")
-        return found
+        return controller
 
     def _quorum_leader(self) -> int:
-        """DescribeQuorum (KIP-595), which brokers pass on to the controller."""
+        """Send DescribeQuorum (KIP-595), which brokers forward to the controller."""
         topic = DescribeQuorumRequest.TopicData
-        wanted = topic(
+        metadata_log = topic(
             topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)]
         )
-        request = DescribeQuorumRequest(version=0, topics=[wanted])
-        [answer] = self._wire.ask_any(self._brokers, request)
-        return next((one.leader_id for t in answer.topics for one in t.partitions), -1)
+        request = DescribeQuorumRequest(version=0, topics=[metadata_log])
+        [response] = self._client.ask_any(self._brokers, request)
+        return next(
+            (
+                partition.leader_id
+                for topic_state in response.topics
+                for partition in topic_state.partitions
+            ),
+            -1,
+        )
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Metadata of the topic."""
-        found = self._metadata_of(topic, partition)
-        epoch = getattr(found, "leader_epoch", None)
+        """Read the partition's metadata."""
+        metadata = self._metadata_of(topic, partition)
+        epoch = getattr(metadata, "leader_epoch", None)
         return PartitionState(
-            leader=found.leader_id, leader_epoch=epoch, isr=tuple(found.isr_nodes)
+            leader=metadata.leader_id, leader_epoch=epoch, isr=tuple(metadata.isr_nodes)
         )
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Metadata of the topic, too."""
+        """Read the replicas in the partition's metadata."""
         return tuple(self._metadata_of(topic, partition).replica_nodes)
 
     def live_brokers(self) -> frozenset[int]:
-        """Of ours, those that the metadata lists."""
-        return frozenset(one.node_id for one in self._ask([]).brokers) & self._ours
+        """Return those of our brokers that the metadata lists."""
+        return frozenset(broker.node_id for broker in self._ask([]).brokers) & self._ours
 
     def lists_all(self, brokers: Iterable[int]) -> bool:
-        """Whether each of some brokers answers, and has all of them in its own metadata."""
-        wanted = frozenset(brokers)
+        """Return whether each of these brokers answers and lists all of them."""
+        expected = frozenset(brokers)
         request = MetadataRequest(version=self._release.wire.metadata, topics=[])
         try:
-            answers = [self._wire.ask(one, request)[0] for one in sorted(wanted)]
+            responses = [self._client.ask(broker, request)[0] for broker in sorted(expected)]
         except UnreachableError:
             return False
-        return all(wanted <= {one.node_id for one in answer.brokers} for answer in answers)
+        return all(
+            expected <= {broker.node_id for broker in response.brokers} for response in responses
+        )
 
     def topics(self) -> frozenset[str]:
-        """The names of all topics."""
-        return frozenset(one.name for one in self._ask(None).topics)
+        """Return the names of all topics."""
+        return frozenset(topic.name for topic in self._ask(None).topics)
 
     def topic_id(self, topic: str) -> str:
-        """Metadata of the topic, in the first version that has it."""
+        """Read the id in the topic's metadata, of the first version that has ids."""
         if self._release.wire.metadata < _WITH_IDS:
             return ""
-        found = self._ask([self._named(topic)], version=_WITH_IDS).topics
-        return topic_id(found[0].topic_id.bytes) if found and found[0].topic_id else ""
+        topics = self._ask([self._named(topic)], version=_WITH_IDS).topics
+        return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
 
     def close(self) -> None:
         """Close the connections."""
-        self._wire.close()
+        self._client.close()
 
     def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
-        for found_topic in self._ask([self._named(topic)]).topics:
-            for found in found_topic.partitions:
-                if found.partition_index == partition:
-                    return found
+        for topic_metadata in self._ask([self._named(topic)]).topics:
+            for metadata in topic_metadata.partitions:
+                if metadata.partition_index == partition:
+                    return metadata
         raise UnreachableError(f"{topic}-{partition} is not known yet")
 
     @staticmethod
-    def _named(topic: str) -> Any:  # noqa: ANN401 - kafka-python makes these classes
-        return MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)
+    def _named(name: str) -> Any:  # noqa: ANN401 - kafka-python creates these classes
+        return MetadataRequest.MetadataRequestTopic(name=name, topic_id=None)
 
     def _ask(self, topics: list[Any] | None, *, version: int | None = None) -> Response:
         request = MetadataRequest(
@@ -170,5 +179,5 @@ class MetadataView:
             topics=topics,
             allow_auto_topic_creation=False,
         )
-        [answer] = self._wire.ask_any(self._brokers, request)
-        return answer
+        [response] = self._client.ask_any(self._brokers, request)
+        return response

@@ -1,7 +1,7 @@
-"""How the probe is let in where clients need TLS or a password: librdkafka's settings, once more.
+"""TLS and SASL for the probe, by the settings that librdkafka gets.
 
-librdkafka reads its settings itself. The probe has sockets of its own, and heeds those of the same
-names that are in ``KNOWN``; any other goes to librdkafka alone.
+librdkafka reads its settings itself. The probe has its own sockets, and applies the settings in
+``SUPPORTED``; all others go to librdkafka alone.
 """
 
 import socket
@@ -24,7 +24,7 @@ from highwater.harness.base.errors import UsageError
 
 PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-KNOWN: Final = (
+SUPPORTED: Final = (
     "security.protocol",
     "sasl.mechanism",
     "sasl.mechanisms",
@@ -41,19 +41,24 @@ _SIZE: Final = struct.Struct(">i")
 
 
 def dialer(client: Mapping[str, str]) -> Connector:
-    """How connections are opened under these settings.
+    """Return a function that opens connections with these settings.
 
     Raises:
-        UsageError: they want what the probe cannot do, or name a file that there is not.
+        UsageError: the probe does not support a setting, or a file does not exist.
     """
     protocol = client.get("security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
         raise UsageError(
             f"security.protocol cannot be {protocol!r}", hint=f"It is {', '.join(PROTOCOLS)}."
         )
-    others = [name for name in client if name.startswith(("ssl.", "sasl.")) and name not in KNOWN]
-    if others:
-        raise UsageError(f"the probe cannot heed {others[0]}", hint=f"It knows {', '.join(KNOWN)}.")
+    unsupported = [
+        name for name in client if name.startswith(("ssl.", "sasl.")) and name not in SUPPORTED
+    ]
+    if unsupported:
+        raise UsageError(
+            f"the probe does not support {unsupported[0]}",
+            hint=f"It supports {', '.join(SUPPORTED)}.",
+        )
     context = _tls(client) if protocol.endswith("ssl") else None
     sasl = _sasl(client) if protocol.startswith("sasl") else None
     if context is None and sasl is None:
@@ -80,7 +85,7 @@ def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _sasl(client: Mapping[str, str]) -> dict[str, str]:
-    """What kafka-python wants to know, in its own words."""
+    """Return the settings under kafka-python's names."""
     mechanism = client.get("sasl.mechanism") or client.get("sasl.mechanisms") or ""
     if mechanism not in MECHANISMS:
         raise UsageError(
@@ -116,16 +121,16 @@ def _dial(
 
 
 def _authenticate(opened: socket.socket, sasl: Mapping[str, str]) -> None:
-    """SaslHandshake and SaslAuthenticate (KIP-43, KIP-152; from 1.0 on)."""
+    """Send SaslHandshake and SaslAuthenticate (KIP-43, KIP-152; from 1.0 on)."""
     mechanism = get_sasl_mechanism(sasl["sasl_mechanism"])(**sasl)
-    asked = SaslHandshakeRequest(version=1, mechanism=sasl["sasl_mechanism"])
-    handshake = _ask(opened, asked, SaslHandshakeResponse)
+    handshake_request = SaslHandshakeRequest(version=1, mechanism=sasl["sasl_mechanism"])
+    handshake = _ask(opened, handshake_request, SaslHandshakeResponse)
     if handshake.error_code:
         offered = ", ".join(handshake.mechanisms)
         raise ConnectionError(f"SASL {sasl['sasl_mechanism']} is not offered, but {offered}")
     while not mechanism.is_done():
-        said = SaslAuthenticateRequest(version=0, auth_bytes=mechanism.auth_bytes())
-        answer = _ask(opened, said, SaslAuthenticateResponse)
+        request = SaslAuthenticateRequest(version=0, auth_bytes=mechanism.auth_bytes())
+        answer = _ask(opened, request, SaslAuthenticateResponse)
         if answer.error_code:
             raise ConnectionError(f"SASL authentication failed: {answer.error_message}")
         mechanism.receive(answer.auth_bytes)

@@ -1,4 +1,4 @@
-"""The embedded driver: brokers as local processes, each on a loopback address of its own."""
+"""The local driver: brokers as processes of this machine, each on its own loopback address."""
 
 import socket
 import tempfile
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from highwater.clusters.brokers.real_cluster import RealCluster, opened, rehearse
+from highwater.clusters.brokers.real_cluster import RealCluster, open_or_clean_up, rehearse
 from highwater.clusters.core.addresses import (
     Address,
     Addresses,
@@ -36,21 +36,23 @@ def open_cluster(
 
     Raises:
         HarnessError: no Java, no jars, a port in use, a full disk, or a node that died or was not
-            ready in time, with its last words. Nothing is left running then.
+            ready in time, with the last lines of its log. Nothing is left running then.
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
     site = LocalSite(release, brokers, _sharing(release), wired=wired)
-    return opened(RealCluster(release, directory, site, broker_config=broker_config, wired=wired))
+    return open_or_clean_up(
+        RealCluster(release, directory, site, broker_config=broker_config, wired=wired)
+    )
 
 
 class LocalSite:
-    """This machine, with a warden for each JVM and an address group for the cluster.
+    """This machine, with a guard process for each JVM and an address group for the cluster.
 
     Attributes:
-        public: the group.
-        inside: the same, unless there is a wire: brokers then listen for their peers elsewhere,
-            where the release can.
+        public: the address group.
+        inside: the same, unless there is a relay: then brokers listen for their peers on another
+            port, if the release can.
     """
 
     def __init__(
@@ -65,17 +67,17 @@ class LocalSite:
             )
 
     def runtime(self, release: Release) -> jvm.Runtime:
-        """The machine's own Java; the jars of another release are fetched when first asked for."""
+        """Return this machine's Java and a release's jars, which are fetched at their first use."""
         if release.name not in self._runtimes:
             self._runtimes[release.name] = _runtime(release, _sharing(release))
         return self._runtimes[release.name]
 
     def wire_host(self, broker: int) -> str:
-        """The broker's own."""
+        """Return the broker's own host."""
         return self.public.brokers[broker].host
 
     def begin(self, plan: NodePlan) -> ChildProcess:
-        """Start the JVM under a warden."""
+        """Start the JVM under a guard process."""
         require_free(plan.public, plan.title)
         return ChildProcess(
             plan.title,
@@ -86,13 +88,13 @@ class LocalSite:
         )
 
     def answers(self, address: Address) -> bool:
-        """Whether somebody listens there."""
+        """Return whether a process listens there."""
         with socket.socket() as trial:
             trial.settimeout(1.0)
             return trial.connect_ex((address.host, address.port)) == 0
 
     def close(self) -> None:
-        """Give the addresses back."""
+        """Release the addresses."""
         self.public.close()
 
 
@@ -102,7 +104,7 @@ def _runtime(release: Release, sharing: Sequence[str]) -> jvm.Runtime:
 
 
 def _sharing(release: Release) -> jvm_class_archive.Flags:
-    """Flags of class data sharing; the archive is made at a release's first use."""
+    """Return the flags of class data sharing; create the archive at a release's first use."""
     jars = lock_file(release).read_bytes()
     program = jvm_class_archive.Program(name=f"kafka-{release.name}", java=jvm.java(), jars=jars)
     return jvm_class_archive.flags(program, partial(_rehearse, release))

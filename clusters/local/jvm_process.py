@@ -1,4 +1,4 @@
-"""A JVM under its warden: the verbs of a process, each returning once it has taken effect."""
+"""A JVM under its guard process: each method returns once it has taken effect."""
 
 import subprocess
 import sys
@@ -9,18 +9,20 @@ from pathlib import Path
 from highwater.clusters.core.interfaces import BrokerState
 from highwater.harness.base.errors import WaitTimeoutError
 
-_WARDEN = Path(__file__).with_name("process_guard.py")
+_GUARD = Path(__file__).with_name("process_guard.py")
 _TAKES_EFFECT_S = 10.0
 
 
 class ChildProcess:
-    """One child process that ends when this one does, even by ``kill -9`` (see ``warden``).
+    """One child process that ends when this one does, even by ``kill -9``.
+
+    Its parent is a guard (``clusters.local.process_guard``).
 
     Args:
-        name: for messages, such as ``broker 2``.
+        name: name in messages, such as ``broker 2``.
         command: absolute path of the program and its arguments.
         log: file to which both outputs are appended.
-        directory: to run in.
+        directory: working directory.
         environment: the child's whole environment.
 
     Every method may be called from any thread.
@@ -41,8 +43,8 @@ class ChildProcess:
         self._pid = 0
         self._status: int | None = None
         with log.open("ab") as output:
-            self._warden = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_WARDEN), str(log), *command],
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_GUARD), str(log), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
@@ -50,51 +52,51 @@ class ChildProcess:
                 env=dict(environment),
                 start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
             )
-        self._reader = threading.Thread(target=self._listen, name=f"warden-{name}", daemon=True)
+        self._reader = threading.Thread(target=self._listen, name=f"guard-{name}", daemon=True)
         self._reader.start()
 
     @property
     def pid(self) -> int:
-        """Of the child itself; 0 while it has not been started yet."""
+        """Process id of the child itself; 0 before it was started."""
         with self._changed:
             return self._pid
 
     @property
-    def warden_pid(self) -> int:
-        """Of the warden."""
-        return self._warden.pid
+    def guard_pid(self) -> int:
+        """Process id of the guard."""
+        return self._guard.pid
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the child and its warden, while they run."""
-        return () if self.state == "down" else (self.pid, self.warden_pid)
+        """Process ids of the child and its guard, while they run."""
+        return () if self.state == "down" else (self.pid, self.guard_pid)
 
     @property
     def state(self) -> BrokerState:
-        """What the warden last reported."""
+        """State that the guard last reported."""
         with self._changed:
             return self._state
 
     @property
     def status(self) -> int | None:
-        """Exit status once it is down, negative for a signal; None if nobody could tell."""
+        """Exit status once it is down, negative for a signal; None if it is not known."""
         with self._changed:
             return self._status
 
     def pause(self) -> None:
-        """SIGSTOP; returns once every thread of it has stopped."""
+        """Send SIGSTOP, and return once every thread has stopped."""
         self._do("STOP", lambda: self._state != "running", "be stopped by SIGSTOP")
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT, and return once it runs."""
         self._do("CONT", lambda: self._state != "paused", "be continued by SIGCONT")
 
     def kill(self) -> None:
-        """SIGKILL; returns once it is gone. Harmless when it is gone already."""
+        """Send SIGKILL, and return once it has ended. Harmless when it already has."""
         self._do("KILL", lambda: self._state == "down", "die of SIGKILL")
 
     def terminate(self, *, limit_s: float) -> bool:
-        """SIGTERM; false if it has not ended within the limit."""
+        """Send SIGTERM; return whether it has ended within the limit."""
         try:
             self._do("TERM", lambda: self._state == "down", "end after SIGTERM", limit_s)
         except WaitTimeoutError:
@@ -102,17 +104,17 @@ class ChildProcess:
         return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it has ended by then."""
+        """Wait for its end; return whether it came within the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._state == "down", timeout_s)
 
     def release(self) -> None:
-        """Let go: the warden kills what still runs. Never raises and does not wait."""
-        if self._warden.stdin is not None:
+        """Close the guard's input: it kills what still runs. Never raises and does not wait."""
+        if self._guard.stdin is not None:
             try:
-                self._warden.stdin.close()
+                self._guard.stdin.close()
             except OSError:
-                return  # an unsent verb to a warden that is gone
+                return  # a verb was not sent, and the guard is gone
 
     def _do(
         self, verb: str, done: Callable[[], bool], effect: str, limit_s: float = _TAKES_EFFECT_S
@@ -128,16 +130,16 @@ class ChildProcess:
                 )
 
     def _say(self, verb: str) -> None:
-        pipe = self._warden.stdin
+        pipe = self._guard.stdin
         assert pipe is not None
         try:
             pipe.write(f"{verb}\n".encode())
             pipe.flush()
-        except (OSError, ValueError):  # gone, or let go; the reader will report it as down
+        except (OSError, ValueError):  # the guard is gone or released; the reader will set ``down``
             return
 
     def _listen(self) -> None:
-        pipe = self._warden.stdout
+        pipe = self._guard.stdout
         assert pipe is not None
         with pipe:
             for line in pipe:
@@ -145,7 +147,7 @@ class ChildProcess:
                 with self._changed:
                     self._apply(event, detail)
                     self._changed.notify_all()
-        self._warden.wait()
+        self._guard.wait()
         with self._changed:
             self._state = "down"
             self._changed.notify_all()

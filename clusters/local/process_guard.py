@@ -1,12 +1,12 @@
 """A process between the harness and one JVM, so that the JVM never outlives the harness.
 
-Run as ``python -I -S warden.py LOG COMMAND...``; imports nothing but the standard library. It
-starts COMMAND as its own child with both outputs appended to LOG, obeys the verbs that it reads on
+Run as ``python -I -S process_guard.py LOG COMMAND...``; imports only the standard library. It
+starts COMMAND as its child with both outputs appended to LOG, executes the verbs that it reads on
 its standard input (``KILL TERM STOP CONT``, one a line), and reports on its standard output what
 has really happened (``started PID``, ``stopped``, ``continued``, ``exited STATUS``). The end of its
-input means that the harness is gone, however it went: the child is killed at once.
+input means that the harness has ended, even by SIGKILL: the child is killed at once.
 
-Being the parent, it is the only one who can reap the child, so no signal can hit a reused pid.
+Only the parent can reap the child, so no signal can hit a reused process id.
 """
 
 import contextlib
@@ -27,20 +27,20 @@ EXIT_NOT_STARTED = 127
 
 
 def report(text: str) -> None:
-    """Tell the harness, if it still listens."""
+    """Write a line to the harness, if it still reads."""
     # If it does not, the end of our input follows, and with it the end of the child.
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"{text}\n".encode())
 
 
 def start(log: str, command: list[str]) -> int:
-    """Fork and execute; on Linux the kernel kills the child even if this warden is killed."""
+    """Fork and execute; on Linux the kernel kills the child even if this guard is killed."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    executed, executing = os.pipe()  # closed by the execution itself
-    warden = os.getpid()
+    executed, executing = os.pipe()  # closed by execv itself
+    guard = os.getpid()
     pid = os.fork()
     if not pid:
-        become(command, output, warden)
+        become(command, output, guard)
     os.close(output)
     os.close(executing)
     os.read(executed, 1)
@@ -48,13 +48,13 @@ def start(log: str, command: list[str]) -> int:
     return pid
 
 
-def become(command: list[str], output: int, warden: int) -> None:
-    """Turn this fork into the command; never returns."""
+def become(command: list[str], output: int, guard: int) -> None:
+    """Replace this fork by the command; never return."""
     try:
         signal.set_wakeup_fd(-1)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != warden:
+            if os.getppid() != guard:
                 os._exit(EXIT_NOT_STARTED)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
@@ -67,7 +67,7 @@ def become(command: list[str], output: int, warden: int) -> None:
 
 
 def reap(pid: int) -> bool:
-    """Report every change of the child's state; true once it has ended."""
+    """Report every change of the child's state; return True once it has ended."""
     while True:
         changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         if not changed:
@@ -82,7 +82,7 @@ def reap(pid: int) -> bool:
 
 
 def watch(pid: int, wakeup: int) -> None:
-    """Obey and report until the child has ended."""
+    """Execute verbs and report changes until the child has ended."""
     pending = b""
     while not reap(pid):
         ready, _, _ = select.select([0, wakeup], [], [])
@@ -100,7 +100,7 @@ def watch(pid: int, wakeup: int) -> None:
 
 
 def main() -> None:
-    """Guard one child until it ends or the harness does."""
+    """Guard one child until the child or the harness ends."""
     wakeup, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)

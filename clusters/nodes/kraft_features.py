@@ -1,8 +1,8 @@
 """Features of a KRaft cluster: metadata.version, and those that came after it (KIP-584).
 
-Kafka's own tool decides which features a new cluster of a release begins with, and writes them into
-``bootstrap.checkpoint``. It is asked once a release; its file is kept in the cache. An upgraded
-cluster is given the same, as ``kafka-features upgrade --release-version`` does.
+Kafka's own tool decides which features a new cluster of a release begins with, and writes them to
+``bootstrap.checkpoint``. It runs once for each release; its file stays in the cache. An upgraded
+cluster gets the same features, as ``kafka-features upgrade --release-version`` does.
 """
 
 import contextlib
@@ -37,97 +37,99 @@ _TOOL: Final = "kafka.tools.StorageTool"
 _TOOL_S: Final = 120.0
 _UPGRADE: Final = 1
 _ANSWER_S: Final = 10.0
-_KNOWN_S: Final = 30.0
+_PROPAGATION_S: Final = 30.0
 _LEVEL: Final = struct.Struct(">h")
 
 
 def checkpoint(release: Release) -> bytes:
-    """What ``StorageTool format`` writes for a new cluster of a release, nothing of it its own.
+    """Return the ``bootstrap.checkpoint`` of a release, the same for every new cluster.
 
     Raises:
-        HarnessError: there are no jars, or the tool fails; with its last words.
+        HarnessError: there are no jars, or the tool fails; with the end of its output.
     """
     jars = sha256(lock_file(release).read_bytes()).hexdigest()[:12]
-    kept = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
+    cached = cache_directory() / "archives" / f"features-{release.name}-{jars}.checkpoint"
     with contextlib.suppress(OSError):
-        return kept.read_bytes()
-    found = _ask_tool(release)
-    aside = kept.with_suffix(f".{os.getpid()}")
-    with contextlib.suppress(OSError):  # a cache that cannot be written is no failure
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(found)
-        aside.replace(kept)
-    return found
+        return cached.read_bytes()
+    content = _ask_tool(release)
+    temporary = cached.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):  # a cache that cannot be written is not an error
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(cached)
+    return content
 
 
 def features(release: Release) -> dict[str, int]:
-    """The features that a new cluster of a release begins with, and the level of each.
+    """Return the features that a new cluster of a release begins with, and their levels.
 
     Raises:
-        HarnessError: as ``checkpoint`` does.
+        HarnessError: see ``checkpoint``.
     """
     batches = MemoryRecords(checkpoint(release))
-    found: dict[str, int] = {}
+    levels: dict[str, int] = {}
     while (batch := batches.next_batch()) is not None:
         if not batch.is_control_batch:
-            found.update(_feature(record.value) for record in batch)
-    return found
+            levels.update(_feature(record.value) for record in batch)
+    return levels
 
 
 def _feature(record: bytes) -> tuple[str, int]:
-    """Name and level of a FeatureLevelRecord: frame, kind, version, compact string, int16, tags."""
+    """Decode a FeatureLevelRecord: frame, kind, version, compact string, int16, tags."""
     end = 3 + record[3]
     (level,) = _LEVEL.unpack_from(record, end)
     return record[4:end].decode("ascii"), level
 
 
 def source(level: Level) -> Release:
-    """The release whose features a level has: its own, unless it is held back.
+    """Return the release whose features a level has: its own, or that of an older protocol.
 
     Raises:
-        UsageError: it is held back to what no release of the catalogue has.
+        UsageError: no release of the catalogue has that protocol.
     """
-    own = level.release
-    return own if own.protocol == level.protocol else metadata_release(level.protocol)
+    release = level.release
+    return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
 
 def finalize(brokers: Mapping[int, Address], release: Release) -> None:
-    """Have a cluster begin to use every feature that a new cluster of the release has.
+    """Finalize every feature that a new cluster of the release has.
 
     Args:
-        brokers: all that run; each has heard of it at the end.
+        brokers: all running brokers; at the end each has the finalized features.
 
     Raises:
         HarnessError: the controller refuses; the message says why.
-        UnreachableError: nobody answered.
-        WaitTimeoutError: a broker has not heard of it in time.
+        UnreachableError: no broker answered.
+        WaitTimeoutError: a broker did not get them in time.
     """
-    wanted = features(release)
-    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as wire:
-        before = _finalized(wire, *brokers)
-        raised = {name: level for name, level in wanted.items() if before.get(name) != level}
+    target = features(release)
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        before = _finalized(client, *brokers)
+        raised = {name: level for name, level in target.items() if before.get(name) != level}
         if raised:
-            _send(wire, tuple(brokers), raised)
+            _send(client, tuple(brokers), raised)
         for broker in brokers:
             await_condition(
-                partial(_finalized, wire, broker),
-                lambda found: wanted.items() <= found.items(),
-                what=f"broker {broker} to hear that the cluster has the features of {release.name}",
-                limit_s=_KNOWN_S,
+                partial(_finalized, client, broker),
+                lambda finalized: target.items() <= finalized.items(),
+                what=f"broker {broker} to have the finalized features of {release.name}",
+                limit_s=_PROPAGATION_S,
                 passing=(UnreachableError,),
             )
 
 
-def _finalized(wire: ProtocolClient, *brokers: int) -> dict[str, int]:
-    """The features that a cluster uses, as the first broker that answers knows them."""
+def _finalized(client: ProtocolClient, *brokers: int) -> dict[str, int]:
+    """Return the finalized features as the first broker that answers has them."""
     request: Any = ApiVersionsRequest(
         version=3, client_software_name="highwater", client_software_version="1"
     )
-    [answer] = wire.ask_any(brokers, request)
-    return {one.name: one.max_version_level for one in answer.finalized_features or ()}
+    [response] = client.ask_any(brokers, request)
+    return {
+        feature.name: feature.max_version_level for feature in response.finalized_features or ()
+    }
 
 
-def _send(wire: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str, int]) -> None:
+def _send(client: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str, int]) -> None:
     request: Any = UpdateFeaturesRequest(
         version=1,
         timeout_ms=int(_ANSWER_S * 1000),
@@ -139,21 +141,25 @@ def _send(wire: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str, i
         ],
         validate_only=False,
     )
-    [answer] = wire.ask_any(brokers, request)
-    refused = [answer, *(answer.results or ())]
-    if bad := [one for one in refused if one.error_code]:
-        said = bad[0].error_message or f"error {bad[0].error_code}"
-        raise HarnessError(f"the controller does not raise {', '.join(raised)}: {said}")
+    [response] = client.ask_any(brokers, request)
+    results = [response, *(response.results or ())]
+    if errors := [result for result in results if result.error_code]:
+        reason = errors[0].error_message or f"error {errors[0].error_code}"
+        raise HarnessError(f"the controller does not raise {', '.join(raised)}: {reason}")
 
 
 def _ask_tool(release: Release) -> bytes:
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
-        here = Path(folder)
-        nowhere = Address(host="127.0.0.1", port=1)
+        folder_path = Path(folder)
+        unused_address = Address(host="127.0.0.1", port=1)
         settings = config_files.controller(
-            release, nowhere, advertised=nowhere, log_directory=here / "log", overrides={}
+            release,
+            unused_address,
+            advertised=unused_address,
+            log_directory=folder_path / "log",
+            overrides={},
         )
-        file = here / "controller.properties"
+        file = folder_path / "controller.properties"
         file.write_text(config_files.text(settings), encoding="utf-8")
         jars = tuple(str(path) for path in classpath(release))
         command = jvm.command(
@@ -172,9 +178,9 @@ def _ask_tool(release: Release) -> bytes:
                 timeout=_TOOL_S,
                 check=True,
             )
-            return (here / "log" / CHECKPOINT).read_bytes()
+            return (folder_path / "log" / CHECKPOINT).read_bytes()
         except (OSError, subprocess.SubprocessError) as error:
-            said = (getattr(error, "stderr", None) or "").strip() or str(error)
+            output = (getattr(error, "stderr", None) or "").strip() or str(error)
             raise HarnessError(
-                f"Kafka {release.name} does not tell its features: {said.splitlines()[-1]}"
+                f"Kafka {release.name} did not write its features: {output.splitlines()[-1]}"
             ) from error

@@ -1,4 +1,4 @@
-"""Where a cluster keeps its files, and what each of its nodes is: command, settings, log."""
+"""The files of a cluster, and the plan of each of its nodes: command, settings, log."""
 
 import contextlib
 import errno
@@ -18,21 +18,21 @@ _KAFKA = "kafka.Kafka"
 _ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _ZOOKEEPER_PROPERTIES = {
     "zookeeper.jmx.log4j.disable": "true",
-    "zookeeper.preAllocSize": "1024",  # KiB; 64 MiB of zeros a cluster by default
+    "zookeeper.preAllocSize": "1024",  # KiB; by default each cluster writes 64 MiB of zeros
 }
 _SMALL_HEAP_MB = 128
 _CONTROLLER = "controller"
 
 
 class Layout:
-    """The nodes of one cluster, made but not started.
+    """The nodes of one cluster, created but not started.
 
     Args:
-        release: what every node runs.
-        directory: of the run, absolute; gets ``replicas/``, ``logs/`` and ``coordination/``.
-        site: where the nodes will live.
-        overrides: broker settings above the driver's own.
-        wiring: the wire between the nodes, if there is one.
+        release: release of every node.
+        directory: absolute path of the run; gets ``replicas/``, ``logs/`` and ``coordination/``.
+        site: runs the nodes.
+        overrides: broker settings that override the driver's own.
+        wiring: the relay between the nodes, if there is one.
     """
 
     def __init__(
@@ -56,47 +56,47 @@ class Layout:
         self._cluster_id = kraft_storage.kafka_uuid()
 
     def prepare(self) -> None:
-        """Make the folders and what all nodes share."""
+        """Create the folders that all nodes share."""
         for folder in (self.replicas, self.logs, self.coordination, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def broker(self, identity: int) -> Node:
-        """A broker, its log directory formatted if the release wants that."""
-        folder = self.replicas / str(identity)
+    def broker(self, broker_id: int) -> Node:
+        """Create a broker's node, and format its log directory on KRaft."""
+        folder = self.replicas / str(broker_id)
         folder.mkdir()
         if self._release.coordination == "kraft":
-            kraft_storage.format_node(folder, identity, self._cluster_id)
-        return Node(self.broker_plan(identity, self._release), self._site)
+            kraft_storage.format_node(folder, broker_id, self._cluster_id)
+        return Node(self.broker_plan(broker_id, self._release), self._site)
 
     def broker_plan(
-        self, identity: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
+        self, broker_id: int, release: Release, settings: Mapping[str, str] = MappingProxyType({})
     ) -> NodePlan:
-        """What a broker is under some release, its settings written.
+        """Write a broker's settings for a release, and return its plan.
 
         Args:
-            settings: above all others.
+            settings: settings that override all others.
         """
-        folder = self.replicas / str(identity)
-        public, inside = self._site.public.brokers[identity], self._site.inside.brokers[identity]
+        folder = self.replicas / str(broker_id)
+        public, inside = self._site.public.brokers[broker_id], self._site.inside.brokers[broker_id]
         wiring = self._wiring
         properties = config_files.broker(
             release,
-            identity,
+            broker_id,
             public=public,
             inside=inside,
-            advertised=wiring.peers[identity] if wiring else inside,
+            advertised=wiring.peers[broker_id] if wiring else inside,
             log_directory=folder,
             coordination=(
-                wiring.coordination[identity] if wiring else self._site.inside.coordination
+                wiring.coordination[broker_id] if wiring else self._site.inside.coordination
             ),
             overrides={**self._overrides, **settings},
         )
-        file = self._write(f"broker-{identity}.properties", properties)
-        name, addresses = f"broker-{identity}", (public, inside)
+        file = self._write(f"broker-{broker_id}.properties", properties)
+        name, addresses = f"broker-{broker_id}", (public, inside)
         return self._plan(name, _KAFKA, [file], addresses, folder=folder, release=release)
 
     def zookeeper(self) -> Node:
-        """The only ZooKeeper."""
+        """Create the node of the only ZooKeeper."""
         settings = config_files.zookeeper(
             self._site.inside.coordination, directory=self.coordination / "zookeeper"
         )
@@ -112,10 +112,10 @@ class Layout:
         return Node(plan, self._site)
 
     def controller(self, metadata: Release) -> Node:
-        """The KRaft controller, its log directory formatted.
+        """Create the KRaft controller's node, and format its log directory.
 
         Args:
-            metadata: whose features the cluster begins with.
+            metadata: release whose features the cluster begins with.
         """
         folder = self.coordination / _CONTROLLER
         folder.mkdir()
@@ -124,7 +124,7 @@ class Layout:
         return Node(self.controller_plan(self._release), self._site)
 
     def controller_plan(self, release: Release) -> NodePlan:
-        """What the KRaft controller is under some release, its settings written."""
+        """Write the KRaft controller's settings for a release, and return its plan."""
         address = self._site.inside.coordination
         settings = config_files.controller(
             release,
@@ -182,7 +182,7 @@ class Layout:
 
 @contextlib.contextmanager
 def disk_errors(directory: Path) -> Iterator[None]:
-    """Say of what cannot be written there whose directory it is, and whether the disk is full."""
+    """Turn an OSError into a HarnessError that names the directory; its hint, a full disk."""
     try:
         yield
     except OSError as error:

@@ -1,14 +1,14 @@
-"""One node of a cluster: a JVM that can be started again on what it left behind."""
+"""One node of a cluster: a JVM that can be started again on the data it left."""
 
 from collections.abc import Callable
 
 from highwater.clusters.core.interfaces import BrokerState
-from highwater.clusters.nodes.failure_output import last_words
+from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.site import NodePlan, NodeProcess, Site
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 
-START_LIMIT_S = 90.0  # of a 4.x broker on a loaded machine with two cores
+START_LIMIT_S = 90.0  # enough for a 4.x broker on a loaded machine with two cores
 STOP_LIMIT_S = 45.0
 
 
@@ -16,8 +16,8 @@ class Node:
     """A JVM with a name, an address and a log.
 
     Args:
-        plan: what it is.
-        site: where it lives.
+        plan: its command, addresses and log.
+        site: runs it.
     """
 
     def __init__(self, plan: NodePlan, site: Site) -> None:
@@ -26,32 +26,32 @@ class Node:
         self.log = plan.log
         self._plan = plan
         self._site = site
-        self._life: NodeProcess | None = None
+        self._process: NodeProcess | None = None
         self._log_start = 0
         self._released = False
 
     @property
     def state(self) -> BrokerState:
         """``down`` before the first start."""
-        return self._life.state if self._life else "down"
+        return self._process.state if self._process else "down"
 
     @property
     def status(self) -> int | None:
-        """Exit status of the last life, negative for a signal."""
-        return self._life.status if self._life else None
+        """Exit status of the last process, negative for a signal."""
+        return self._process.status if self._process else None
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes of this machine, while they run."""
-        return self._life.pids if self._life else ()
+        """Its processes on this machine, while they run."""
+        return self._process.pids if self._process else ()
 
-    def become(self, plan: NodePlan) -> None:
-        """Be started otherwise from now on, at the same addresses."""
+    def replace_plan(self, plan: NodePlan) -> None:
+        """Use another plan, with the same addresses, from the next start on."""
         self._plan = plan
 
     @property
     def released(self) -> bool:
-        """Whether it was given up. A fault that an error left open heals after that, if at all."""
+        """True once ``release`` was called. A fault that an error left open may heal after that."""
         return self._released
 
     def launch(self) -> None:
@@ -61,29 +61,29 @@ class Node:
             HarnessError: the port is taken, or it cannot be started at all.
         """
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        self._life = self._site.begin(self._plan)
+        self._process = self._site.begin(self._plan)
 
     def listens(self) -> bool:
-        """Whether its port answers.
+        """Return whether its port answers.
 
         Raises:
-            HarnessError: it died instead; the message has its last words.
+            HarnessError: it died; the message has the last lines of its log.
         """
         self.require_alive()
         return self._site.answers(self.address)
 
     def require_alive(self) -> None:
-        """Raise HarnessError with its last words if it has died by itself."""
-        if self._life is None or self._life.state != "down":
+        """Raise HarnessError with the last lines of its log if it has died by itself."""
+        if self._process is None or self._process.state != "down":
             return
-        status = self._life.status
+        status = self._process.status
         raise HarnessError(
-            f"{self.name} died (exit status {status}): {self._last_words()}",
+            f"{self.name} died (exit status {status}): {self._failure_lines()}",
             hint=f"Its whole log is {self.log}.",
         )
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait while it starts; its death ends the wait with its last words."""
+        """Wait while it starts; raise with the last lines of its log if it dies."""
 
         def alive_and_true() -> bool:
             self.require_alive()
@@ -99,48 +99,48 @@ class Node:
             )
         except WaitTimeoutError as error:
             raise WaitTimeoutError(
-                f"{error.message}; it last said: {self._last_words()}",
+                f"{error.message}; it last said: {self._failure_lines()}",
                 hint=f"Its whole log is {self.log}.",
             ) from error
 
-    def _last_words(self) -> str:
-        return last_words(self.log, since=self._log_start)
+    def _failure_lines(self) -> str:
+        return failure_lines(self.log, since=self._log_start)
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the end."""
-        life = self._life
-        if life is None:
+        """Send SIGTERM, and wait for its end."""
+        process = self._process
+        if process is None:
             return
-        if life.state == "paused":
+        if process.state == "paused":
             raise HarnessError(f"{self.name} is paused and cannot stop", hint="Resume it first.")
-        if not life.terminate(limit_s=STOP_LIMIT_S):
+        if not process.terminate(limit_s=STOP_LIMIT_S):
             raise WaitTimeoutError(
                 f"{self.name} did not shut down within {STOP_LIMIT_S:g} s",
                 hint=f"Its log is {self.log}.",
             )
 
     def kill(self) -> None:
-        """SIGKILL, whatever its state."""
-        if self._life is not None:
-            self._life.kill()
+        """Send SIGKILL, whatever its state."""
+        if self._process is not None:
+            self._process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP."""
-        if self._life is None or self._life.state == "down":
+        """Send SIGSTOP."""
+        if self._process is None or self._process.state == "down":
             raise HarnessError(f"{self.name} is down and cannot be paused")
-        self._life.pause()
+        self._process.pause()
 
     def resume(self) -> None:
-        """SIGCONT; nothing to do for one that is down, so that healing may follow a kill."""
-        if self._life is not None:
-            self._life.resume()
+        """Send SIGCONT; do nothing if it is down, so that healing may follow a kill."""
+        if self._process is not None:
+            self._process.resume()
 
     def release(self) -> None:
-        """Give it up: killed if it still runs, and nothing of it stays."""
+        """Kill it if it still runs, and remove what the site keeps of it."""
         self._released = True
-        if self._life is not None:
-            self._life.release()
+        if self._process is not None:
+            self._process.release()
 
-    def gone(self, timeout_s: float) -> bool:
-        """Whether it has ended by then."""
-        return self._life is None or self._life.wait(timeout_s)
+    def wait_until_down(self, timeout_s: float) -> bool:
+        """Wait for its end; return whether it came within the timeout."""
+        return self._process is None or self._process.wait(timeout_s)

@@ -1,7 +1,7 @@
-"""Where a cluster's nodes live: processes of this machine, or containers of one network.
+"""The site of a cluster's nodes: processes of this machine, or containers of one network.
 
 A driver is a ``Site`` and a function that opens a cluster there; everything else about a cluster is
-in ``clusters.brokers.real_cluster``, once for all drivers.
+in ``clusters.brokers.real_cluster``, shared by all drivers.
 """
 
 from collections.abc import Sequence
@@ -16,51 +16,51 @@ from highwater.clusters.releases.release import Release
 
 
 class NodeProcess(Protocol):
-    """One life of a node's JVM. Each verb returns once it has taken effect, from any thread."""
+    """One start of a node's JVM. Methods return once they have taken effect, from any thread."""
 
     @property
     def state(self) -> BrokerState:
-        """What was last done to it, or ``down`` if it died by itself."""
+        """State after the last method called, or ``down`` if it died by itself."""
 
     @property
     def status(self) -> int | None:
-        """Exit status once it is down; None if nobody could tell."""
+        """Exit status once it is down; None if it is not known."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes of this machine that it consists of while it runs; none for a container."""
+        """Its processes on this machine while it runs; empty for a container."""
 
     def pause(self) -> None:
-        """Freeze every thread of it."""
+        """Freeze all of its threads."""
 
     def resume(self) -> None:
-        """Let a paused one go on."""
+        """Unfreeze it."""
 
     def kill(self) -> None:
-        """SIGKILL, paused or not. Harmless when it is gone already."""
+        """Send SIGKILL, paused or not. Harmless when it has ended already."""
 
     def terminate(self, *, limit_s: float) -> bool:
-        """SIGTERM; false if it has not ended within the limit."""
+        """Send SIGTERM; return whether it has ended within the limit."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it has ended by then."""
+        """Wait for its end; return whether it came within the timeout."""
 
     def release(self) -> None:
-        """Give it up: it is killed if it still runs, and nothing of it stays. Never raises."""
+        """Kill it if it still runs, and remove what the site keeps of it. Never raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """What a node is, whoever runs it.
+    """All that a site needs to start a node.
 
     Attributes:
-        name: such as ``broker-2``.
-        release: whose jars it runs.
+        name: name such as ``broker-2``.
+        release: release whose jars it runs.
         command: its JVM's command line.
-        public: where the harness and clients find it.
-        inside: where its peers find it.
+        public: address for the harness and clients.
+        inside: address for its peers.
         log: file to which both outputs are appended, across restarts.
-        folders: what it may read and write, by the same paths everywhere.
+        folders: folders that it may read and write, at the same paths on every site.
     """
 
     name: str
@@ -78,39 +78,39 @@ class NodePlan:
 
 
 class Site(Protocol):
-    """A place for the nodes of one cluster."""
+    """Runs the nodes of one cluster."""
 
     def runtime(self, release: Release) -> Runtime:
-        """Java and a release's jars, by the paths that nodes see.
+        """Return Java and a release's jars, by the paths that nodes see.
 
         Raises:
-            HarnessError: they cannot be had.
+            HarnessError: they are missing and cannot be downloaded or built.
         """
 
     @property
     def public(self) -> Addresses:
-        """Where the harness and clients find the nodes."""
+        """Addresses of the nodes for the harness and clients."""
 
     @property
     def inside(self) -> Addresses:
-        """Where the nodes find each other."""
+        """Addresses of the nodes for each other."""
 
     def wire_host(self, broker: int) -> str:
-        """Where a process of this machine can listen so that nodes find it.
+        """Return a host of this machine where the relay can listen for nodes.
 
         Raises:
-            HarnessError: there is no such place.
+            HarnessError: there is no such host.
         """
 
     def begin(self, plan: NodePlan) -> NodeProcess:
-        """Start a node's JVM, for the first time or again on what it left behind.
+        """Start a node's JVM, for the first time or again on the data it left.
 
         Raises:
             HarnessError: its port is taken, or it cannot be started at all.
         """
 
     def answers(self, address: Address) -> bool:
-        """Whether a node, and not only what stands in front of it, listens on a public address."""
+        """Return whether a node, and not only a proxy before it, listens on a public address."""
 
     def close(self) -> None:
-        """Give back whatever is left. Never raises; may be called twice."""
+        """Release all resources. Never raises; may be called twice."""

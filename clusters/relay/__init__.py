@@ -1,5 +1,5 @@
-"""The wire: a process between the nodes of a cluster, which can cut, slow and hold what passes.
+"""The relay, or wire: a TCP proxy between a cluster's nodes that can cut, slow and hold messages.
 
-``process`` starts it and gives it orders; everything else here runs inside of it, on the standard
-library alone, so that it starts in a moment and works for any cluster. See docs/wire.md.
+``client`` starts its process and gives it orders, ``network`` sets it up for a cluster; the other
+modules run inside of it, on the standard library alone, so that it starts fast. See docs/wire.md.
 """

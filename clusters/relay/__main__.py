@@ -1,6 +1,7 @@
-"""The wire's process: ``python -S -m clusters.relay``, orders on its input, reports on its output.
+"""The relay's process: ``python -S -m highwater.clusters.relay``.
 
-It ends when its input does: whatever ends the harness, ``kill -9`` too, closes that pipe.
+It reads orders on its input and writes reports to its output. It ends when its input ends: any end
+of the harness, ``kill -9`` too, closes that pipe.
 """
 
 import os
@@ -10,7 +11,7 @@ from highwater.clusters.relay.event_loop import Loop
 
 
 def main() -> None:
-    """Carry bytes until the harness goes; a terminal's Ctrl-C is the harness's business."""
+    """Forward bytes until the harness ends; the harness alone handles a terminal's Ctrl-C."""
     for request in (signal.SIGINT, signal.SIGHUP):
         signal.signal(request, signal.SIG_IGN)
     orders, reports = os.dup(0), os.dup(1)

@@ -1,6 +1,6 @@
-"""One direction of one connection: frames come in, are looked at, and go on, or not.
+"""One direction of one connection: inspects each frame, and forwards, delays or holds it.
 
-Nothing here blocks; the loop says when a socket can be read or written, and when time has passed.
+Nothing here blocks; the event loop calls when a socket is ready or a frame is due.
 """
 
 import random
@@ -16,91 +16,94 @@ _CHUNK: Final = 1 << 16
 _SCRATCH: Final = memoryview(bytearray(_CHUNK))
 _FRAME_MAX: Final = 1 << 28
 _QUEUE_MAX: Final = 1 << 23
-"""A direction that has so many bytes to deliver takes no more, as a full socket would not."""
+"""With this many bytes to deliver a direction reads no more, like a full socket."""
 
 _SIZE: Final = struct.Struct(">i")
 _DICE: Final = random.Random()  # noqa: S311 - jitter is no secret
 
 
 class InspectedFrame(NamedTuple):
-    """A frame, and what it is to whoever judges it."""
+    """A frame, and the note that its inspector has made of it."""
 
     frame: bytearray
     note: object
 
 
 class FrameInspector(Protocol):
-    """Says of each frame what it is."""
+    """Decodes frames, and decides which rules concern them."""
 
     def read(self, frame: bytearray) -> object:
-        """What a whole frame is; None if nobody needs to know."""
+        """Decode a whole frame to a note; None if no rule or report needs it."""
 
-    def held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Whether one of these rules keeps it back."""
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return whether one of these rules holds the frame back."""
 
-    def behind(self, note: object) -> bool:
-        """Whether it may pass what is held before it."""
+    def may_overtake(self, note: object) -> bool:
+        """Return whether the frame may overtake held frames before it."""
 
-    def passed(self, note: object) -> None:
-        """It goes on now."""
+    def on_passed(self, note: object) -> None:
+        """Report a frame that is forwarded now."""
 
 
 class Channel:
-    """Takes bytes from one socket and gives them to another, frame by frame.
+    """Forwards bytes from one socket to another, frame by frame.
 
-    A frame whose fate is clear goes on as it comes, piece by piece and without being copied; one
-    that may be held, delayed or throttled is gathered first.
+    A frame that no rule can concern is forwarded as it arrives, piece by piece and without a copy;
+    one that may be held, delayed or throttled is read completely first.
 
     Args:
-        judge: of its frames.
-        late: told when something is to be looked at again, in seconds of ``clock``.
+        inspector: inspects its frames.
+        schedule: called with the time, in seconds of ``clock``, at which a delayed frame is due.
         clock: seconds, monotonic.
     """
 
     def __init__(
-        self, judge: FrameInspector, late: Callable[[float], None], clock: Callable[[], float]
+        self,
+        inspector: FrameInspector,
+        schedule: Callable[[float], None],
+        clock: Callable[[], float],
     ) -> None:
         self.blocked = False
-        self._judge = judge
-        self._late = late
+        self._inspector = inspector
+        self._schedule = schedule
         self._clock = clock
         self._slow: tuple[RelayRule, ...] = ()
         self._holds: tuple[RelayRule, ...] = ()
-        self._rest = b""
+        self._partial = b""
         self._frame: bytearray | None = None
-        self._got = self._gone = 0
+        self._received = self._forwarded = 0
         self._queue: deque[memoryview] = deque()
         self._queued = 0
-        self._waiting: deque[tuple[float, bytearray]] = deque()
-        self._held: deque[InspectedFrame] = deque()
+        self._delayed: deque[tuple[float, bytearray]] = deque()
+        self._held_frames: deque[InspectedFrame] = deque()
         self._busy_until = 0.0
 
-    def obey(self, rules: Iterable[RelayRule]) -> None:
-        """Take the rules of its link; what they no longer hold goes on."""
+    def apply_rules(self, rules: Iterable[RelayRule]) -> None:
+        """Set the rules of its link; forward frames that they no longer hold."""
         rules = tuple(rules)
         self.blocked = any(rule.kind == "cut" for rule in rules)
         self._slow = tuple(rule for rule in rules if rule.kind == "slow")
         self._holds = tuple(rule for rule in rules if rule.kind == "hold")
-        held, self._held = self._held, deque()
-        for one in held:
-            self._meet(one)
+        held_frames, self._held_frames = self._held_frames, deque()
+        for inspected in held_frames:
+            self._route_frame(inspected)
         if not self._slow:
-            self._ripen(float("inf"))
+            self._release_until(float("inf"))
 
     @property
-    def takes(self) -> bool:
-        """Whether it wants to read."""
+    def can_read(self) -> bool:
+        """True while it accepts more bytes."""
         return not self.blocked and self._queued < _QUEUE_MAX
 
     @property
-    def gives(self) -> bool:
-        """Whether it has something to write."""
+    def has_output(self) -> bool:
+        """True while it has bytes to write."""
         return bool(self._queue) and not self.blocked
 
-    def take(self, inbox: socket.socket) -> bool:
-        """Read what has come; False at its end."""
+    def receive(self, inbox: socket.socket) -> bool:
+        """Read what has arrived; return False at the end of the stream."""
         try:
-            while self.takes:
+            while self.can_read:
                 count = self._read(inbox)
                 if not count:
                     return False
@@ -117,13 +120,13 @@ class Channel:
             count = inbox.recv_into(_SCRATCH)
             self._split(_SCRATCH[:count])
         else:
-            count = inbox.recv_into(memoryview(self._frame)[self._got :])
-            self._got += count
-            self._grown(self._frame)
+            count = inbox.recv_into(memoryview(self._frame)[self._received :])
+            self._received += count
+            self._extend(self._frame)
         return count
 
-    def give(self, outbox: socket.socket) -> bool:
-        """Write what can be written; False when nobody takes it any more."""
+    def send(self, outbox: socket.socket) -> bool:
+        """Write what can be written; return False if the other end has closed."""
         try:
             while self._queue:
                 view = self._queue[0]
@@ -139,13 +142,13 @@ class Channel:
             return False
         return True
 
-    def ripen(self) -> None:
-        """Let go what has waited for long enough."""
-        self._ripen(self._clock())
+    def release_due(self) -> None:
+        """Forward delayed frames that are due."""
+        self._release_until(self._clock())
 
     def _split(self, chunk: memoryview) -> None:
-        """Cut a chunk into frames; the last may be the beginning of one."""
-        data = memoryview(self._rest + chunk) if self._rest else chunk
+        """Split a chunk into frames; the last may be incomplete."""
+        data = memoryview(self._partial + chunk) if self._partial else chunk
         while len(data) >= _SIZE.size:
             size = _SIZE.size + _SIZE.unpack_from(data)[0]
             if not _SIZE.size <= size <= _FRAME_MAX:
@@ -153,57 +156,57 @@ class Channel:
             if len(data) < size:
                 self._frame = bytearray(size)
                 self._frame[: len(data)] = data
-                self._got, self._gone = len(data), 0
-                self._rest = b""
-                self._grown(self._frame)
+                self._received, self._forwarded = len(data), 0
+                self._partial = b""
+                self._extend(self._frame)
                 return
-            self._whole(bytearray(data[:size]))
+            self._inspect(bytearray(data[:size]))
             data = data[size:]
-        self._rest = bytes(data)
+        self._partial = bytes(data)
 
-    def _grown(self, frame: bytearray) -> None:
-        """More of a long frame has come."""
-        if self._gone or not (self._slow or self._holds or self._held or self._waiting):
-            self._push(memoryview(frame)[self._gone : self._got])
-            self._gone = self._got
-        if self._got < len(frame):
+    def _extend(self, frame: bytearray) -> None:
+        """Process more bytes of a long frame."""
+        if self._forwarded or not (self._slow or self._holds or self._held_frames or self._delayed):
+            self._enqueue(memoryview(frame)[self._forwarded : self._received])
+            self._forwarded = self._received
+        if self._received < len(frame):
             return
         self._frame = None
-        if self._gone:
-            self._judge.passed(self._judge.read(frame))
+        if self._forwarded:
+            self._inspector.on_passed(self._inspector.read(frame))
         else:
-            self._whole(frame)
+            self._inspect(frame)
 
-    def _whole(self, frame: bytearray) -> None:
-        self._meet(InspectedFrame(frame, self._judge.read(frame)))
+    def _inspect(self, frame: bytearray) -> None:
+        self._route_frame(InspectedFrame(frame, self._inspector.read(frame)))
 
-    def _meet(self, one: InspectedFrame) -> None:
-        """Hold a frame, delay it, or let it pass."""
-        waits = self._held and not self._judge.behind(one.note)
-        if waits or self._judge.held(one.note, self._holds):
-            self._held.append(one)
+    def _route_frame(self, inspected: InspectedFrame) -> None:
+        """Hold a frame, delay it, or forward it."""
+        waits = self._held_frames and not self._inspector.may_overtake(inspected.note)
+        if waits or self._inspector.is_held(inspected.note, self._holds):
+            self._held_frames.append(inspected)
             return
-        self._judge.passed(one.note)
-        if not (self._slow or self._waiting):
-            self._push(memoryview(one.frame))
+        self._inspector.on_passed(inspected.note)
+        if not (self._slow or self._delayed):
+            self._enqueue(memoryview(inspected.frame))
             return
-        due = self._due(len(one.frame))
-        self._waiting.append((due, one.frame))
-        self._late(due)
+        due = self._due(len(inspected.frame))
+        self._delayed.append((due, inspected.frame))
+        self._schedule(due)
 
     def _due(self, size: int) -> float:
-        """When a frame arrives that is sent now: no sooner than the one before."""
+        """Return the time at which a frame is due: not before the frame ahead of it."""
         now = self._clock()
         delay = sum(rule.delay_s + rule.jitter_s * _DICE.random() for rule in self._slow)
         rates = [rule.bytes_per_s for rule in self._slow if rule.bytes_per_s]
         self._busy_until = max(self._busy_until, now) + (size / min(rates) if rates else 0.0)
-        last = self._waiting[-1][0] if self._waiting else 0.0
+        last = self._delayed[-1][0] if self._delayed else 0.0
         return max(self._busy_until + delay, last)
 
-    def _ripen(self, now: float) -> None:
-        while self._waiting and self._waiting[0][0] <= now:
-            self._push(memoryview(self._waiting.popleft()[1]))
+    def _release_until(self, now: float) -> None:
+        while self._delayed and self._delayed[0][0] <= now:
+            self._enqueue(memoryview(self._delayed.popleft()[1]))
 
-    def _push(self, view: memoryview) -> None:
+    def _enqueue(self, view: memoryview) -> None:
         self._queue.append(view)
         self._queued += len(view)

@@ -1,4 +1,4 @@
-"""The harness's end of the wire: starts its process, gives orders, hears reports."""
+"""The harness's side of the relay: starts its process, sends orders, reads reports."""
 
 import contextlib
 import json
@@ -23,16 +23,16 @@ Row = dict[str, Any]
 
 
 class Relay:
-    """One process that stands between the nodes of one cluster, until ``close``.
+    """The relay process of one cluster, until ``close``.
 
-    It dies with this process, whatever ends that. Safe to share between threads; every order has
-    taken effect when its method returns.
+    It ends with this process, even by SIGKILL. Safe to share between threads; every order has taken
+    effect when its method returns.
 
     Args:
-        routes: where it is to listen.
+        routes: addresses to listen on, and their targets.
 
     Attributes:
-        addresses: where it listens, in the order of the routes.
+        addresses: addresses on which it listens, in the order of the routes.
 
     Raises:
         HarnessError: it cannot listen there, or did not start.
@@ -43,7 +43,7 @@ class Relay:
         self._answers: dict[int, Row] = {}
         self._number = 0
         self._watcher: Callable[[Row], None] | None = None
-        self._held: list[Row] = []
+        self._held_messages: list[Row] = []
         self._gone = False
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-m", "highwater.clusters.relay"],
@@ -63,11 +63,11 @@ class Relay:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Id of the process."""
         return self._process.pid
 
     def add(self, rule: RelayRule) -> int:
-        """Do something to links; returns the number by which that is ended."""
+        """Add a rule; return the number by which ``drop`` ends it."""
         with self._changed:
             self._number += 1
             number = self._number
@@ -75,13 +75,13 @@ class Relay:
         return number
 
     def drop(self, *numbers: int) -> None:
-        """End what was added; bytes that waited go on. Harmless when the process is gone."""
+        """Remove rules; frames that waited go on. Harmless when the process has ended."""
         with contextlib.suppress(HarnessError):
             self._order("drop", rule_ids=list(numbers))
 
     @contextlib.contextmanager
     def under(self, *rules: RelayRule) -> Iterator[None]:
-        """Do these things while the block lasts."""
+        """Apply rules while the block lasts."""
         numbers: list[int] = []
         try:
             for rule in rules:
@@ -91,14 +91,14 @@ class Relay:
             self.drop(*numbers)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Hear of everything that passes, each on the relay's own thread; None: of nothing more."""
+        """Call ``watcher`` for everything that passes, on the relay's thread; None ends that."""
         self._watcher = watcher
         self._order("watch", on=watcher is not None)
 
-    def held(self) -> list[Row]:
-        """What was held back so far, a row each."""
+    def held_messages(self) -> list[Row]:
+        """Return the messages held back so far, a row each."""
         with self._changed:
-            return list(self._held)
+            return list(self._held_messages)
 
     def close(self) -> None:
         """End the process. Never raises; may be called twice."""
@@ -140,12 +140,12 @@ class Relay:
         with pipe:
             for line in pipe:
                 if line.strip():
-                    self._hear(json.loads(line))
+                    self._dispatch(json.loads(line))
         with self._changed:
             self._gone = True
             self._changed.notify_all()
 
-    def _hear(self, row: Row) -> None:
+    def _dispatch(self, row: Row) -> None:
         if "done" in row:
             with self._changed:
                 self._answers[row["done"]] = row
@@ -153,7 +153,7 @@ class Relay:
             return
         if row["kind"] == "held":
             with self._changed:
-                self._held.append(row)
+                self._held_messages.append(row)
                 self._changed.notify_all()
         watcher = self._watcher
         if watcher is not None:

@@ -1,4 +1,4 @@
-"""One connection through the wire, from the node that opened it to the one that it asks."""
+"""One connection through the relay, from the node that opened it to the one that it asks."""
 
 import json
 import socket
@@ -14,44 +14,44 @@ from highwater.clusters.relay.rules import COORDINATION, RelayRule
 
 _RESET: Final = struct.pack("ii", 1, 0)
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
-"""The name and the id of KRaft's own log."""
+"""The name and the id of KRaft's metadata log."""
 
 Row = dict[str, Any]
 OnEvent = Callable[[int], None]
 
 
 def _idle(mask: int) -> None:
-    """Before anybody waits for events of a socket."""
+    """Do nothing: the callback before the event loop sets another."""
 
 
 class Host(Protocol):
-    """What a connection needs of the loop it lives in."""
+    """The part of the event loop that a connection uses."""
 
     @property
-    def told(self) -> dict[tuple[int, str, int], int]:
-        """The HW that each follower was told last: follower, topic, partition."""
+    def last_hw(self) -> dict[tuple[int, str, int], int]:
+        """The last HW sent to each follower, by (follower, topic, partition)."""
 
     def rules(self, source: int, target: int) -> list[RelayRule]:
-        """Those of one link."""
+        """Return the rules of one link."""
 
     def note(self, row: Row) -> None:
-        """Something was seen."""
+        """Report an observation."""
 
-    def late(self, channel: Channel, due: float) -> None:
-        """A channel wants to be looked at then."""
+    def schedule(self, channel: Channel, due: float) -> None:
+        """Call the channel's ``release_due`` at that time."""
 
     def clock(self) -> float:
-        """Seconds, monotonic."""
+        """Return monotonic seconds."""
 
 
-_DECIDES: Final = {
-    kafka_frames.LEADER_AND_ISR: kafka_frames.leaders,
-    kafka_frames.ALTER_PARTITION: kafka_frames.altered,
+_DECISION_READERS: Final = {
+    kafka_frames.LEADER_AND_ISR: kafka_frames.leader_and_isr,
+    kafka_frames.ALTER_PARTITION: kafka_frames.alter_partition,
 }
 
 
 class PendingRequest(NamedTuple):
-    """A request that has no answer yet."""
+    """A request without an answer so far."""
 
     head: Header
     fetch: kafka_frames.Fetch | None
@@ -59,15 +59,15 @@ class PendingRequest(NamedTuple):
 
 
 class RelayConnection:
-    """Two channels, and who is at their ends.
+    """Two channels, and the nodes at their ends.
 
     Args:
-        host: the loop.
-        client: the socket that was accepted.
-        server: the number of the node that is asked.
-        source: the number of the node that asks, where its address tells; else its first request
-            does. None is a client or a tool, whom no rule concerns.
-        zookeeper: whether ZooKeeper is spoken.
+        host: the event loop.
+        client: the accepted socket.
+        server: number of the node that is asked.
+        source: number of the node that asks, if its address identifies it; otherwise its first
+            request does. None is a client or a tool, which no rule concerns.
+        zookeeper: whether the protocol is ZooKeeper's.
     """
 
     def __init__(
@@ -88,39 +88,39 @@ class RelayConnection:
         self.server = server
         self.source = source
         self._host = host
-        asks: RequestInspector = (
+        inspector: RequestInspector = (
             ZooKeeperRequestInspector(self) if zookeeper else RequestInspector(self)
         )
-        self.requests = self._channel(asks)
-        self.answers = self._channel(AnswerInspector(self, asks))
-        self.obey()
+        self.requests = self._channel(inspector)
+        self.answers = self._channel(AnswerInspector(self, inspector))
+        self.apply_rules()
 
-    def obey(self) -> None:
-        """Take the rules of its link as they are now."""
+    def apply_rules(self) -> None:
+        """Apply the current rules of its link."""
         if self.source is not None:
-            self.requests.obey(self._host.rules(self.source, self.server))
-            self.answers.obey(self._host.rules(self.server, self.source))
+            self.requests.apply_rules(self._host.rules(self.source, self.server))
+            self.answers.apply_rules(self._host.rules(self.server, self.source))
 
     @property
     def refused(self) -> bool:
-        """Whether a rule wants it reset."""
+        """True if a rule resets it."""
         if self.source is None:
             return False
         ends = (self.source, self.server), (self.server, self.source)
         return any(rule.kind == "reset" for end in ends for rule in self._host.rules(*end))
 
-    def name(self, source: int) -> None:
-        """Its first request has told who asks."""
+    def set_source(self, source: int) -> None:
+        """Set the node that asks, which its first request has named."""
         self.source = source
-        self.obey()
+        self.apply_rules()
 
     @property
-    def told(self) -> dict[tuple[int, str, int], int]:
-        """The HW that each follower was told last: follower, topic, partition."""
-        return self._host.told
+    def last_hw(self) -> dict[tuple[int, str, int], int]:
+        """The last HW sent to each follower, by (follower, topic, partition)."""
+        return self._host.last_hw
 
     def note(self, kind: str, source: int, target: int, **facts: object) -> None:
-        """Report what was seen."""
+        """Report an observation about the link."""
         self._host.note({"kind": kind, "source": source, "target": target, **facts})
 
     def close(self, *, reset: bool = False) -> None:
@@ -131,40 +131,40 @@ class RelayConnection:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 end.close()
 
-    def _channel(self, judge: "RequestInspector | AnswerInspector") -> Channel:
-        def late(due: float) -> None:
-            self._host.late(channel, due)
+    def _channel(self, inspector: "RequestInspector | AnswerInspector") -> Channel:
+        def schedule(due: float) -> None:
+            self._host.schedule(channel, due)
 
-        channel = Channel(judge, late, self._host.clock)
+        channel = Channel(inspector, schedule, self._host.clock)
         return channel
 
 
 class RequestInspector:
-    """Judges what a node asks of another in Kafka's protocol."""
+    """Inspects a node's requests in Kafka's protocol."""
 
     def __init__(self, connection: RelayConnection) -> None:
         self._connection = connection
-        self.asking: deque[PendingRequest] = deque()
+        self.pending: deque[PendingRequest] = deque()
 
     def read(self, frame: bytearray) -> object:
-        """Remember it for its answer, and learn from it who asks."""
+        """Decode a request, keep it for its answer, and set the source if it is not known."""
         try:
             head = kafka_frames.header(frame)
             fetch = kafka_frames.fetch(frame, head) if head.api == kafka_frames.FETCH else None
-            decodes = _DECIDES.get(head.api)
-            decided = [] if decodes is None else decodes(frame, head)
+            decode = _DECISION_READERS.get(head.api)
+            decided = [] if decode is None else decode(frame, head)
             if self._connection.source is None:
                 source = kafka_frames.sender(head, frame)
                 if source is not None:
-                    self._connection.name(source)
+                    self._connection.set_source(source)
         except (struct.error, IndexError, UnicodeDecodeError):
             return None
-        asking = PendingRequest(head, fetch, decided)
-        self.asking.append(asking)
-        return asking
+        request = PendingRequest(head, fetch, decided)
+        self.pending.append(request)
+        return request
 
-    def held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Whether it is about leadership, or a change of an ISR, and such are held."""
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return whether a rule holds it: it is about leadership, or changes an ISR."""
         if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
@@ -174,133 +174,137 @@ class RequestInspector:
             for rule in rules
         )
 
-    def behind(self, note: object) -> bool:
-        """Nothing overtakes: a broker handles the requests of a connection in their order."""
+    def may_overtake(self, note: object) -> bool:
+        """Return False: a broker handles the requests of a connection in their order."""
         del note
         return False
 
-    def passed(self, note: object) -> None:
-        """Tell a follower's LEO, by what it asks for, and what a controller or leader decides."""
+    def on_passed(self, note: object) -> None:
+        """Report a follower's LEO, which is its fetch offset, and leadership decisions."""
         if not isinstance(note, PendingRequest) or self._connection.source is None:
             return
         ends = self._connection.source, self._connection.server
         if note.fetch is not None and ends[1] != COORDINATION and note.fetch.replica >= 0:
-            for one in note.fetch.asked:
+            for partition in note.fetch.partitions:
                 self._connection.note(
                     "fetch",
                     *ends,
-                    topic=one.topic,
-                    partition=one.partition,
-                    leo=one.offset,
-                    epoch=one.epoch,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    leo=partition.offset,
+                    epoch=partition.epoch,
                 )
         kind = "isr" if note.head.api == kafka_frames.ALTER_PARTITION else "leadership"
-        for each in note.decided:
-            self._connection.note(kind, *ends, **each._asdict())
+        for decision in note.decided:
+            self._connection.note(kind, *ends, **decision._asdict())
 
 
 class AnswerInspector:
-    """Judges what is answered in Kafka's protocol."""
+    """Inspects answers in Kafka's protocol."""
 
     def __init__(self, connection: RelayConnection, requests: RequestInspector) -> None:
         self._connection = connection
-        self._asking = requests.asking
+        self._pending = requests.pending
 
     def read(self, frame: bytearray) -> object:
-        """What a Fetch brings; other answers are nobody's business."""
-        found = None
-        wanted = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
-        while self._asking:
-            asking = self._asking.popleft()  # one that has no answer (acks=0) is passed over
-            if asking.head.correlation == wanted:
-                found = asking
+        """Decode a follower's Fetch answer; return None for other answers."""
+        request = None
+        correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
+        while self._pending:
+            pending = self._pending.popleft()  # skips requests without an answer (acks=0)
+            if pending.head.correlation == correlation:
+                request = pending
                 break
-        if found is None or found.fetch is None or found.fetch.replica < 0:
+        if request is None or request.fetch is None or request.fetch.replica < 0:
             return None
         try:
-            return kafka_frames.fetched(frame, found.head.version)
+            return kafka_frames.fetch_response(frame, request.head.version)
         except (struct.error, IndexError):
             return None
 
-    def held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Whether it tells a HW that its follower is not to know, or metadata."""
-        told: list[FetchedPartition] = note if isinstance(note, list) else []
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return whether a rule holds it: it has a HW above the limit, or new metadata."""
+        partitions: list[FetchedPartition] = note if isinstance(note, list) else []
         for rule in rules:
-            for one in told:
-                if self._concerns(rule, one):
-                    self._report(rule, one)
+            for partition in partitions:
+                if self._concerns(rule, partition):
+                    self._report(rule, partition)
                     return True
         return False
 
-    def _concerns(self, rule: RelayRule, one: FetchedPartition) -> bool:
+    def _concerns(self, rule: RelayRule, partition: FetchedPartition) -> bool:
         if self._connection.server == COORDINATION:
-            of_metadata = one.topic in _METADATA and one.records_bytes > 0
+            of_metadata = partition.topic in _METADATA and partition.records_bytes > 0
             return rule.what == "leadership" and of_metadata
-        if rule.what != "hw" or one.error or not rule.concerns(one.topic, one.partition):
+        if (
+            rule.what != "hw"
+            or partition.error
+            or not rule.concerns(partition.topic, partition.partition)
+        ):
             return False
         follower = self._connection.source or 0
-        known = self._connection.told.get((follower, one.topic, one.partition), 0)
-        return one.hw > (known if rule.above is None else rule.above)
+        last = self._connection.last_hw.get((follower, partition.topic, partition.partition), 0)
+        return partition.hw > (last if rule.above is None else rule.above)
 
-    def _report(self, rule: RelayRule, one: FetchedPartition) -> None:
+    def _report(self, rule: RelayRule, partition: FetchedPartition) -> None:
         self._connection.note(
             "held",
             self._connection.server,
             self._connection.source or 0,
-            topic=one.topic,
-            partition=one.partition,
-            hw=one.hw,
+            topic=partition.topic,
+            partition=partition.partition,
+            hw=partition.hw,
             what=rule.what,
         )
 
-    def behind(self, note: object) -> bool:
-        """Nothing overtakes: answers come in the order of their requests."""
+    def may_overtake(self, note: object) -> bool:
+        """Return False: answers come in the order of their requests."""
         del note
         return False
 
-    def passed(self, note: object) -> None:
-        """Tell which HW a follower hears."""
+    def on_passed(self, note: object) -> None:
+        """Report the HW that a follower gets."""
         connection = self._connection
         if not isinstance(note, list) or connection.server == COORDINATION:
             return
         follower = connection.source or 0
-        for one in note:
-            if one.error == 0:
-                connection.told[follower, one.topic, one.partition] = one.hw
+        for partition in note:
+            if partition.error == 0:
+                connection.last_hw[follower, partition.topic, partition.partition] = partition.hw
                 connection.note(
                     "told",
                     connection.server,
                     follower,
-                    topic=one.topic,
-                    partition=one.partition,
-                    hw=one.hw,
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    hw=partition.hw,
                 )
 
 
 class ZooKeeperRequestInspector(RequestInspector):
-    """Judges what a broker asks of ZooKeeper: only a write of a partition's state matters."""
+    """Inspects requests to ZooKeeper: only a write of a partition's state matters."""
 
     def read(self, frame: bytearray) -> object:
-        """The write of a state node: its partition, and what is written; or that it is a ping."""
+        """Decode the write of a state node to topic, partition and data, or a ping to "ping"."""
         kind = kafka_frames.zookeeper_kind(frame)
         if kind == kafka_frames.ZK_PING:
             return "ping"
         if kind == kafka_frames.ZK_SET_DATA:
-            found = kafka_frames.isr_node(frame)
-            if found is not None:
-                return (*found, kafka_frames.isr_written(frame))
+            node = kafka_frames.isr_node(frame)
+            if node is not None:
+                return (*node, kafka_frames.isr_written(frame))
         return None
 
-    def held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Whether it changes a partition's state, and such changes are held."""
+    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
+        """Return whether a rule holds it: it changes a partition's state."""
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 
-    def behind(self, note: object) -> bool:
-        """Pings overtake, or the session would end; ZooKeeper's client expects them anywhere."""
+    def may_overtake(self, note: object) -> bool:
+        """Let pings overtake, or the session would end; ZooKeeper's client accepts any order."""
         return note == "ping"
 
-    def passed(self, note: object) -> None:
-        """Tell the ISR that is written."""
+    def on_passed(self, note: object) -> None:
+        """Report the ISR that is written."""
         if not isinstance(note, tuple):
             return
         topic, partition, data = note

@@ -1,7 +1,7 @@
-"""The one loop of the wire's process: sockets, orders from the harness, and time.
+"""The event loop of the relay's process: sockets, orders from the harness, and timers.
 
-One thread and one selector: nothing is locked, and an order has taken effect on every connection
-when it is answered.
+It has one thread and one selector: it needs no locks, and an order has taken effect on every
+connection when it is answered.
 """
 
 import heapq
@@ -28,13 +28,14 @@ _BACKLOG: Final = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where the wire listens, and for whom.
+    """An address on which the relay listens, and its target.
 
     Attributes:
-        listen: host and port; port 0 is any.
-        upstream: host and port of the node itself.
-        server: its number.
-        source: who alone is to use this address, if that is so.
+        listen: host and port; port 0 is any free port.
+        upstream: host and port of the target node.
+        server: number of the target node.
+        source: number of the only node that uses this address; None if several do.
+        zookeeper: whether the protocol is ZooKeeper's.
     """
 
     listen: tuple[str, int]
@@ -45,76 +46,76 @@ class Route:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> "Route":
-        """From JSON."""
+        """Decode a route from JSON."""
         ends = {name: (plain[name][0], plain[name][1]) for name in ("listen", "upstream")}
         return cls(**{**plain, **ends})
 
 
 class Loop:
-    """Carries bytes until its input ends, which is when the harness has gone.
+    """Forwards bytes until its input ends, which is when the harness has ended.
 
     Args:
-        orders: file descriptor on which JSON lines come.
-        reports: file descriptor on which JSON lines go.
+        orders: file descriptor of the orders, JSON lines.
+        reports: file descriptor of the reports, JSON lines.
         clock: seconds, monotonic.
 
     Attributes:
-        told: the HW that each follower was told last: follower, topic, partition.
+        last_hw: the last HW sent to each follower, by (follower, topic, partition).
     """
 
     def __init__(
         self, orders: int, reports: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.clock = clock
-        self.told: dict[tuple[int, str, int], int] = {}
+        self.last_hw: dict[tuple[int, str, int], int] = {}
         self._orders = orders
         self._reports = reports
         self._selector = selectors.DefaultSelector()
         self._rules: dict[int, RelayRule] = {}
         self._links: dict[Link, list[RelayRule]] = {}
         self._connections: dict[RelayConnection, list[int]] = {}
-        self._late: list[tuple[float, int, Channel]] = []
+        self._timers: list[tuple[float, int, Channel]] = []
         self._numbers = itertools.count()
-        self._seen: dict[tuple[object, ...], Row] = {}
-        self._watched = False
+        self._last_rows: dict[tuple[object, ...], Row] = {}
+        self._watching = False
         self._lines: list[str] = []
         self._unsent = b""
         self._input = b""
         self._gathered_at = 0.0
-        self._over = False
+        self._closed = False
         os.set_blocking(orders, False)
         os.set_blocking(reports, False)
         self._selector.register(orders, _READ, lambda _: self._read_orders())
 
     def run(self) -> None:
-        """Carry on until the input ends."""
-        while not self._over:
-            for key, mask in self._selector.select(self._patience()):
+        """Run until the input ends."""
+        while not self._closed:
+            for key, mask in self._selector.select(self._select_timeout()):
                 key.data(mask)
-            self._ripen()
+            self._run_timers()
             if self._lines and self.clock() - self._gathered_at >= _GATHER_S:
                 self._write_reports()
 
-    # What connections need.
+    # Methods for connections.
 
     def rules(self, source: int, target: int) -> list[RelayRule]:
-        """Those of one link."""
+        """Return the rules of one link."""
         return self._links.get((source, target), [])
 
-    def late(self, channel: Channel, due: float) -> None:
-        """Look at a channel then."""
-        heapq.heappush(self._late, (due, next(self._numbers), channel))
+    def schedule(self, channel: Channel, due: float) -> None:
+        """Call the channel's ``release_due`` at that time."""
+        heapq.heappush(self._timers, (due, next(self._numbers), channel))
 
     def note(self, row: Row) -> None:
-        """Report what was seen, if it differs from the last of its kind."""
+        """Report an observation, unless it equals the last of its kind and link."""
         urgent = row["kind"] == "held"
-        if not (urgent or self._watched):
+        if not (urgent or self._watching):
             return
         key = tuple(row.get(name) for name in ("kind", "source", "target", "topic", "partition"))
         if not urgent and "topic" in row:
-            if self._seen.get(key) == row:
+            if self._last_rows.get(key) == row:
                 return
-            self._seen[key] = row
+            self._last_rows[key] = row
         self._report({**row, "time_ns": time.monotonic_ns()})
         if urgent:
             self._write_reports()
@@ -127,25 +128,25 @@ class Loop:
         except BlockingIOError:
             return
         if not chunk:
-            self._over = True
+            self._closed = True
             return
         *lines, self._input = (self._input + chunk).split(b"\n")
         for line in lines:
             order = json.loads(line)
-            answer = self._obey(order)
+            answer = self._execute(order)
             self._report({"done": order["id"], **answer})
         self._write_reports()
 
-    def _obey(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _execute(self, order: dict[str, Any]) -> dict[str, Any]:
         verb = order["do"]
         if verb == "listen":
             try:
-                return {"bound": [self._listen(Route.of(one)) for one in order["routes"]]}
+                return {"bound": [self._listen(Route.of(route)) for route in order["routes"]]}
             except OSError as error:
                 return {"error": str(error)}
         if verb == "watch":
-            self._watched = order["on"]
-            self._seen.clear()
+            self._watching = order["on"]
+            self._last_rows.clear()
         if verb == "add":
             self._rules[order["rule_id"]] = RelayRule.of(order["rule"])
         if verb == "drop":
@@ -161,7 +162,7 @@ class Loop:
             for link in rule.links:
                 self._links.setdefault(link, []).append(rule)
         for connection in list(self._connections):
-            connection.obey()
+            connection.apply_rules()
             if connection.refused:
                 self._close(connection, reset=True)
             else:
@@ -173,7 +174,7 @@ class Loop:
         self._lines.append(json.dumps(row, separators=(",", ":")))
 
     def _write_reports(self) -> None:
-        """Write what is gathered; a harness that reads nothing (stopped) must not stop the wire."""
+        """Write reports without blocking: a harness that is stopped must not stop the relay."""
         if self._lines and len(self._unsent) < _UNSENT_MAX:
             self._unsent += ("\n".join(self._lines) + "\n").encode()
         self._lines = []
@@ -182,25 +183,25 @@ class Loop:
         except BlockingIOError:
             pass
         except OSError:
-            self._over = True
+            self._closed = True
         if self._unsent:
-            self._lines = self._lines or [""]  # come again
+            self._lines = self._lines or [""]  # so that the loop tries again
             self._gathered_at = self.clock()
 
-    # Time.
+    # Timers.
 
-    def _patience(self) -> float | None:
-        waits = [self._late[0][0] - self.clock()] if self._late else []
+    def _select_timeout(self) -> float | None:
+        waits = [self._timers[0][0] - self.clock()] if self._timers else []
         if self._lines:
             waits.append(self._gathered_at + _GATHER_S - self.clock())
         return max(0.0, min(waits)) if waits else None
 
-    def _ripen(self) -> None:
-        ripe = False
-        while self._late and self._late[0][0] <= self.clock():
-            heapq.heappop(self._late)[2].ripen()
-            ripe = True
-        if ripe:
+    def _run_timers(self) -> None:
+        released = False
+        while self._timers and self._timers[0][0] <= self.clock():
+            heapq.heappop(self._timers)[2].release_due()
+            released = True
+        if released:
             for connection in list(self._connections):
                 self._flush(connection)
 
@@ -232,22 +233,22 @@ class Loop:
             self._close(connection, reset=True)
             return
         connection.upstream_address = route.upstream
-        self._interests(connection)
+        self._update_events(connection)
 
     def _connect(self, connection: RelayConnection) -> None:
         upstream = socket.socket()
         _prepare(upstream)
         connection.upstream = upstream
         upstream.connect_ex(connection.upstream_address)
-        self._interests(connection)
+        self._update_events(connection)
 
     def _on_client(self, connection: RelayConnection, mask: int) -> None:
         if connection not in self._connections:
             return
-        if mask & _READ and not connection.requests.take(connection.client):
+        if mask & _READ and not connection.requests.receive(connection.client):
             self._close(connection)
             return
-        if mask & _WRITE and not connection.answers.give(connection.client):
+        if mask & _WRITE and not connection.answers.send(connection.client):
             self._close(connection)
             return
         if connection.refused:
@@ -266,51 +267,51 @@ class Loop:
                 self._close(connection)
                 return
             connection.connected = True
-        if mask & _READ and not connection.answers.take(upstream):
-            connection.answers.give(connection.client)  # its last words
+        if mask & _READ and not connection.answers.receive(upstream):
+            connection.answers.send(connection.client)  # what it sent before its end
             self._close(connection)
             return
         self._flush(connection)
 
     def _flush(self, connection: RelayConnection) -> None:
-        """Write at once what can be written, and wait for what cannot."""
+        """Write what can be written now, and wait until the rest can."""
         upstream = connection.upstream if connection.connected else None
-        asks = connection.requests
-        if upstream is not None and asks.gives and not asks.give(upstream):
+        requests = connection.requests
+        if upstream is not None and requests.has_output and not requests.send(upstream):
             self._close(connection)
             return
-        if connection.answers.gives and not connection.answers.give(connection.client):
+        if connection.answers.has_output and not connection.answers.send(connection.client):
             self._close(connection)
             return
-        self._interests(connection)
+        self._update_events(connection)
 
-    def _interests(self, connection: RelayConnection) -> None:
+    def _update_events(self, connection: RelayConnection) -> None:
         masks = self._connections[connection]
-        asks, answers = connection.requests, connection.answers
-        want = (_READ if asks.takes else 0) | (_WRITE if answers.gives else 0)
-        if masks[0] != want:
-            self._want(connection.client, masks, 0, want, connection.on_client)
+        requests, answers = connection.requests, connection.answers
+        events = (_READ if requests.can_read else 0) | (_WRITE if answers.has_output else 0)
+        if masks[0] != events:
+            self._set_events(connection.client, masks, 0, events, connection.on_client)
         if connection.upstream is not None:
-            waits = not connection.connected or asks.gives
-            want = (_READ if answers.takes else 0) | (_WRITE if waits else 0)
-            if masks[1] != want:
-                self._want(connection.upstream, masks, 1, want, connection.on_upstream)
+            waits = not connection.connected or requests.has_output
+            events = (_READ if answers.can_read else 0) | (_WRITE if waits else 0)
+            if masks[1] != events:
+                self._set_events(connection.upstream, masks, 1, events, connection.on_upstream)
 
-    def _want(
+    def _set_events(
         self,
         end: socket.socket,
         masks: list[int],
-        which: int,
-        want: int,
+        side: int,
+        events: int,
         on_event: Callable[[int], None],
     ) -> None:
-        before, masks[which] = masks[which], want
+        before, masks[side] = masks[side], events
         if not before:
-            self._selector.register(end, want, on_event)
-        elif not want:
+            self._selector.register(end, events, on_event)
+        elif not events:
             self._selector.unregister(end)
         else:
-            self._selector.modify(end, want, on_event)
+            self._selector.modify(end, events, on_event)
 
     def _close(self, connection: RelayConnection, *, reset: bool = False) -> None:
         masks = self._connections.pop(connection, None)

@@ -1,8 +1,8 @@
-"""As much of Kafka's and ZooKeeper's protocols as the wire needs to know what passes.
+"""Decoding of the parts of Kafka's and ZooKeeper's protocols that the relay needs.
 
-Only a Fetch is read further than its header, and of its answer only what stands before the records.
-kafka-python knows the same messages, but not LeaderAndIsr or AlterPartition, and takes
-milliseconds where the wire has microseconds; the tests hold this against it, version by version.
+Of most requests only the header is read; a Fetch, its answer up to the records, LeaderAndIsr and
+AlterPartition are decoded. kafka-python lacks the last two, and is too slow for every frame; the
+tests compare the rest with it, version by version.
 Layouts: Kafka's ``clients/src/main/resources/common/message/*.json``.
 """
 
@@ -35,7 +35,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Header(NamedTuple):
-    """Of a request: what it is, whose it is, and where its body starts."""
+    """Header of a request; ``body`` is the position of the request's body in the frame."""
 
     api: int
     version: int
@@ -45,7 +45,7 @@ class Header(NamedTuple):
 
 
 class RequestedPartition(NamedTuple):
-    """One partition of a Fetch. Its offset is the asking follower's LEO."""
+    """One partition of a Fetch. Its offset is the follower's LEO."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class Fetch(NamedTuple):
     """A Fetch; ``replica`` is the follower's id, negative for a consumer."""
 
     replica: int
-    asked: list[RequestedPartition]
+    partitions: list[RequestedPartition]
 
 
 class FetchedPartition(NamedTuple):
@@ -71,7 +71,7 @@ class FetchedPartition(NamedTuple):
 
 
 class LeadershipDecision(NamedTuple):
-    """One partition of what a controller tells, or a leader asks for; -1: the leader stays."""
+    """A partition in LeaderAndIsr or AlterPartition; leader -1: the leader stays."""
 
     topic: str
     partition: int
@@ -85,7 +85,7 @@ class Cursor:
 
     Args:
         data: the frame.
-        at: where to start.
+        at: position to start at.
         flexible: whether lengths are varints and tagged fields follow (KIP-482).
     """
 
@@ -97,13 +97,13 @@ class Cursor:
         self.flexible = flexible
 
     def number(self, form: struct.Struct) -> int:
-        """A number of fixed size."""
+        """Read a number of fixed size."""
         (value,) = form.unpack_from(self.data, self.at)
         self.at += form.size
         return int(value)
 
     def varint(self) -> int:
-        """An unsigned number, seven bits a byte."""
+        """Read an unsigned number, seven bits a byte."""
         value = shift = 0
         while True:
             byte = self.data[self.at]
@@ -114,46 +114,46 @@ class Cursor:
             shift += 7
 
     def length(self, form: struct.Struct) -> int:
-        """How long the array, string or bytes is that follows; none is 0."""
+        """Read the length of the array, string or bytes that follows; null counts as 0."""
         return max(0, self.varint() - 1 if self.flexible else self.number(form))
 
     def text(self) -> str:
-        """A string."""
+        """Read a string."""
         size = self.length(_I16)
         self.at += size
         return bytes(self.data[self.at - size : self.at]).decode("utf-8", "replace")
 
     def ids(self) -> list[int]:
-        """An array of broker ids."""
+        """Read an array of broker ids."""
         return [self.number(_I32) for _ in range(self.length(_I32))]
 
     def topic(self, version: int) -> str:
-        """A topic's name, or its id as Kafka writes it where the version has that instead."""
+        """Read a topic's name, or its id as Kafka writes it if the version has that instead."""
         if version < _TOPIC_IDS:
             return self.text()
         self.at += 16
         return topic_id(bytes(self.data[self.at - 16 : self.at]))
 
     def tags(self) -> dict[int, int]:
-        """Skip the tagged fields; returns where each starts, by tag."""
-        found = {}
+        """Skip the tagged fields; return the position of each by tag."""
+        positions = {}
         for _ in range(self.varint() if self.flexible else 0):
             tag, size = self.varint(), self.varint()
-            found[tag] = self.at
+            positions[tag] = self.at
             self.at += size
-        return found
+        return positions
 
 
 def topic_id(raw: bytes) -> str:
-    """A topic's 16 bytes as Kafka writes them."""
+    """Format a topic id, 16 bytes, as Kafka writes it."""
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def header(frame: Buffer) -> Header:
-    """The header of a request, whose frame starts with its length.
+    """Decode the header of a request, whose frame starts with its length.
 
     Raises:
-        struct.error: it is none.
+        struct.error: the frame is not a request.
     """
     api, version, correlation = _HEADER.unpack_from(frame, 4)
     cursor = Cursor(frame, 4 + _HEADER.size, flexible=False)
@@ -162,16 +162,16 @@ def header(frame: Buffer) -> Header:
 
 
 def correlation(frame: Buffer) -> int:
-    """The id by which an answer belongs to its request."""
+    """Decode the correlation id of an answer."""
     (value,) = _I32.unpack_from(frame, 4)
     return int(value)
 
 
 def fetch(frame: Buffer, head: Header) -> Fetch:
-    """A Fetch request of any version from 0 to 18.
+    """Decode a Fetch request, v0 to v18.
 
     Raises:
-        struct.error, IndexError: it is none.
+        struct.error, IndexError: the frame is not a Fetch.
     """
     version = head.version
     cursor = Cursor(frame, head.body, flexible=version >= _FLEXIBLE_FETCH)
@@ -179,13 +179,13 @@ def fetch(frame: Buffer, head: Header) -> Fetch:
     replica = cursor.number(_I32) if version < _REPLICA_IS_TAGGED else -1
     # max wait, min bytes; max bytes; isolation; session's id and epoch
     cursor.at += 8 + 4 * (version >= 3) + (version >= 4) + 8 * (version >= 7)  # noqa: PLR2004
-    asked = []
+    partitions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.topic(version)
         for _ in range(cursor.length(_I32)):
             partition = cursor.number(_I32)
             epoch = cursor.number(_I32) if version >= 9 else -1  # noqa: PLR2004 - KIP-320
-            asked.append(RequestedPartition(topic, partition, cursor.number(_I64), epoch))
+            partitions.append(RequestedPartition(topic, partition, cursor.number(_I64), epoch))
             # last fetched epoch; log start offset; max bytes
             cursor.at += 4 * (version >= 12) + 8 * (version >= 5) + 4  # noqa: PLR2004
             cursor.tags()
@@ -195,7 +195,7 @@ def fetch(frame: Buffer, head: Header) -> Fetch:
         cursor.text()  # the rack
         state = cursor.tags().get(_REPLICA_STATE)
         replica = -1 if state is None else Cursor(frame, state, flexible=True).number(_I32)
-    return Fetch(replica, asked)
+    return Fetch(replica, partitions)
 
 
 def _skip_forgotten(cursor: Cursor, version: int) -> None:
@@ -206,25 +206,27 @@ def _skip_forgotten(cursor: Cursor, version: int) -> None:
         cursor.tags()
 
 
-def fetched(frame: Buffer, version: int) -> list[FetchedPartition]:
-    """The answer to a Fetch of that version; its records are passed over.
+def fetch_response(frame: Buffer, version: int) -> list[FetchedPartition]:
+    """Decode the answer to a Fetch of that version; skip its records.
 
     Raises:
-        struct.error, IndexError: it is none.
+        struct.error, IndexError: the frame is not such an answer.
     """
     cursor = Cursor(frame, 8, flexible=version >= _FLEXIBLE_FETCH)
     cursor.tags()
     # throttle time; error and session
     cursor.at += 4 * (version >= 1) + 6 * (version >= 7)  # noqa: PLR2004
-    told = []
+    partitions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.topic(version)
-        told += [_told(cursor, topic, version) for _ in range(cursor.length(_I32))]
+        partitions += [
+            _fetched_partition(cursor, topic, version) for _ in range(cursor.length(_I32))
+        ]
         cursor.tags()
-    return told
+    return partitions
 
 
-def _told(cursor: Cursor, topic: str, version: int) -> FetchedPartition:
+def _fetched_partition(cursor: Cursor, topic: str, version: int) -> FetchedPartition:
     partition, error = cursor.number(_I32), cursor.number(_I16)
     hw = cursor.number(_I64)
     if version >= 4:  # noqa: PLR2004 - last stable offset; log start; aborted transactions
@@ -239,26 +241,26 @@ def _told(cursor: Cursor, topic: str, version: int) -> FetchedPartition:
     return FetchedPartition(topic, partition, error, hw, size)
 
 
-def leaders(frame: Buffer, head: Header) -> list[LeadershipDecision]:
-    """What a LeaderAndIsr request tells, v0 to v7.
+def leader_and_isr(frame: Buffer, head: Header) -> list[LeadershipDecision]:
+    """Decode a LeaderAndIsr request, v0 to v7.
 
     Raises:
-        struct.error, IndexError: it is none.
+        struct.error, IndexError: the frame is not a LeaderAndIsr.
     """
     version = head.version
     cursor = Cursor(frame, head.body, flexible=version >= 4)  # noqa: PLR2004
     cursor.tags()
     # controller's id and kind and epoch; broker's epoch; type
     cursor.at += 8 + (version >= 7) + 8 * (version >= 2) + (version >= 5)  # noqa: PLR2004
-    if version < 2:  # noqa: PLR2004 - partitions were not gathered by topic
+    if version < 2:  # noqa: PLR2004 - partitions were not grouped by topic
         return [_leader(cursor, cursor.text(), version) for _ in range(cursor.length(_I32))]
-    found = []
+    decisions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.text()
         cursor.at += 16 * (version >= 5)  # noqa: PLR2004 - its id
-        found += [_leader(cursor, topic, version) for _ in range(cursor.length(_I32))]
+        decisions += [_leader(cursor, topic, version) for _ in range(cursor.length(_I32))]
         cursor.tags()
-    return found
+    return decisions
 
 
 def _leader(cursor: Cursor, topic: str, version: int) -> LeadershipDecision:
@@ -272,17 +274,17 @@ def _leader(cursor: Cursor, topic: str, version: int) -> LeadershipDecision:
     return LeadershipDecision(topic, partition, leader, epoch, isr)
 
 
-def altered(frame: Buffer, head: Header) -> list[LeadershipDecision]:
-    """What an AlterPartition (AlterIsr) request asks for, v0 to v3.
+def alter_partition(frame: Buffer, head: Header) -> list[LeadershipDecision]:
+    """Decode an AlterPartition (AlterIsr) request, v0 to v3.
 
     Raises:
-        struct.error, IndexError: it is none.
+        struct.error, IndexError: the frame is not an AlterPartition.
     """
     version = head.version
     cursor = Cursor(frame, head.body, flexible=True)
     cursor.tags()
     cursor.at += 12  # the leader's id and epoch as a broker
-    found = []
+    decisions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.text() if version < 2 else cursor.topic(_TOPIC_IDS)  # noqa: PLR2004
         for _ in range(cursor.length(_I32)):
@@ -290,9 +292,9 @@ def altered(frame: Buffer, head: Header) -> list[LeadershipDecision]:
             isr = cursor.ids() if version < 3 else _with_epochs(cursor)  # noqa: PLR2004 - KIP-903
             cursor.at += 4 + (version >= 1)  # the partition's epoch; is recovering
             cursor.tags()
-            found.append(LeadershipDecision(topic, partition, -1, epoch, isr))
+            decisions.append(LeadershipDecision(topic, partition, -1, epoch, isr))
         cursor.tags()
-    return found
+    return decisions
 
 
 def _with_epochs(cursor: Cursor) -> list[int]:
@@ -305,35 +307,35 @@ def _with_epochs(cursor: Cursor) -> list[int]:
 
 
 def sender(head: Header, frame: Buffer) -> int | None:
-    """Which broker sends a request, or None for a client, or if this one does not tell.
+    """Return the broker that sent a request; None for a client, or if it cannot be known.
 
-    Brokers name themselves in their client ids, ``2`` towards and as controller,
-    ``broker-2-fetcher-0`` and ``raft-client-2``; but a fetcher up to 0.10.2 names its leader
-    (``ReplicaFetcherThread``), so there the request itself is asked.
+    Brokers name themselves in their client ids: ``2`` to and from the controller,
+    ``broker-2-fetcher-0`` and ``raft-client-2``. But a fetcher up to 0.10.2 names its leader
+    (``ReplicaFetcherThread``), so for a Fetch the replica id in the request counts.
     """
     if head.api == FETCH:
         replica = fetch(frame, head).replica
         return replica if replica >= 0 else None
-    found = _BROKER_CLIENT.fullmatch(head.client)
-    return int(found[1]) if found else None
+    match = _BROKER_CLIENT.fullmatch(head.client)
+    return int(match[1]) if match else None
 
 
 def zookeeper_kind(frame: Buffer) -> int:
-    """The operation of a request to ZooKeeper, the first of a connection excepted."""
+    """Return the operation of a request to ZooKeeper, except a connection's first request."""
     return int(_I32.unpack_from(frame, 8)[0]) if len(frame) >= 12 else 0  # noqa: PLR2004
 
 
 def isr_node(frame: Buffer) -> tuple[str, int] | None:
-    """The partition whose state a write to ZooKeeper changes, if it does."""
-    found = _ISR_NODE.match(frame, 16)
-    return (found[1].decode(), int(found[2])) if found else None
+    """Return the partition whose state a write to ZooKeeper changes, or None."""
+    match = _ISR_NODE.match(frame, 16)
+    return (match[1].decode(), int(match[2])) if match else None
 
 
 def isr_written(frame: Buffer) -> bytes:
-    """What such a write puts there: the bytes that follow the path.
+    """Return the data of such a write: the bytes that follow the path.
 
     Raises:
-        struct.error: it is no such write.
+        struct.error: the frame is not such a write.
     """
     (path,) = _I32.unpack_from(frame, 12)
     (size,) = _I32.unpack_from(frame, 16 + path)

@@ -1,10 +1,10 @@
-"""Puts the wire between the nodes of a cluster, and says in a cluster's own words what it does.
+"""Puts the relay between the nodes of a cluster, and applies rules by topic and broker.
 
-Every broker advertises to its peers an address of the wire's, and each finds ZooKeeper at one of
-its own, so that the wire knows who asks there; what a broker asks of another or of the KRaft
-controller names it (``messages.sender``). Clients and the harness go past the wire, but for
-releases before 0.10.2, which have one listener for all (KIP-103): there clients pass through it,
-and no rule concerns them.
+Every broker advertises an address of the relay to its peers, and has its own relay address for
+ZooKeeper, so that the relay knows which broker asks there. A request to another broker or to the
+KRaft controller names its sender (``kafka_frames.sender``). Clients and the harness do not pass
+through the relay, except on releases before 0.10.2, which have one listener for all (KIP-103):
+there clients pass through it, and no rule concerns them.
 """
 
 import contextlib
@@ -24,48 +24,49 @@ from highwater.harness.base.errors import WaitTimeoutError
 
 _WAIT_S: Final = 0.01
 LISTENER_NAMES: Final = (0, 10, 2)
-"""The first release with a listener for peers alone (KIP-103)."""
+"""The first release with a separate listener for peers (KIP-103)."""
 
 Row = dict[str, Any]
 
 
 class Wiring:
-    """The wire of one cluster: its addresses, and its process.
+    """The relay of one cluster: its addresses, and its process.
 
     Attributes:
-        relay: gives the orders.
-        peers: broker id to where the other brokers are to find it.
-        coordination: broker id to where it is to find ZooKeeper or the controller.
+        relay: sends orders to the process.
+        peers: broker id to the address at which the other brokers reach it.
+        coordination: broker id to the address at which it reaches ZooKeeper or the controller.
     """
 
     def __init__(self, release: Release, site: Site) -> None:
         brokers = site.inside.brokers
         zookeeper = release.coordination == "zookeeper"
         routes = [
-            _route(site.wire_host(one), address, server=one) for one, address in brokers.items()
+            _route(site.wire_host(broker), address, server=broker)
+            for broker, address in brokers.items()
         ]
         users = list(brokers) if zookeeper else list(brokers)[:1]
         routes += [
             _route(
-                site.wire_host(one),
+                site.wire_host(broker),
                 site.inside.coordination,
                 server=COORDINATION,
-                source=one if zookeeper else None,
+                source=broker if zookeeper else None,
                 zookeeper=zookeeper,
             )
-            for one in users
+            for broker in users
         ]
         self.relay = Relay(routes)
-        found = self.relay.addresses
-        self.peers: Mapping[int, Address] = dict(zip(brokers, found, strict=False))
-        shared = found[len(brokers) :]
+        addresses = self.relay.addresses
+        self.peers: Mapping[int, Address] = dict(zip(brokers, addresses, strict=False))
+        coordination = addresses[len(brokers) :]
         self.coordination: Mapping[int, Address] = {
-            one: shared[at if zookeeper else 0] for at, one in enumerate(brokers)
+            broker: coordination[index if zookeeper else 0] for index, broker in enumerate(brokers)
         }
 
     @property
     def controller(self) -> Address:
-        """Where brokers find the KRaft controller."""
+        """Address at which brokers reach the KRaft controller."""
         return next(iter(self.coordination.values()))
 
     def close(self) -> None:
@@ -74,12 +75,12 @@ class Wiring:
 
 
 class RelayNetwork:
-    """What can be done to the links of a cluster; the Network of ``clusters.core.interfaces``.
+    """The links of a cluster; the Network of ``clusters.core.interfaces``.
 
     Args:
-        relay: of the cluster.
-        brokers: their ids.
-        topic_id: the id that brokers fetch a topic by; empty where they use its name.
+        relay: relay of the cluster.
+        brokers: ids of the brokers.
+        topic_id: returns the id by which brokers fetch a topic; "" where they use its name.
     """
 
     def __init__(
@@ -91,37 +92,42 @@ class RelayNetwork:
         self._relay = relay
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Do these things to links while the block lasts; afterwards everything goes on."""
+        """Apply rules to links while the block lasts; afterwards everything goes on."""
         return self._relay.under(*rules)
 
     @contextlib.contextmanager
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
-        """Keep followers from hearing of a HW above some offset, while the block lasts."""
+        """Hold every answer that tells followers a HW above an offset, while the block lasts."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
-        links = frozenset((one, each) for one in self.brokers for each in followers if one != each)
+        links = frozenset(
+            (leader, follower)
+            for leader in self.brokers
+            for follower in followers
+            if leader != follower
+        )
         rule = RelayRule(
             kind="hold", links=links, what="hw", topics=names, partition=partition, above=above
         )
         with self._relay.under(rule):
             yield
 
-    def held(self, what: str) -> list[Row]:
-        """Messages of one kind that were held back so far."""
-        return [row for row in self._relay.held() if row["what"] == what]
+    def held_messages(self, what: str) -> list[Row]:
+        """Return the messages of one kind that were held back so far."""
+        return [row for row in self._relay.held_messages() if row["what"] == what]
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
         """Wait until a message of one kind to each of these nodes has been held back.
 
         Args:
-            since_ns: of the monotonic clock.
+            since_ns: only messages since then, by the monotonic clock, count.
 
         Raises:
-            WaitTimeoutError: that has not come within the limit.
+            WaitTimeoutError: it has not happened within the limit.
         """
         deadline = time.monotonic() + limit_s
         pause = threading.Event()
         while True:
-            seen = {row["target"] for row in self.held(what) if row["time_ns"] >= since_ns}
+            seen = {row["target"] for row in self.held_messages(what) if row["time_ns"] >= since_ns}
             if seen >= set(targets):
                 return
             if time.monotonic() > deadline:
@@ -132,7 +138,7 @@ class RelayNetwork:
             pause.wait(_WAIT_S)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Hear of every message that tells something of replication, on the wire's own thread."""
+        """Call ``watcher`` for every message about replication, on the relay's own thread."""
         self._relay.watch(watcher)
 
 

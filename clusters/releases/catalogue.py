@@ -23,7 +23,7 @@ __all__ = [
 
 # Java 9 dropped javax.xml.bind, which brokers before 2.0 use.
 _JAXB = ("javax.xml.bind:jaxb-api:2.3.1!",)
-# From 1.1 on the choice of a log4j binding is left to whoever starts a broker.
+# From 1.1 on the user has to choose a log4j binding.
 _LOG4J = ("org.slf4j:slf4j-log4j12:1.7.30!",)
 _RELOAD4J = ("org.slf4j:slf4j-reload4j:1.7.36!",)
 _LOG4J_2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",)
@@ -38,7 +38,7 @@ _UP_TO_0_10_0 = RequestVersions(
 _UP_TO_2_3 = RequestVersions(fetch=2, fetch_as=-2, list_offsets=1, metadata=1, create_topics=1)
 _SINCE_2_4 = RequestVersions(fetch=11, fetch_as=-1, list_offsets=1, metadata=7, create_topics=2)
 
-# ApiVersions came with 0.10.0 (KIP-35); librdkafka has to be told which requests there are.
+# ApiVersions came with 0.10.0 (KIP-35); before, librdkafka needs the broker's version.
 _BEFORE_API_VERSIONS = MappingProxyType(
     {"api.version.request": "false", "broker.version.fallback": "0.9.0"}
 )
@@ -332,22 +332,22 @@ _ENTRIES = (
 CATALOGUE: Mapping[str, Release] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", "4.3.1")
-"""One release of each coordination, truncation rule and record format that there is together, for
-tests on real brokers that cannot run them all."""
+"""One release for each combination of coordination, truncation rule and record format, for tests on
+real brokers that are too slow for all releases."""
 
 
 def metadata_release(version: str) -> Release:
-    """The newest release on KRaft that has this metadata.version, such as ``3.9``.
+    """Return the newest release on KRaft with this metadata.version, such as ``3.9``.
 
     Raises:
-        UsageError: there is none; the hint lists what there is.
+        UsageError: no release has it; the hint lists those that exist.
     """
-    found = {one.protocol: one for one in _ENTRIES if one.coordination == "kraft"}
-    if version in found:
-        return found[version]
+    releases = {entry.protocol: entry for entry in _ENTRIES if entry.coordination == "kraft"}
+    if version in releases:
+        return releases[version]
     raise UsageError(
         f"no release of the catalogue has the metadata.version {version!r}",
-        hint=f"There are {', '.join(found)}.",
+        hint=f"There are {', '.join(releases)}.",
     )
 
 

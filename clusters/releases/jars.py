@@ -1,4 +1,4 @@
-"""Kafka's jars: which ones a release needs, where they are cached, and that they are right.
+"""Kafka's jars: the list of each release, the cache, and the verification.
 
 Each release has a lock file with the sha256 of every jar. Jars are downloaded once, by jgo (pure
 Python, from the Maven registry), into the user's cache; a cached jar is checked against its lock
@@ -44,17 +44,17 @@ class Jar:
 
 
 def lock_file(release: Release) -> Path:
-    """Where the release's lock is committed."""
+    """Return the path of the release's lock file, which is in the repository."""
     return _LOCKS / f"{release.version}.toml"
 
 
 def locked_jars(release: Release) -> list[Jar]:
-    """The release's jars in class path order."""
+    """Return the release's jars in class path order."""
     return read_lock(lock_file(release))
 
 
 def read_lock(path: Path) -> list[Jar]:
-    """The jars of a lock file, in its order."""
+    """Return the jars of a lock file, in its order."""
     table: Mapping[str, str] = tomllib.loads(path.read_text("utf-8"))["jars"]
     jars = []
     for coordinate, digest in table.items():
@@ -64,19 +64,23 @@ def read_lock(path: Path) -> list[Jar]:
 
 
 def digests(release: Release) -> dict[str, str]:
-    """Jar name to sha256, as locked; what a run's environment records of its Kafka."""
+    """Return jar name to locked sha256, for a run's environment."""
     return {jar.file_name: jar.sha256 for jar in locked_jars(release)}
 
 
 def classpath(release: Release) -> list[Path]:
-    """Paths of the release's jars, in class path order; see ``fetch``."""
+    """Return the paths of the release's jars, in class path order; see ``fetch``."""
     return fetch(release.version, locked_jars(release))
 
 
 def fetch(name: str, jars: list[Jar]) -> list[Path]:
-    """Paths of locked jars, downloaded if need be and checked; ``name`` is what the set is called.
+    """Return the paths of locked jars; download those that are missing, and verify them.
 
-    Safe to call from several threads and processes at once. A warm call touches no network.
+    Safe to call from several threads and processes at once. With a warm cache it needs no network.
+
+    Args:
+        name: name of the set of jars, for its files in the cache.
+        jars: the jars, in class path order.
 
     Raises:
         HarnessError: a download failed, the disk is full, or a jar is not the one that was locked.
@@ -93,7 +97,7 @@ def fetch(name: str, jars: list[Jar]) -> list[Path]:
 
 
 def is_cached(release: Release) -> bool:
-    """Whether the release's jars are there and checked, so that a run needs no network."""
+    """Return whether the release's jars are cached and verified: a run needs no network."""
     folder = cache_directory() / "jars"
     return _Checked(folder / f".checked-{release.version}.json").covers(
         folder, locked_jars(release)
@@ -101,7 +105,7 @@ def is_cached(release: Release) -> bool:
 
 
 def _complete(folder: Path, jars: list[Jar]) -> None:
-    """Verify what is there, download what is not."""
+    """Verify the jars that exist, and download those that are missing."""
     missing = [jar for jar in jars if not (folder / jar.file_name).exists()]
     for jar in jars:
         if jar not in missing:
@@ -117,7 +121,7 @@ def _complete(folder: Path, jars: list[Jar]) -> None:
 
 
 def _download(jar: Jar, staging: Path, folder: Path) -> None:
-    """Fetch one jar aside, verify it, and only then give it its name in the cache."""
+    """Download one jar to a temporary place, verify it, and move it to the cache."""
     import requests  # noqa: PLC0415 - slow to import, and needed on a first run only
     from jgo.maven import MavenContext  # noqa: PLC0415 - as above
 
@@ -137,11 +141,11 @@ def _download(jar: Jar, staging: Path, folder: Path) -> None:
 
 def _verify(path: Path, jar: Jar) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != jar.sha256:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != jar.sha256:
         raise HarnessError(
             f"{jar.file_name} is not the jar that was locked: "
-            f"expected sha256 {jar.sha256}, found {found}",
+            f"expected sha256 {jar.sha256}, found {actual}",
             hint=f"Delete {path} and run again; if it differs again, what the network delivers "
             "is not what this release of Highwater was tested with.",
         )
@@ -154,17 +158,17 @@ class _Checked:
         self._path = path
 
     def covers(self, folder: Path, jars: list[Jar]) -> bool:
-        """Whether every jar is there, as it was when it was verified against this very lock."""
+        """Return whether every jar exists, unchanged since it was verified against this lock."""
         try:
             return bool(json.loads(self._path.read_bytes()) == _stamps(folder, jars))
         except (OSError, ValueError):
             return False
 
     def record(self, folder: Path, jars: list[Jar]) -> None:
-        """Write the memory down, atomically."""
-        aside = self._path.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(_stamps(folder, jars)), encoding="utf-8")
-        aside.replace(self._path)
+        """Record that these jars are verified; write the file atomically."""
+        temporary = self._path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(_stamps(folder, jars)), encoding="utf-8")
+        temporary.replace(self._path)
 
 
 def _stamps(folder: Path, jars: list[Jar]) -> list[list[str | int]]:

@@ -1,4 +1,4 @@
-"""What is known of one release of Kafka: everything in which it differs from the next, as data."""
+"""One release of Kafka: everything in which it differs from the others, as data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -10,7 +10,7 @@ Coordination = Literal["zookeeper", "kraft"]
 
 
 class Truncation(StrEnum):
-    """How a replica that becomes a follower decides where to cut its log."""
+    """The rule by which a replica that becomes a follower truncates its log."""
 
     HIGH_WATERMARK = "high-watermark"
     LEADER_EPOCH = "leader-epoch"
@@ -48,14 +48,14 @@ class RequestVersions:
     """Versions of the requests with which the probe asks this release.
 
     Attributes:
-        fetch: Fetch version whose answer carries the asked replica's own high watermark.
-        fetch_as: the replica id to pose as: -2 is a debugging consumer, which any replica answered
+        fetch: Fetch version whose answer has the asked replica's own high watermark.
+        fetch_as: the replica id to send: -2 is a debugging consumer, which any replica answered
             up to 2.3; from 2.4 any replica answers a plain consumer, -1 (KIP-392).
         list_offsets: ListOffsets version that answers with a replica's LEO; 0 answers with a list
             of offsets, 1 and later with one.
         metadata: Metadata version; from 7 on it carries leader epochs.
-        create_topics: CreateTopics version; None where there is no such request (up to 0.10.0), and
-            topics are made by writing in ZooKeeper.
+        create_topics: CreateTopics version; None where that request does not exist (up to 0.10.0),
+            and topics are created by writing to ZooKeeper.
     """
 
     fetch: int
@@ -74,25 +74,25 @@ class Release:
     """One release of Kafka.
 
     Attributes:
-        name: as Apache numbers it; ``-zk`` follows where the same release is also there on KRaft.
+        name: Apache's number; with ``-zk`` if the catalogue has the same release on KRaft, too.
         scala: version of Scala that the jars were built for.
-        extra_jars: Maven ``group:artifact:version`` beside the broker's own. They win over what
-            the broker asks for; a trailing ``!`` takes a jar without letting its own parent's
-            version choices reach the others.
-        coordination: who keeps the cluster's metadata.
-        truncation: the rule by which followers cut their logs.
+        extra_jars: Maven ``group:artifact:version`` in addition to the broker's own. They win over
+            the broker's dependencies; a trailing ``!`` takes a jar without applying its parent's
+            version choices to the other jars.
+        coordination: the keeper of the cluster's metadata.
+        truncation: the rule by which followers truncate their logs.
         magic: newest record format that the broker writes to disk (0, 1 or 2).
         wire: request versions for the probe.
-        logging: generation of log4j that the jars bring, 1 or 2.
-        config: broker settings that only this release's line needs or knows.
+        logging: major version of log4j in the jars, 1 or 2.
+        config: broker settings that only this release's line needs or accepts.
         client: librdkafka settings that clients need to talk to it.
         heap_mb: heap that a broker of a test cluster needs.
         drivers: cluster drivers that can run it. Containers need two listeners for each broker,
             one inside and one outside, which came with ``inter.broker.listener.name`` in 0.10.2.
         window_widens: whether ``replica.fetch.wait.max.ms`` keeps the HW-lag window of an idle
-            partition open. 2.4.0 to 2.5.1 answer a follower that was told an older HW at once
+            partition open. 2.4.0 to 2.5.1 answer a follower with an older HW at once
             (``ReplicaManager.fetchMessages``, ``followerNeedsHwUpdate``).
-        note: what else to know about it, in a sentence or two.
+        note: other facts about it, in a sentence or two.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Release:
 
     @property
     def version(self) -> str:
-        """What Apache released; the same jars may be in the catalogue under several names."""
+        """Apache's number; the same jars may be in the catalogue under several names."""
         return self.name.partition("-")[0]
 
     @property
@@ -122,27 +122,27 @@ class Release:
 
     @property
     def protocol(self) -> str:
-        """What inter.broker.protocol.version calls its newest: ``0.10.2``, ``2.8``."""
+        """Its newest inter.broker.protocol.version: ``0.10.2``, ``2.8``."""
         return ".".join(self.version.split(".")[: 2 if self.number >= (1,) else 3])
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """Every jar to ask for, the broker first."""
+        """Maven coordinates of the jars, the broker first."""
         return (f"org.apache.kafka:kafka_{self.scala}:{self.version}", *self.extra_jars)
 
     @property
     def idempotence(self) -> bool:
-        """Whether producers can be idempotent (KIP-98); that came with record format 2, in 0.11."""
-        return self.magic >= 2  # noqa: PLR2004 - record format 2, as said above
+        """True if producers can be idempotent (KIP-98); that came with record format 2, in 0.11."""
+        return self.magic >= 2  # noqa: PLR2004 - record format 2, see above
 
     @property
     def cuts_to_hw(self) -> bool:
-        """Whether a new follower cuts its log to its own HW, so that committed records can go."""
+        """True if a new follower truncates to its own HW, which can lose committed records."""
         return self.truncation is Truncation.HIGH_WATERMARK
 
     @property
     def elects_unclean(self) -> bool:
-        """Whether unclean.leader.election.enable is heeded; KRaft does since 3.9 (KAFKA-12670)."""
+        """True if unclean.leader.election.enable works; on KRaft since 3.9 (KAFKA-12670)."""
         return self.coordination == "zookeeper" or self.number >= (3, 9)
 
     @property
@@ -152,7 +152,7 @@ class Release:
         return (*early, "zstd") if self.number >= (2, 1) else early
 
     def row(self) -> dict[str, str]:
-        """The release as a row of ``highwater versions``, for a terminal of 80 columns."""
+        """Return the release as a row of ``highwater versions``, for a terminal of 80 columns."""
         return {
             "kafka": self.name,
             "metadata": self.coordination,
@@ -163,8 +163,10 @@ class Release:
         }
 
     def describe(self) -> dict[str, object]:
-        """The release as an object of ``highwater versions --json``: all of the entry."""
-        facts: dict[str, object] = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the release as an object of ``highwater versions --json``: the whole entry."""
+        facts: dict[str, object] = {
+            attribute.name: getattr(self, attribute.name) for attribute in fields(self)
+        }
         facts |= {"wire": asdict(self.wire), "version": self.version}
         facts |= {"config": dict(self.config), "client": dict(self.client)}
         facts |= {"coordinates": self.coordinates, "compressions": self.compressions}

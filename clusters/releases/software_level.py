@@ -1,11 +1,11 @@
-"""What a broker runs: its jars, the protocol it speaks, the message format it writes.
+"""The level of a broker: its jars, its protocol version, its message format version.
 
 An upgrade raises them one after the other, each broker by broker: first the jars, then
-``inter.broker.protocol.version``, then ``log.message.format.version`` (Kafka's upgrade notes). What
-a release does depends on all three: one that speaks an old protocol cuts its log as of old.
+``inter.broker.protocol.version``, then ``log.message.format.version`` (Kafka's upgrade notes). A
+release's behaviour depends on all three: with an old protocol it truncates by the old rule.
 
-On KRaft the protocol is ``metadata.version``, which the cluster has and not each broker: it is
-raised for all at once, with the other features that a new cluster of that release has (KIP-584).
+On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker: it
+is raised for all at once, with the other features that a new cluster of that release has (KIP-584).
 """
 
 import re
@@ -19,7 +19,7 @@ from highwater.harness.base.errors import UsageError
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"
 METADATA: Final = "metadata.version"
-"""Feature of a KRaft cluster; among a cluster's settings it says with which one to begin."""
+"""Feature of a KRaft cluster; in a cluster's settings, the version to begin with."""
 
 _EPOCHS: Final = (0, 11)
 _EXACT_EPOCHS: Final = (2,)
@@ -31,10 +31,10 @@ _WORD: Final = re.compile(r"0\.\d+\.\d+|[1-9]\d*\.\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What a broker runs.
+    """The software level of a broker.
 
     Attributes:
-        release: whose jars.
+        release: release of the jars.
         protocol: ``inter.broker.protocol.version``, such as ``0.10.2`` or ``2.8``; on KRaft the
             release that has this ``metadata.version``.
         format: ``log.message.format.version``, in the same words; Kafka ignores it where the
@@ -47,35 +47,35 @@ class Level:
 
     @classmethod
     def of(cls, release: Release, *, protocol: str = "", format: str = "") -> Self:  # noqa: A002 - Kafka's word
-        """A release's own level, or one below it.
+        """Return a release's own level, or one below it.
 
         Args:
-            protocol: the newest that it may speak; its own, if that is older.
-            format: the newest that it may write; no newer than the protocol in any case.
+            protocol: newest protocol version allowed; the release's own, if that is older.
+            format: newest message format allowed; never newer than the protocol.
 
         Raises:
-            UsageError: one of them is no version of a protocol.
+            UsageError: one of them is not a valid version.
         """
         spoken = _older(release.protocol, protocol)
         return cls(release=release, protocol=spoken, format=_older(spoken, format))
 
     @classmethod
-    def told(cls, release: Release, settings: Mapping[str, str]) -> Self:
-        """The level of a cluster that is started with these settings.
+    def from_settings(cls, release: Release, settings: Mapping[str, str]) -> Self:
+        """Return the level of a cluster that is started with these settings.
 
         Raises:
-            UsageError: as ``of`` does.
+            UsageError: see ``of``.
         """
         spoken = METADATA if release.coordination == "kraft" else PROTOCOL
         return cls.of(release, protocol=settings.get(spoken, ""), format=settings.get(FORMAT, ""))
 
     @property
     def truncation(self) -> Truncation:
-        """How a replica that becomes a follower decides where to cut its log.
+        """The rule by which a replica that becomes a follower truncates its log.
 
-        ``ReplicaFetcherThread`` of each release asks the protocol, and from 2.1 on the log whether
-        it has epochs (``AbstractFetcherThread.fetchTruncatingPartitions``): without them the HW
-        decides at once. Before, the leader is asked all the same, and says that it has none.
+        ``ReplicaFetcherThread`` of each release decides by the protocol, and from 2.1 on by whether
+        the log has epochs (``AbstractFetcherThread.fetchTruncatingPartitions``): without epochs it
+        truncates to the HW at once. Before 2.1 it asks the leader, which answers that it has none.
         """
         spoken, written = numbers(self.protocol), numbers(self.format)
         no_epochs = written < _EPOCHS and self.release.number >= _HW_WITHOUT_EPOCHS
@@ -88,14 +88,14 @@ class Level:
 
     @property
     def settings(self) -> dict[str, str]:
-        """It as a cluster's settings; 0.9 has but one message format and no setting for it."""
+        """The level as cluster settings; 0.9 has only one message format and no setting for it."""
         if self.release.coordination == "kraft":
             return {METADATA: self.protocol}
         formats = {FORMAT: self.format} if self.release.number >= _FORMATS else {}
         return {PROTOCOL: self.protocol, **formats}
 
     def __str__(self) -> str:
-        """It in words, for a sentence."""
+        """Return the level in words, for a sentence."""
         if self.release.coordination == "kraft":
             return f"Kafka {self.release.name}, {METADATA} {self.protocol}"
         return f"Kafka {self.release.name}, protocol {self.protocol}, format {self.format}"
@@ -104,29 +104,29 @@ class Level:
 _EXACT: Final = Truncation.LEADER_EPOCH_EXACT
 
 
-def climb(
+def upgrade_levels(
     start: Level,
-    to: Iterable[Release],
+    releases: Iterable[Release],
     *,
     protocol: str = "",
     format: str = "",  # noqa: A002 - Kafka's word
 ) -> Iterator[Level]:
-    """The levels of an upgrade from release to release, the first left out.
+    """Yield the levels of an upgrade from release to release, without the first.
 
-    The message format is raised in a step of its own only where records are written otherwise.
+    The message format is raised in a separate step only if the record format changes.
 
     Args:
-        protocol: the newest that may be spoken.
-        format: the newest that may be written.
+        protocol: newest protocol version allowed.
+        format: newest message format allowed.
     """
     level = start
-    for release in to:
-        goal = Level.of(release, protocol=protocol, format=format)
-        same = _magic(level.format) == _magic(goal.format)
+    for release in releases:
+        target = Level.of(release, protocol=protocol, format=format)
+        same_format = _magic(level.format) == _magic(target.format)
         steps = (
             replace(level, release=release),
-            replace(goal, format=goal.format if same else level.format),
-            goal,
+            replace(target, format=target.format if same_format else level.format),
+            target,
         )
         for step in steps:
             if step != level:
@@ -135,10 +135,10 @@ def climb(
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A protocol's or a format's version as numbers, for comparison.
+    """Return a protocol's or a format's version as numbers, for comparison.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a version.
     """
     if not _WORD.fullmatch(version):
         raise UsageError(
@@ -148,10 +148,10 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _older(own: str, most: str) -> str:
-    return min(own, most, key=numbers) if most else own
+def _older(version: str, limit: str) -> str:
+    return min(version, limit, key=numbers) if limit else version
 
 
 def _magic(version: str) -> int:
-    """The record format that a version of the message format stands for."""
+    """Return the record format (magic) of a message format version."""
     return sum(numbers(version) >= since for since in (_FORMATS, _EPOCHS))

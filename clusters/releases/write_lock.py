@@ -1,4 +1,4 @@
-"""Write a release's lock file: ``-m …write_lock NAME ...``, for whoever adds a release.
+"""Write a release's lock file, to add a release: ``-m …write_lock NAME ...``.
 
 jgo (pure Python, no Maven needed) resolves the coordinates as Maven would; the lock file records
 each jar with its sha256, so that a run needs no resolution, only downloads.
@@ -14,12 +14,12 @@ from highwater.clusters.releases.catalogue import Release, release
 from highwater.clusters.releases.jars import lock_file
 
 
-def resolve(wanted: Release, repository: Path) -> dict[str, str]:
-    """The release's jars in class path order: ``group:artifact:version`` to sha256."""
+def resolve(release: Release, repository: Path) -> dict[str, str]:
+    """Return the jars in class path order: ``group:artifact:version`` to sha256."""
     from jgo.maven import MavenContext  # noqa: PLC0415 - slow to import, and needed here only
 
     context = MavenContext(repo_cache=repository, timeout=60)
-    roots = [context.create_dependency(coordinate) for coordinate in wanted.coordinates]
+    roots = [context.create_dependency(coordinate) for coordinate in release.coordinates]
     inputs, transitive = context.resolver.resolve(roots)
     jars = {}
     for dependency in [*inputs, *transitive]:
@@ -30,17 +30,17 @@ def resolve(wanted: Release, repository: Path) -> dict[str, str]:
 
 
 def main(names: Sequence[str]) -> None:
-    """Write one lock file a name."""
+    """Write one lock file for each name."""
     for name in names:
-        wanted = release(name)
+        entry = release(name)
         with tempfile.TemporaryDirectory() as repository:
-            jars = resolve(wanted, Path(repository))
+            jars = resolve(entry, Path(repository))
         lines = [f'"{coordinate}" = "{digest}"' for coordinate, digest in jars.items()]
         head = (
-            f"# Jars of Kafka {wanted.version}, in class path order, "
+            f"# Jars of Kafka {entry.version}, in class path order, "
             "as `python -m highwater.clusters.releases.write_lock` found them."
         )
-        path = lock_file(wanted)
+        path = lock_file(entry)
         path.write_text("\n".join([head, "[jars]", *lines, ""]), encoding="utf-8")
         sys.stdout.write(f"{path.name}: {len(jars)} jars\n")
 

@@ -63,12 +63,12 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
         UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
         HarnessError: nobody answers, or something could not be mended.
     """
-    from highwater.clusters.external.cluster import heal_left
+    from highwater.clusters.external.cluster import heal_leftovers
     from highwater.clusters.external.identity import identify
 
     path = path.expanduser().resolve()
     inventory = _read(path)
-    heal_left(path)
+    heal_leftovers(path)
     met = identify(inventory, confirm)
     count = len(inventory.brokers)
     topic = msgspec.structs.replace(
@@ -100,10 +100,10 @@ def heal(
 
     The next run does so, too, and so does a guard as soon as a run dies.
     """
-    from highwater.clusters.external.cluster import heal_left
+    from highwater.clusters.external.cluster import heal_leftovers
 
     said: list[str] = []
-    heal_left(_read_path(inventory), said.append)
+    heal_leftovers(_read_path(inventory), said.append)
     if as_json:
         sys.stdout.write(json.dumps({"mended": said}, indent=2) + "\n")
     else:

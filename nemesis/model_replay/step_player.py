@@ -116,7 +116,7 @@ class Player:
     def _line_up(self, heir: int | None) -> None:
         """Let whom the schedule has elected next be next in line; the model chose any."""
         if heir is not None and heir >= 0:
-            self._scene.cluster.line_up(self._scene.topic, 0, self.broker(heir))
+            self._scene.cluster.set_next_leader(self._scene.topic, 0, self.broker(heir))
 
     def send(self, step: ScheduleStep) -> None:
         """Send to the broker named, or to the leader, once nothing of it can reach who is held."""

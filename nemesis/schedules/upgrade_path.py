@@ -5,7 +5,7 @@ from typing import Final
 
 from highwater.clusters.releases.catalogue import metadata_release, release
 from highwater.clusters.releases.release import Release
-from highwater.clusters.releases.software_level import Level, climb, numbers
+from highwater.clusters.releases.software_level import Level, numbers, upgrade_levels
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.plan import Plan
 
@@ -20,7 +20,7 @@ def levels(plan: Plan) -> tuple[Level, ...]:
     """The levels that brokers pass through, from where they begin."""
     caps = {"protocol": plan.protocol, "format": plan.format}
     start = Level.of(release(plan.kafka), **caps)
-    return (start, *climb(start, map(release, plan.to), **caps))
+    return (start, *upgrade_levels(start, map(release, plan.to), **caps))
 
 
 def settings(plan: Plan) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from highwater.clusters.brokers.real_cluster import RealBroker, RealCluster
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.external.metadata import meet
+from highwater.clusters.external.metadata import query_identity
 from highwater.clusters.local.driver import open_cluster
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HighwaterError
@@ -37,7 +37,7 @@ class Landlord:
         self.cluster = cluster
         self.directory = directory
         self.socket = directory / "agent"
-        self.cluster_id = meet(Address.parse(cluster.brokers[1].address)).cluster_id
+        self.cluster_id = query_identity(Address.parse(cluster.brokers[1].address)).cluster_id
         self.note_pids()
 
     @property

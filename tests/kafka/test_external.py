@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from highwater.cli.external import onto
-from highwater.clusters.external.journal import folder_of, read
+from highwater.clusters.external.journal import journal_folder, read
 from highwater.harness.base.errors import HighwaterError, UsageError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Plan, Topic, Workload
@@ -92,7 +92,7 @@ def run(theirs: Landlord, store: Path) -> "subprocess.Popen[str]":
 def require_whole(theirs: Landlord) -> None:
     """Nothing is hurt and nothing of ours is there."""
     assert theirs.states == {"running"}
-    assert read(folder_of(theirs.cluster_id)) is None
+    assert read(journal_folder(theirs.cluster_id)) is None
     await_condition(
         lambda: [*(theirs.cluster.directory / "replicas").glob("*/highwater-*-[01]")],
         lambda left: not left,
@@ -161,7 +161,7 @@ def test_what_a_killed_run_left_is_healed(
     process.send_signal(signal.SIGKILL)
     finish(process)
     if not guarded:
-        assert read(folder_of(theirs.cluster_id)) is not None
+        assert read(journal_folder(theirs.cluster_id)) is not None
         code, out, _ = finish(start("heal", "--inventory", theirs.directory / "staging.toml"))
         assert (code, "is healed" in out, "is deleted" in out) == (0, True, True)
     _, alive = psutil.wait_procs(guards, timeout=120)

@@ -85,7 +85,7 @@ def test_leadership_moves_just_after_an_election(cluster: RealCluster, probe: Pr
 def test_the_heir_is_chosen(cluster: Cluster, probe: Probe) -> None:
     leader, *heirs = sorted(cluster.brokers, key=lambda one: one == probe.controller())
     cluster.create_topic("heirs", [[leader, *heirs]], {})
-    cluster.line_up("heirs", 0, heirs[1])
+    cluster.set_next_leader("heirs", 0, heirs[1])
     assert probe.partition("heirs", 0) == PartitionState(
         leader=leader, leader_epoch=0, isr=(leader, *heirs)
     )

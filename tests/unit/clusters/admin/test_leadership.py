@@ -110,7 +110,7 @@ def test_while_a_replica_is_out_of_the_isr_the_controller_reads_the_order_anew(
 
 def test_an_heir_is_put_before_the_others_without_an_election() -> None:
     view = Written()
-    leadership.line_up(view, BROKERS, view.frozen, "events", 0, 3)
+    leadership.set_next_leader(view, BROKERS, view.frozen, "events", 0, 3)
     assert (view.order, view.leader) == ((3, 1, 2), 1)
     assert list(view.nodes) == ["/brokers/topics/events"]
 
@@ -118,7 +118,7 @@ def test_an_heir_is_put_before_the_others_without_an_election() -> None:
 @pytest.mark.parametrize("broker", [1, 2, 4])
 def test_who_leads_is_next_or_cannot_be_is_left_where_it_is(broker: int) -> None:
     view = Written()
-    leadership.line_up(view, BROKERS, view.frozen, "events", 0, broker)
+    leadership.set_next_leader(view, BROKERS, view.frozen, "events", 0, broker)
     assert (view.order, view.nodes) == ((1, 2, 3), {})
 
 

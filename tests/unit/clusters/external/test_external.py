@@ -15,11 +15,17 @@ from highwater.checkers.run_files import RunFiles, stage
 from highwater.cli.external import release_of
 from highwater.clusters.core.addresses import Address, _free_ports
 from highwater.clusters.external import commands
-from highwater.clusters.external.cluster import heal_left
-from highwater.clusters.external.healing import unhealed
+from highwater.clusters.external.cluster import heal_leftovers
+from highwater.clusters.external.healing import unhealed_error
 from highwater.clusters.external.identity import _check_release, identify
 from highwater.clusters.external.inventory import Command, Inventory
-from highwater.clusters.external.journal import ClusterDamage, Journal, folder_of, left_by, read
+from highwater.clusters.external.journal import (
+    ClusterDamage,
+    Journal,
+    folders_to_heal,
+    journal_folder,
+    read,
+)
 from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.external.security import dialer
 from highwater.clusters.releases.catalogue import CATALOGUE
@@ -253,24 +259,24 @@ def test_a_journal_is_on_disk_before_anything_is_hurt_and_gone_when_all_is_whole
     tmp_path: Path,
 ) -> None:
     path, cure = tmp_path / "s.toml", Command(what="start broker 1", line="go", limit_s=1.0)
-    journal = Journal.locked(folder_of("abc"), entry(path))
-    journal.wound(1, (cure,))
-    journal.topic("highwater-1")
+    journal = Journal.locked(journal_folder("abc"), entry(path))
+    journal.record_damage(1, (cure,))
+    journal.record_topic("highwater-1")
     found = read(journal.folder)
     assert found == journal.entry
     assert found is not None
     assert found.wounds[1].cures == (cure,)
-    assert left_by(path) == [journal.folder]
-    assert "  go\n  delete the topic highwater-1" in unhealed(found, ["why"]).hint
-    journal.mended(1)
-    journal.gone("highwater-1")
+    assert folders_to_heal(path) == [journal.folder]
+    assert "  go\n  delete the topic highwater-1" in unhealed_error(found, ["why"]).hint
+    journal.record_healed(1)
+    journal.record_deleted("highwater-1")
     assert read(journal.folder) is None
-    assert left_by(path) == []
+    assert folders_to_heal(path) == []
     journal.release()
 
 
 def test_a_second_run_on_a_cluster_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
-    folder = folder_of("abc")
+    folder = journal_folder("abc")
     script = (
         "import sys, pathlib\nfrom highwater.clusters.external.journal import *\n"
         "j = Journal.locked(pathlib.Path(sys.argv[1]),"
@@ -293,11 +299,11 @@ def test_a_second_run_on_a_cluster_is_refused_and_a_dead_one_is_not(tmp_path: Pa
 
 def test_a_broken_journal_is_no_traceback(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
-    folder = folder_of("a/b")
+    folder = journal_folder("a/b")
     folder.mkdir(parents=True)
     (folder / "open.json").write_text("{")
     with pytest.raises(HarnessError, match="cannot be read"):
-        heal_left(path)
+        heal_leftovers(path)
 
 
 def test_passwords_need_no_socket_of_ours_in_the_clear() -> None:

@@ -33,10 +33,10 @@ from pathlib import Path
 from highwater.clusters.local.jvm_process import ChildProcess
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which below nohup is ignored
 child = ChildProcess("child", sys.argv[2:], log=Path(sys.argv[1]), directory=Path("/"),
-                environment=os.environ)
+                     environment=os.environ)
 while not child.pid:
     time.sleep(0.01)
-print(child.pid, child.warden_pid, flush=True)
+print(child.pid, child.guard_pid, flush=True)
 time.sleep(60)
 """
 Starter = Callable[[list[str]], ChildProcess]
@@ -157,8 +157,8 @@ def test_the_child_dies_with_harness_or_warden(
 def test_a_terminals_ctrl_c_does_not_reach_it(start: Starter) -> None:
     child = start(SLEEPER)
     child.pause()
-    assert os.getsid(child.warden_pid) != os.getsid(0)
-    assert os.getsid(child.pid) == os.getsid(child.warden_pid)
+    assert os.getsid(child.guard_pid) != os.getsid(0)
+    assert os.getsid(child.pid) == os.getsid(child.guard_pid)
 
 
 def test_a_wait_that_fails_says_what_for() -> None:
@@ -167,7 +167,7 @@ def test_a_wait_that_fails_says_what_for() -> None:
 
 
 def test_the_warden_imports_the_standard_library_alone() -> None:
-    source = jvm_process._WARDEN.read_text()
+    source = jvm_process._GUARD.read_text()
     imported = {line.split()[1] for line in source.splitlines() if line.startswith("import ")}
     assert imported <= sys.stdlib_module_names
     assert "\nfrom " not in source

@@ -10,7 +10,7 @@ from highwater.clusters.brokers import freeze
 from highwater.clusters.core import addresses
 from highwater.clusters.core.addresses import Address, AddressGroup, require_free
 from highwater.clusters.nodes import config_files
-from highwater.clusters.nodes.failure_output import last_words
+from highwater.clusters.nodes.failure_output import failure_lines
 from highwater.clusters.nodes.layout import disk_errors
 from highwater.clusters.releases.catalogue import release
 from highwater.harness.base.errors import HarnessError
@@ -87,7 +87,7 @@ def test_last_words_are_the_lines_that_say_why(tmp_path: Path) -> None:
         "\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)\n"
         "2026-11-21T05:00:02.000Z INFO shutting down (kafka.Kafka)\n"
     )
-    assert last_words(log) == "java.io.IOException: No space left on device"
+    assert failure_lines(log) == "java.io.IOException: No space left on device"
 
 
 def test_last_words_of_this_life_only(tmp_path: Path) -> None:
@@ -96,15 +96,15 @@ def test_last_words_of_this_life_only(tmp_path: Path) -> None:
     since = log.stat().st_size
     with log.open("a") as file:
         file.write("t INFO Terminating process (a.B)\n")
-    assert last_words(log, since=since) == "t INFO Terminating process (a.B)"
-    assert "old sorrow" in last_words(log)
+    assert failure_lines(log, since=since) == "t INFO Terminating process (a.B)"
+    assert "old sorrow" in failure_lines(log)
 
 
 def test_last_words_of_the_silent(tmp_path: Path) -> None:
     log = tmp_path / "broker.log"
-    assert "cannot be read" in last_words(log)
+    assert "cannot be read" in failure_lines(log)
     log.touch()
-    assert last_words(log) == "(it said nothing)"
+    assert failure_lines(log) == "(it said nothing)"
 
 
 def test_freezing_keeps_evidence_only(tmp_path: Path) -> None:

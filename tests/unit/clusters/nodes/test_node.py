@@ -54,7 +54,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     yield begin
     for each in made:
         each.release()
-        assert each.gone(10)
+        assert each.wait_until_down(10)
     site.close()
 
 

@@ -230,7 +230,7 @@ def test_an_answer_that_tells_too_high_a_hw_is_held(version: int) -> None:
             read_frame(server)
             server.sendall(high)
             assert is_silent(ends.asks)
-            [held] = ends.relay.held()
+            [held] = ends.relay.held_messages()
             assert (held["target"], held["partition"], held["hw"]) == (ASKS, 0, 4)
         assert read_frame(ends.asks) == high
 

@@ -99,7 +99,7 @@ def test_a_fetch_of_any_version_tells_who_asks_for_what(
     found = kafka_frames.fetch(frame, head)
     epoch = 7 if version >= 9 else -1
     assert found.replica == 2
-    assert found.asked == [(named(version), each, offset, epoch) for each, offset, _ in asked]
+    assert found.partitions == [(named(version), each, offset, epoch) for each, offset, _ in asked]
 
 
 @settings(max_examples=90, deadline=None)
@@ -109,7 +109,7 @@ def test_an_answer_of_any_version_tells_each_hw_whatever_its_records(
 ) -> None:
     frame = answer(version, told)
     assert kafka_frames.correlation(frame) == 5
-    assert kafka_frames.fetched(frame, version) == [
+    assert kafka_frames.fetch_response(frame, version) == [
         (named(version), partition, 0, hw, len(records)) for partition, hw, records in told
     ]
 
@@ -172,7 +172,7 @@ def test_what_a_controller_tells_is_read_in_its_oldest_form() -> None:
     state = text("events") + ints(0, 5, 2, 7) + ints(2, 2, 3) + ints(9) + ints(3, 1, 2, 3)
     body = ints(3, 5) + ints(2) + 2 * state + ints(0)
     frame, head = told(kafka_frames.LEADER_AND_ISR, 0, body)
-    assert kafka_frames.leaders(frame, head) == 2 * [("events", 0, 2, 7, [2, 3])]
+    assert kafka_frames.leader_and_isr(frame, head) == 2 * [("events", 0, 2, 7, [2, 3])]
 
 
 def test_what_a_controller_tells_is_read_in_its_newest_form() -> None:
@@ -181,7 +181,7 @@ def test_what_a_controller_tells_is_read_in_its_newest_form() -> None:
     topic = b"\x07events" + ID.bytes + b"\x03" + 2 * state + b"\x00"
     body = b"\x00" + ints(3) + b"\x00" + ints(5) + bytes(8) + b"\x01" + b"\x02" + topic
     frame, head = told(kafka_frames.LEADER_AND_ISR, 7, body)
-    assert kafka_frames.leaders(frame, head) == 2 * [("events", 1, 2, 7, [2, 3])]
+    assert kafka_frames.leader_and_isr(frame, head) == 2 * [("events", 1, 2, 7, [2, 3])]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -195,4 +195,4 @@ def test_what_a_leader_asks_for_is_read_in_every_form(version: int) -> None:
         b"\x00" + ints(1) + bytes(8) + b"\x02" + topic + b"\x00",
     )
     name = kafka_frames.topic_id(ID.bytes) if version >= 2 else "events"
-    assert kafka_frames.altered(frame, head) == [(name, 4, -1, 7, [1, 2])]
+    assert kafka_frames.alter_partition(frame, head) == [(name, 4, -1, 7, [1, 2])]

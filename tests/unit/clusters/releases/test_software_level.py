@@ -4,7 +4,7 @@ import pytest
 
 from highwater.clusters.releases.catalogue import CATALOGUE, release
 from highwater.clusters.releases.release import Truncation
-from highwater.clusters.releases.software_level import Level, climb
+from highwater.clusters.releases.software_level import Level, upgrade_levels
 from highwater.harness.base.errors import UsageError
 
 HW, EPOCH, EXACT, FETCH = Truncation
@@ -16,7 +16,7 @@ def level(kafka: str, protocol: str = "", written: str = "") -> Level:
 
 def steps(kafka: str, *to: str, protocol: str = "", written: str = "") -> list[tuple[str, ...]]:
     start = level(kafka, protocol, written)
-    path = climb(start, map(release, to), protocol=protocol, format=written)
+    path = upgrade_levels(start, map(release, to), protocol=protocol, format=written)
     return [(one.release.name, one.protocol, one.format) for one in path]
 
 
@@ -68,14 +68,14 @@ def test_on_kraft_an_upgrade_raises_jars_then_the_metadata_version() -> None:
     assert steps("3.9.2", "4.3.1", protocol="3.9") == [("4.3.1", "3.9", "3.9")]
     old = level("4.3.1", "3.9")
     assert (old.settings, old.truncation) == ({"metadata.version": "3.9"}, FETCH)
-    assert Level.told(old.release, old.settings) == old
+    assert Level.from_settings(old.release, old.settings) == old
     assert str(old) == "Kafka 4.3.1, metadata.version 3.9"
 
 
 def test_a_cluster_is_started_at_the_level_that_its_settings_ask_for() -> None:
     old = level("2.8.2", "1.1", "0.10.2")
-    assert Level.told(old.release, old.settings) == old
-    assert Level.told(old.release, {}) == level("2.8.2")
+    assert Level.from_settings(old.release, old.settings) == old
+    assert Level.from_settings(old.release, {}) == level("2.8.2")
 
 
 def test_limits_stop_it_on_the_way() -> None:

@@ -98,7 +98,7 @@ class Stage:
         self.done.append(f"move {broker}")
         self.leader = broker
 
-    def line_up(self, topic: str, partition: int, broker: int) -> None:
+    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
         assert (topic, partition) == PARTITION
         self.done.append(f"line up {broker}")
         self.leader = broker

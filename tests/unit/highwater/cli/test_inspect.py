@@ -202,10 +202,11 @@ import os
 from pathlib import Path
 from highwater.checkers.inspection.log_dirs import log_dirs
 from highwater.checkers.inspection.replica_files import CLEANED
-from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK, LEADER_EPOCH, LOG_START,
-RECOVERY_POINT from highwater.checkers.kafka_files.segment_files import Segment from
-highwater.checkers.kafka_files.reader import read_segment from highwater.harness.base.errors import
-UsageError os.setuid({NOBODY}) try:
+from highwater.checkers.kafka_files.segment_files import Segment
+from highwater.checkers.kafka_files.reader import read_segment
+from highwater.harness.base.errors import UsageError
+os.setuid({NOBODY})
+try:
     log_dirs([Path({str(one.path)!r})])
 except UsageError as error:
     print(error.message)

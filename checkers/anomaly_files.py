@@ -89,17 +89,17 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
     """
     causes = stretches(anomalies)
     told = anomalies.map(partial(caused, causes=causes, alone="duplicate"), SCHEMA)
-    found: dict[str, AnomalyCounts] = {}
+    counts: dict[str, AnomalyCounts] = {}
     for keys in _together(anomalies, targets):
         some = told if told.here else told.only("run", *keys).kept()
         if some.here:
             parts = dict(_by_run(some.table()))
             for key in keys:
-                found[key] = _bring(parts.get(key, SCHEMA.empty_table()), targets[key])
+                counts[key] = _bring(parts.get(key, SCHEMA.empty_table()), targets[key])
         else:
             (key,) = keys
-            found[key] = _written(some.frame(), targets[key])
-    return found
+            counts[key] = _written(some.frame(), targets[key])
+    return counts
 
 
 def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:
@@ -110,7 +110,7 @@ def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequen
     counts = {row["run"]: row["count"] for row in anomalies.counts(["run"]).to_pylist()}
     keys: list[str] = []
     for key in targets:
-        if keys and sum(counts.get(one, 0) for one in (*keys, key)) > anomalies.most_here:
+        if keys and sum(counts.get(other, 0) for other in (*keys, key)) > anomalies.most_here:
             yield keys
             keys = []
         keys.append(key)
@@ -126,9 +126,9 @@ def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     if telling:
         table = table.take(pc.sort_indices(table.select([name for name, *_ in telling]), telling))
     start = 0
-    for each in pc.value_counts(table["run"]).to_pylist():
-        yield each["values"], table.slice(start, each["counts"])
-        start += each["counts"]
+    for row in pc.value_counts(table["run"]).to_pylist():
+        yield row["values"], table.slice(start, row["counts"])
+        start += row["counts"]
 
 
 def _varies(column: pa.ChunkedArray) -> bool:
@@ -149,15 +149,15 @@ def _bring(table: pa.Table, target: Target) -> AnomalyCounts:
     _replace(partial_path, target.path)
     follows = table["cause"].is_valid()
     leading = table.filter(pc.invert(follows))
-    found = AnomalyCounts(counts=_counts(leading), following=_counts(table.filter(follows)))
-    for kind in found.counts:
+    counts = AnomalyCounts(counts=_counts(leading), following=_counts(table.filter(follows)))
+    for kind in counts.counts:
         rows = leading.filter(pc.equal(leading["kind"], kind))
-        found.listed += rows.slice(0, LISTED_MAX).to_pylist()
-    return found
+        counts.listed += rows.slice(0, LISTED_MAX).to_pylist()
+    return counts
 
 
 def _counts(table: pa.Table) -> dict[str, int]:
-    return {each["values"]: each["counts"] for each in pc.value_counts(table["kind"]).to_pylist()}
+    return {row["values"]: row["counts"] for row in pc.value_counts(table["kind"]).to_pylist()}
 
 
 def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
@@ -185,9 +185,9 @@ def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
 def _partial(path: Path) -> Path:
     """Where to write what shall be at a path; nothing is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = path.with_suffix(".partial")
-    _remove(found)
-    return found
+    unfinished = path.with_suffix(".partial")
+    _remove(unfinished)
+    return unfinished
 
 
 def _replace(partial_path: Path, path: Path) -> None:

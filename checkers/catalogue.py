@@ -44,20 +44,20 @@ def all_checkers() -> tuple[Checker, ...]:
     Raises:
         HarnessError: a package that has some cannot be loaded, or has what is no checker.
     """
-    found = list(CHECKERS)
+    checkers = list(CHECKERS)
     for package, one in extensions.load(extensions.CHECKERS):
         if not isinstance(one, Checker):
             raise HarnessError(
                 f"{package} has a {type(one).__name__} for {extensions.CHECKERS}, no checker",
                 hint="An entry point names a function that @checker decorates.",
             )
-        if twice := _names(found) & _names([one]):
+        if twice := _names(checkers) & _names([one]):
             raise HarnessError(
                 f"{package} has a checker called {min(twice)}, and there is one already",
                 hint="Give it another name, or uninstall the package.",
             )
-        found.append(one)
-    return tuple(found)
+        checkers.append(one)
+    return tuple(checkers)
 
 
 def all_kinds() -> dict[str, Kind]:
@@ -66,12 +66,12 @@ def all_kinds() -> dict[str, Kind]:
     Raises:
         HarnessError: as ``all_checkers``.
     """
-    return {kind.name: kind for one in all_checkers() for kind in one.kinds}
+    return {kind.name: kind for checker in all_checkers() for kind in checker.kinds}
 
 
 def our_kinds() -> dict[str, Kind]:
     """Return those that our own checkers find, which alone the reference model knows."""
-    return {kind.name: kind for one in CHECKERS for kind in one.kinds}
+    return {kind.name: kind for checker in CHECKERS for kind in checker.kinds}
 
 
 def kind(name: str) -> Kind:
@@ -79,9 +79,9 @@ def kind(name: str) -> Kind:
 
     Whoever has a verdict may not have the package whose checker it is of.
     """
-    known = {one.name: one for one in (*all_kinds().values(), *FOREIGN)}
-    if name in known:
-        return known[name]
+    entries = {entry.name: entry for entry in (*all_kinds().values(), *FOREIGN)}
+    if name in entries:
+        return entries[name]
     return Kind(
         name,
         guarantee="",
@@ -93,5 +93,5 @@ def kind(name: str) -> Kind:
     )
 
 
-def _names(found: Iterable[Checker]) -> set[str]:
-    return {name for one in found for name in one.names}
+def _names(checkers: Iterable[Checker]) -> set[str]:
+    return {name for checker in checkers for name in checker.names}

@@ -182,7 +182,7 @@ def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
     """The kinds of anomaly that a run cannot show."""
     if case.key in done.lost:
         return frozenset(all_kinds())
-    return frozenset(one.name for one in all_kinds().values() if one.absence and case.cut)
+    return frozenset(kind.name for kind in all_kinds().values() if kind.absence and case.cut)
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:

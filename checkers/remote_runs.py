@@ -111,8 +111,8 @@ def send_back(spark: SparkSession, run: RemoteRun) -> None:
     """
     with _told(spark, run.uri, "written"):
         if run.anomalies.exists():
-            found = spark.createDataFrame(pq.read_table(run.anomalies).combine_chunks())
-            found.coalesce(1).write.mode("overwrite").parquet(run.uri_of(run.anomalies))
+            frame = spark.createDataFrame(pq.read_table(run.anomalies).combine_chunks())
+            frame.coalesce(1).write.mode("overwrite").parquet(run.uri_of(run.anomalies))
         verdict = run.analysis / "verdict.json"
         others = {run.report, *run.analysis.glob("*.json")} - {verdict}
         for path in (*sorted(others), verdict):
@@ -153,7 +153,9 @@ def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
     """Where each file goes; a folder in which Spark wrote one part is the file of its name."""
     targets = {name: _PART.sub("", name) for name in names}
     parts = Counter(targets.values())
-    return {name: mirror / (one if parts[one] == 1 else name) for name, one in targets.items()}
+    return {
+        name: mirror / (target if parts[target] == 1 else name) for name, target in targets.items()
+    }
 
 
 def _brought(

@@ -177,16 +177,16 @@ def _words(error: Exception) -> str:
     return re.sub(r"(Could not open Parquet input source )?'?<Buffer>'?: ", "", line)
 
 
-def _unusable(found: pq.FileMetaData, wanted: pa.Schema, recorded: int | None) -> str:
+def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) -> str:
     """Why a table is no evidence, the end of a sentence; empty where it is."""
-    if missing := _missing_columns(found.schema.to_arrow_schema(), wanted):
+    if missing := _missing_columns(data.schema.to_arrow_schema(), schema):
         return f"has no usable column {missing}"
-    if recorded is not None and found.num_rows != recorded:
-        return f"has {found.num_rows:,} of the {recorded:,} rows that were recorded"
+    if recorded is not None and data.num_rows != recorded:
+        return f"has {data.num_rows:,} of the {recorded:,} rows that were recorded"
     return ""
 
 
-def _missing_columns(found: pa.Schema, wanted: pa.Schema) -> str:
+def _missing_columns(schema: pa.Schema, wanted: pa.Schema) -> str:
     """The columns that are not there or of another type; dictionaries count as what they hold.
 
     A column that later releases added is null in an older run, which Spark reads as that.
@@ -196,8 +196,8 @@ def _missing_columns(found: pa.Schema, wanted: pa.Schema) -> str:
         for column in wanted
         if (
             column.name not in ADDED
-            if column.name not in found.names
-            else plain(found.field(column.name).type) != plain(column.type)
+            if column.name not in schema.names
+            else plain(schema.field(column.name).type) != plain(column.type)
         )
     )
 
@@ -212,9 +212,9 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _copy_stream(stream: Path, part: Path, name: str) -> int:
-    wanted = TABLES[name]
+    table = TABLES[name]
     rows = 0
-    with pq.ParquetWriter(part, wanted) as writer:
+    with pq.ParquetWriter(part, table) as writer:
         for batch in read_stream(stream):
             writer.write_batch(batch)
             rows += batch.num_rows

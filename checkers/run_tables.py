@@ -108,11 +108,11 @@ class Tables:
     @cached_property
     def log(self) -> DataFrame:
         """Every record on every replica's disk and every damaged stretch, in ``disks.COLUMNS``."""
-        found = [segment for case in self.cases for segment in case.segments]
-        if not kafka_log.about(found):
+        segments = [segment for case in self.cases for segment in case.segments]
+        if not kafka_log.about(segments):
             empty = self.spark.createDataFrame([], kafka_log.schema_of(replica_extents.SOURCE))
             return replica_extents.records(empty)
-        log = kafka_log.read_segments(self.spark, found, replica_extents.SOURCE)
+        log = kafka_log.read_segments(self.spark, segments, replica_extents.SOURCE)
         return self.engine.keep(replica_extents.records(log))
 
     @cached_property
@@ -157,14 +157,16 @@ class Tables:
         return self.engine.given(table)
 
     def _read(self, name: str) -> DataFrame:
-        found = self._scan(name)
-        return found.select("run", *(column.name for column in TABLES[name]))
+        scan = self._scan(name)
+        return scan.select("run", *(column.name for column in TABLES[name]))
 
     def _scan(self, name: str) -> DataFrame:
         """A table of all runs, with ``run`` and the number ``at`` of each row in its run."""
-        fields = [T.StructField(one.name, _SPARK_TYPES[plain(one.type)]) for one in TABLES[name]]
+        fields = [
+            T.StructField(table.name, _SPARK_TYPES[plain(table.type)]) for table in TABLES[name]
+        ]
         schema = T.StructType(fields)
-        found = [
+        parts = [
             from_here(self.engine, case.tables[name], case.key, schema.names)
             for case in self.cases
             if name in case.sealed
@@ -175,20 +177,20 @@ class Tables:
             if name in case.tables and name not in case.sealed
         }
         if runs:
-            found.append(self._files(runs, schema))
-        if not found:
+            parts.append(self._files(runs, schema))
+        if not parts:
             run = [T.StructField("run", T.StringType()), T.StructField("at", T.LongType())]
             return self.spark.createDataFrame([], T.StructType([*fields, *run]))
-        return reduce(DataFrame.unionByName, found)
+        return reduce(DataFrame.unionByName, parts)
 
     def _files(self, runs: dict[str, str], schema: T.StructType) -> DataFrame:
         """The files of some runs by their paths or URIs; of several a file may be the same."""
-        plain_paths = [re.sub("^file:/+", "/", one) for one in runs.values()]
+        plain_paths = [re.sub("^file:/+", "/", run) for run in runs.values()]
         files = dict(zip(plain_paths, runs.values(), strict=True))
-        found = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))
+        ordered = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))
         if len(runs) == 1:
-            return found.withColumn("run", F.lit(*runs))
+            return ordered.withColumn("run", F.lit(*runs))
         path = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))
         path = F.regexp_replace(F.url_decode(path), "^file:/+", "/")
         names = F.broadcast(self.local(pa.table({"path": plain_paths, "run": [*runs]})))
-        return found.withColumn("path", path).join(names, "path").drop("path")
+        return ordered.withColumn("path", path).join(names, "path").drop("path")

@@ -178,8 +178,8 @@ def _unjudged(findings: Findings) -> list[str]:
 
 def _outcomes(findings: Findings) -> dict[str, str]:
     """What each checker came to; lineage, too, where it crashed: no verdict hangs on it."""
-    found = {name: _outcome(name, findings) for name in all_kinds()}
-    return found | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
+    outcomes = {name: _outcome(name, findings) for name in all_kinds()}
+    return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
 
 def _outcome(name: str, findings: Findings) -> str:

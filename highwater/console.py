@@ -180,8 +180,8 @@ def finish(judged: Sequence["JudgedRun"], *, as_json: bool) -> NoReturn:
         print_json([one.summary() for one in judged])
     else:
         show_judged(judged)
-    found = {one.verdict.verdict for one in judged}
-    raise typer.Exit(BROKEN if "invalid" in found else UNKNOWN if "unknown" in found else OK)
+    verdicts = {one.verdict.verdict for one in judged}
+    raise typer.Exit(BROKEN if "invalid" in verdicts else UNKNOWN if "unknown" in verdicts else OK)
 
 
 def print_json(objects: list[Any]) -> None:
@@ -201,12 +201,14 @@ def modelled(judged: "JudgedRun") -> Text:
 
 
 def _show_model(judged: "JudgedRun") -> None:
-    found = judged.model
-    if found is None:
+    model = judged.model
+    if model is None:
         return
-    out.print(Text("  model: "), modelled(judged), Text(f". {model_text.sentence(found)}"), sep="")
-    amiss = [f"not reproduced: {one}" for one in found.absent]
-    amiss += model_text.told([one for one in found.findings if one.verdict == "unexplained"])
+    out.print(Text("  model: "), modelled(judged), Text(f". {model_text.sentence(model)}"), sep="")
+    amiss = [f"not reproduced: {one}" for one in model.absent]
+    amiss += model_text.told(
+        [finding for finding in model.findings if finding.verdict == "unexplained"]
+    )
     for line in amiss[:MODEL_LINES]:
         out.print(Text(f"    {line}"))
     if len(amiss) > MODEL_LINES:

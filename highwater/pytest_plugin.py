@@ -269,10 +269,10 @@ def pytest_terminal_summary(
 
 def _line(row: dict[str, str], here: Path) -> tuple[str, ...]:
     report = Path(row["report"])
-    shown = report.relative_to(here) if report.is_relative_to(here) else report
+    path = report.relative_to(here) if report.is_relative_to(here) else report
     lost = f"{row['lost']} / {row['acknowledged']}"
     words = (row["verdict"], row["model"] or "-")
-    return row["kafka"], row["driver"], row["what"], lost, *words, str(shown)
+    return row["kafka"], row["driver"], row["what"], lost, *words, str(path)
 
 
 def _aligned(lines: list[tuple[str, ...]]) -> Iterator[str]:

@@ -172,7 +172,7 @@ class Nemesis:
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
         """Mend everything that is open on these brokers (all, if none are named), side by side."""
-        wanted = None if brokers is None else {f"broker {one}" for one in brokers}
+        wanted = None if brokers is None else {f"broker {broker}" for broker in brokers}
         targets = sorted(one for one in self._open if wanted is None or one in wanted)
         if targets:
             with ThreadPoolExecutor(len(targets), thread_name_prefix="heal") as pool:

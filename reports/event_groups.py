@@ -144,12 +144,12 @@ class Burst:
 def bursts(anomalies: Sequence[Anomaly]) -> list[Burst]:
     """Findings in their own order, neighbours (at most ``NEAR`` offsets apart) together."""
     found: list[Burst] = []
-    for each in anomalies:
+    for anomaly in anomalies:
         last = found[-1] if found else None
-        if last is not None and _neighbours(last, each):
-            found[-1] = Burst(first=last.first, last_offset=each.offset, count=last.count + 1)
+        if last is not None and _neighbours(last, anomaly):
+            found[-1] = Burst(first=last.first, last_offset=anomaly.offset, count=last.count + 1)
         else:
-            found.append(Burst(first=each, last_offset=each.offset, count=1))
+            found.append(Burst(first=anomaly, last_offset=anomaly.offset, count=1))
     return found
 
 

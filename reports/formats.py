@@ -74,20 +74,20 @@ def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
     return _FORMATS[name]
 
 
-def as_json(told: Sequence[RunSummary]) -> str:
+def as_json(summaries: Sequence[RunSummary]) -> str:
     """What ``highwater check --json`` prints: an object, or a list for several runs."""
     found = [
-        one.verdict.summary(str(one.run.report)) | {"model": msgspec.to_builtins(one.model)}
-        for one in told
+        summary.verdict.summary(str(summary.run.report)) | {"model": msgspec.to_builtins(summary.model)}
+        for summary in summaries
     ]
     return json.dumps(found[0] if len(found) == 1 else found, indent=2) + "\n"
 
 
-def markdown(told: Sequence[RunSummary]) -> str:
+def markdown(summaries: Sequence[RunSummary]) -> str:
     """A table of all runs, and what was found in each."""
     heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    for one in told:
+    for one in summaries:
         verdict, said = one.verdict, one.model
         cells = (
             _cell(verdict.kafka),
@@ -99,7 +99,7 @@ def markdown(told: Sequence[RunSummary]) -> str:
             _cell(one.run.name),
         )
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *(_section(one) for one in told)])
+    return "\n".join([*lines, "", *(_section(summary) for summary in summaries)])
 
 
 def _lost(verdict: Verdict) -> str:
@@ -108,15 +108,15 @@ def _lost(verdict: Verdict) -> str:
     return f"{book.lost:,} / {book.acknowledged:,}" if verdict.account == "whole" else "-"
 
 
-def junit(told: Sequence[RunSummary]) -> str:
+def junit(summaries: Sequence[RunSummary]) -> str:
     """A test suite with a case a run: what broke a promise failed, what is unknown is an error."""
-    broken = sum(one.verdict.verdict == INVALID for one in told)
-    unknown = sum(one.verdict.verdict == UNKNOWN for one in told)
-    seconds = f"{sum(one.status.seconds for one in told):.3f}"
-    counts = {"tests": str(len(told)), "failures": str(broken), "errors": str(unknown)}
+    broken = sum(summary.verdict.verdict == INVALID for summary in summaries)
+    unknown = sum(summary.verdict.verdict == UNKNOWN for summary in summaries)
+    seconds = f"{sum(summary.status.seconds for summary in summaries):.3f}"
+    counts = {"tests": str(len(summaries)), "failures": str(broken), "errors": str(unknown)}
     suites = ET.Element("testsuites", counts | {"time": seconds})
     suite = ET.SubElement(suites, "testsuite", {"name": "highwater", **counts, "time": seconds})
-    for one in told:
+    for one in summaries:
         case = ET.SubElement(
             suite,
             "testcase",
@@ -142,37 +142,37 @@ _FORMATS: Final[Mapping[str, Callable[[Sequence[RunSummary]], str]]] = {
 }
 
 
-def _section(one: RunSummary) -> str:
-    verdict = one.verdict
+def _section(summary: RunSummary) -> str:
+    verdict = summary.verdict
     lines = [
-        f"## {_cell(one.run.name)}\n",
+        f"## {_cell(summary.run.name)}\n",
         f"{_MARKS[verdict.verdict]}: {_cell(verdict.headline)}\n",
         *(f"- {_cell(reason)}" for reason in verdict.reasons),
         *([f"- happened: {_cell(verdict.happened)}"] if verdict.happened else []),
         *([f"- {verdict.sums}"] if verdict.sums else []),
-        f"- {_cell(_said(one))}",
-        *(f"- {_cell(sentence)}" for sentence in _anomalies(one)),
-        f"- repeat: `{_repeat(one)}`",
+        f"- {_cell(_said(summary))}",
+        *(f"- {_cell(sentence)}" for sentence in _anomalies(summary)),
+        f"- repeat: `{_repeat(summary)}`",
         "",
     ]
     return "\n".join(lines)
 
 
-def _anomalies(one: RunSummary) -> list[str]:
-    found = one.verdict.anomalies[:LISTED_MAX]
-    more = sum(one.verdict.counts.values()) - len(found)
-    lines = [f"{each.kind}: {each.sentence}" for each in found]
+def _anomalies(summary: RunSummary) -> list[str]:
+    anomalies = summary.verdict.anomalies[:LISTED_MAX]
+    more = sum(summary.verdict.counts.values()) - len(anomalies)
+    lines = [f"{anomaly.kind}: {anomaly.sentence}" for anomaly in anomalies]
     return [*lines, f"… and {more:,} more"] if more else lines
 
 
-def _said(one: RunSummary) -> str:
-    if one.model is None:
+def _said(summary: RunSummary) -> str:
+    if summary.model is None:
         return "model: not asked"
-    return f"model: {model_text.WORDS[one.model.status]}. {model_text.sentence(one.model)}"
+    return f"model: {model_text.WORDS[summary.model.status]}. {model_text.sentence(summary.model)}"
 
 
-def _repeat(one: RunSummary) -> str:
-    return one.plan.command()
+def _repeat(summary: RunSummary) -> str:
+    return summary.plan.command()
 
 
 def _cell(text: str) -> str:

@@ -41,7 +41,7 @@ def drawing_css() -> str:
     """What a drawing needs of the style sheet where it is a file of its own."""
     lines = _css().splitlines()
     colours = lines[: lines.index("*{box-sizing:border-box}")]
-    return "\n".join([*colours, *(one for one in lines if one.startswith("svg"))])
+    return "\n".join([*colours, *(line for line in lines if line.startswith("svg"))])
 
 
 @functools.cache

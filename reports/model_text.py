@@ -55,23 +55,26 @@ def read(run: Run) -> Reconciliation | None:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def sentence(found: Reconciliation) -> str:
+def sentence(reconciliation: Reconciliation) -> str:
     """The answer in one sentence."""
-    rules = f"the rules of {found.software}"
-    total = found.explained + found.unexplained
-    if found.status == "as-predicted" and found.predicted is not None:
-        return f"By {rules}, {_outcome(found.predicted)}. So it was."
-    if found.status in GOOD:
+    rules = f"the rules of {reconciliation.software}"
+    total = reconciliation.explained + reconciliation.unexplained
+    if reconciliation.status == "as-predicted" and reconciliation.predicted is not None:
+        return f"By {rules}, {_outcome(reconciliation.predicted)}. So it was."
+    if reconciliation.status in GOOD:
         if not total:
             return f"Nothing happened that {rules} do not allow."
         return f"{_all(total)} from {rules}."
-    if found.status == "unexplained":
-        return f"{found.unexplained:,} of {count(total, 'finding')} cannot follow from {rules}."
-    why = " ".join(found.reasons or found.absent) or "The model was not told enough."
-    if found.status == "not-reproduced" and found.predicted is not None:
+    if reconciliation.status == "unexplained":
+        return f"{reconciliation.unexplained:,} of {count(total, 'finding')} cannot follow from {rules}."
+    why = (
+        " ".join(reconciliation.reasons or reconciliation.absent)
+        or "The model was not told enough."
+    )
+    if reconciliation.status == "not-reproduced" and reconciliation.predicted is not None:
         missed = f"The run did not go as planned, and shows nothing: {why}"
-        absent = f"By {rules}, {_outcome(found.predicted)}. That did not happen."
-        return missed if found.reasons else absent
+        absent = f"By {rules}, {_outcome(reconciliation.predicted)}. That did not happen."
+        return missed if reconciliation.reasons else absent
     return why
 
 
@@ -79,15 +82,13 @@ def _all(number: int) -> str:
     return "The one finding follows" if number == 1 else f"All {number:,} findings follow"
 
 
-def _outcome(found: PartitionOutcome) -> str:
+def _outcome(outcome: PartitionOutcome) -> str:
     """``m3 is lost and offset 3 forks``, or ``nothing is lost and nothing forks``."""
-    offsets = [str(offset) for offset in found.forked]
-    lost = f"{listed(found.lost)} {'is' if len(found.lost) == 1 else 'are'} lost"
+    offsets = [str(offset) for offset in outcome.forked]
+    lost = f"{listed(outcome.lost)} {'is' if len(outcome.lost) == 1 else 'are'} lost"
     plural = "s" * (len(offsets) > 1)
     forked = f"offset{plural} {listed(offsets)} fork{'' if plural else 's'}"
-    return (
-        f"{lost if found.lost else 'nothing is lost'} and {forked if offsets else 'nothing forks'}"
-    )
+    return f"{lost if outcome.lost else 'nothing is lost'} and {forked if offsets else 'nothing forks'}"
 
 
 def listed(words: Iterable[str]) -> str:
@@ -115,14 +116,17 @@ class Logs:
     forked: tuple[int, ...]
 
 
-def side_by_side(found: Reconciliation) -> tuple[Logs, ...]:
+def side_by_side(reconciliation: Reconciliation) -> tuple[Logs, ...]:
     """The predicted and the observed logs, over the same offsets; empty when none were compared."""
-    if found.predicted is None or not found.predicted.logs:
+    if reconciliation.predicted is None or not reconciliation.predicted.logs:
         return ()
-    both = (("The model's logs", found.predicted), ("The brokers' logs", found.observed))
+    both = (
+        ("The model's logs", reconciliation.predicted),
+        ("The brokers' logs", reconciliation.observed),
+    )
     longest = max(len(log) for _, one in both for log in (*one.logs.values(), ()))
     offsets = tuple(range(max(0, longest - OFFSETS_MAX), longest))
-    odd = {(str(one.broker), one.offset) for one in found.differences}
+    odd = {(str(difference.broker), difference.offset) for difference in reconciliation.differences}
     return tuple(_logs(title, outcome, offsets, odd) for title, outcome in both)
 
 
@@ -137,7 +141,9 @@ def _logs(
                 for o in offsets
             ),
         )
-        for broker, log in sorted(outcome.logs.items(), key=lambda one: one[0].zfill(9))
+        for broker, log in sorted(
+            outcome.logs.items(), key=lambda broker_log: broker_log[0].zfill(9)
+        )
     )
     return Logs(title=title, offsets=offsets, rows=rows, lost=outcome.lost, forked=outcome.forked)
 
@@ -155,15 +161,15 @@ class Section:
     more: int
 
 
-def section(found: Reconciliation) -> Section:
+def section(reconciliation: Reconciliation) -> Section:
     """The view of an answer; what is unexplained comes first."""
-    ordered = sorted(found.findings, key=lambda one: one.verdict == "explained")
+    ordered = sorted(reconciliation.findings, key=lambda finding: finding.verdict == "explained")
     return Section(
-        found=found,
-        word=WORDS[found.status],
-        colour=COLOURS[found.status],
-        sentence=sentence(found),
-        logs=side_by_side(found),
+        found=reconciliation,
+        word=WORDS[reconciliation.status],
+        colour=COLOURS[reconciliation.status],
+        sentence=sentence(reconciliation),
+        logs=side_by_side(reconciliation),
         findings=tuple(ordered[:FINDINGS_MAX]),
         more=sum(one.count for one in ordered[FINDINGS_MAX:]),
     )
@@ -171,7 +177,9 @@ def section(found: Reconciliation) -> Section:
 
 def told(findings: Sequence[ModelFinding]) -> list[str]:
     """Findings with their chains as lines of text, for a terminal."""
-    return [line for one in findings for line in (heading(one), *map(_line, one.because))]
+    return [
+        line for finding in findings for line in (heading(finding), *map(_line, finding.because))
+    ]
 
 
 def heading(finding: ModelFinding) -> str:
@@ -187,12 +195,14 @@ def _line(link: ExplanationLink) -> str:
     return f"  [{link.rule}] {link.says}"
 
 
-def rule_word(name: str, found: Reconciliation) -> str:
+def rule_word(name: str, reconciliation: Reconciliation) -> str:
     """A rule by its name, and ``off`` where it is a switch that did not hold in the run."""
-    if name not in SWITCHES or found.kafka not in RELEASES:
+    if name not in SWITCHES or reconciliation.kafka not in RELEASES:
         return name
     try:
-        rules = rules_of(found.kafka, protocol=found.protocol, written=found.written)
+        rules = rules_of(
+            reconciliation.kafka, protocol=reconciliation.protocol, written=reconciliation.written
+        )
     except UsageError:  # model.json has other words than ours there
         return name
     return name if getattr(rules, name) else f"{name}: off"

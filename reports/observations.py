@@ -151,16 +151,16 @@ class PartitionObservations:
 
     def leadership(self, time_ns: int) -> LeadershipPeriod | None:
         """What the controller said at that time."""
-        before = [each for each in self.leaderships if each.time_ns <= time_ns]
+        before = [leadership for leadership in self.leaderships if leadership.time_ns <= time_ns]
         return before[-1] if before else None
 
     @property
     def brokers(self) -> list[int]:
         """Every broker seen with this partition, by id."""
-        found = set(self.tracks)
-        for each in self.leaderships:
-            found |= {*each.isr} | ({each.leader} if each.leader >= 0 else set())
-        return sorted(found | {cut.broker for cut in self.cuts})
+        tracks = set(self.tracks)
+        for leadership in self.leaderships:
+            tracks |= {*leadership.isr} | ({leadership.leader} if leadership.leader >= 0 else set())
+        return sorted(tracks | {cut.broker for cut in self.cuts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
         subjects: the offsets of its anomalies.
     """
     brokers = tuple(sorted(holdings))
-    offsets = sorted({offset for held in holdings.values() for offset in held})
+    offsets = sorted({offset for holding in holdings.values() for offset in holding})
     wanted = set(subjects)
     differing = [o for o in offsets if _differs([holdings[b].get(o) for b in brokers])]
     marked = _ends(sorted(wanted | set(differing)))
@@ -114,9 +114,9 @@ def _ends(offsets: list[int]) -> list[int]:
     return [o for run in runs for o in (run if len(run) <= RUN_MAX else (run[0], run[-1]))]
 
 
-def _differs(held: Iterable[RecordOnDisk | None]) -> bool:
+def _differs(disks: Iterable[RecordOnDisk | None]) -> bool:
     """Two replicas hold different records; one that holds nothing there says nothing."""
-    return len({(h.value, h.note) for h in held if h is not None}) > 1
+    return len({(h.value, h.note) for h in disks if h is not None}) > 1
 
 
 def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: bool) -> OffsetRow:
@@ -160,7 +160,7 @@ def read_holdings(
 ) -> Holdings:
     """Read one partition's frozen replicas; what cannot be read is added to ``missing``."""
     topic, number = partition
-    found: dict[int, dict[int, RecordOnDisk]] = {}
+    disks: dict[int, dict[int, RecordOnDisk]] = {}
     for folder in replica_folders(run, partition, without):
         held: dict[int, RecordOnDisk] = {}
         try:
@@ -168,11 +168,11 @@ def read_holdings(
                 held.update(_held(batch))
         except (HighwaterError, OSError, pa.ArrowException, ValueError) as error:
             missing.append(f"The replica on broker {folder.parent.name} cannot be read: {error}")
-        found[int(folder.parent.name)] = held
-    if not found:
+        disks[int(folder.parent.name)] = held
+    if not disks:
         what = "was frozen" if run.disks_here else "was brought here: they are too large"
         missing.append(f"No replica of {topic}-{number} {what}.")
-    return found
+    return disks
 
 
 def _held(batch: pa.RecordBatch) -> Iterable[tuple[int, RecordOnDisk]]:

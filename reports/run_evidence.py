@@ -74,9 +74,9 @@ def gather(
     schedule = {} if f"{STEPS_TABLE}.parquet" in without else strikes(run)
     faults, steps = _faults(tables["events/faults"], schedule)
     acks, acked_at, last = _acks(tables["history/ops"], set(values))
-    ends = [last, *(each.end_ns or each.start_ns for each in (*faults, *steps))]
+    ends = [last, *(fault.end_ns or fault.start_ns for fault in (*faults, *steps))]
     ends += [int(t.time_ns[-1]) for s in scenes.values() for t in s.tracks.values()]
-    ends += [each.time_ns for s in scenes.values() for each in s.leaderships]
+    ends += [leadership.time_ns for s in scenes.values() for leadership in s.leaderships]
     return RunObservations(
         scenes=scenes,
         faults=faults,
@@ -125,7 +125,7 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
-    found: dict[Partition, dict[int, Track]] = {}
+    tracks: dict[Partition, dict[int, Track]] = {}
     keys = table.select(["topic", "partition", "broker"])
     for key in keys.group_by(keys.column_names).aggregate([]).to_pylist():
         mask = pc.and_(
@@ -137,14 +137,14 @@ def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
         )
         rows = table.filter(mask).sort_by("time_ns")
         track = Track(time_ns=_ints(rows["time_ns"]), leo=_ints(rows["leo"]), hw=_ints(rows["hw"]))
-        found.setdefault((key["topic"], key["partition"]), {})[key["broker"]] = track
-    return found
+        tracks.setdefault((key["topic"], key["partition"]), {})[key["broker"]] = track
+    return tracks
 
 
 def _leaderships(table: pa.Table) -> dict[Partition, list[LeadershipPeriod]]:
-    found: dict[Partition, list[LeadershipPeriod]] = {}
+    periods: dict[Partition, list[LeadershipPeriod]] = {}
     for row in table.sort_by("time_ns").to_pylist():
-        found.setdefault((row["topic"], row["partition"]), []).append(
+        periods.setdefault((row["topic"], row["partition"]), []).append(
             LeadershipPeriod(
                 time_ns=row["time_ns"],
                 leader=row["leader"],
@@ -152,17 +152,17 @@ def _leaderships(table: pa.Table) -> dict[Partition, list[LeadershipPeriod]]:
                 isr=tuple(row["isr"]),
             )
         )
-    return found
+    return periods
 
 
 def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
     """Cuts that the brokers logged themselves."""
     rows = table.filter(pc.equal(table["kind"], "truncation"))
-    found: dict[Partition, list[TruncationEvent]] = {}
+    events: dict[Partition, list[TruncationEvent]] = {}
     for row in rows.to_pylist():
         if row["time_ns"] is None or row["offset"] is None or row["topic"] is None:
             continue
-        found.setdefault((row["topic"], row["partition"] or 0), []).append(
+        events.setdefault((row["topic"], row["partition"] or 0), []).append(
             TruncationEvent(
                 time_ns=row["time_ns"],
                 broker=row["broker"],
@@ -170,7 +170,7 @@ def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
                 line=row["line"],
             )
         )
-    return found
+    return events
 
 
 def _merged(
@@ -280,8 +280,8 @@ def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dic
             pc.equal(table["partition"], key["partition"]),
         )
         acks[key["topic"], key["partition"]] = np.sort(_ints(table.filter(mask)["complete_ns"]))
-    wanted = table.filter(pc.is_in(table["value"], pa.array(sorted(values), pa.string())))
-    at = zip(wanted["value"].to_pylist(), wanted["complete_ns"].to_pylist(), strict=True)
+    rows = table.filter(pc.is_in(table["value"], pa.array(sorted(values), pa.string())))
+    at = zip(rows["value"].to_pylist(), rows["complete_ns"].to_pylist(), strict=True)
     return acks, {value: time for value, time in at if time is not None}, int(last)
 
 

@@ -91,7 +91,7 @@ def faults() -> str:
         (f"`{one.name}`", *(_had(one, name) for name in DRIVERS), _outside(one)) for one in every
     ]
     targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
-    tales = [(f"`{one.name}`", one.summary, one.outcome) for one in STORIES.values()]
+    tales = [(f"`{story.name}`", story.summary, story.outcome) for story in STORIES.values()]
     return "\n".join(
         [
             "# Faults and stories\n",
@@ -136,7 +136,8 @@ def _had(fault: Fault, driver: str) -> str:
 def checkers() -> str:
     """docs/checkers.md."""
     rows = [
-        (f"`{one.name}`", one.guarantee, one.severity, one.promise) for one in all_kinds().values()
+        (f"`{kind.name}`", kind.guarantee, kind.severity, kind.promise)
+        for kind in all_kinds().values()
     ]
     others = [(f"`{one.name}`", one.severity, one.promise) for one in FOREIGN]
     heads = ("severity", "the promise that it breaks")

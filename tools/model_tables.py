@@ -17,7 +17,7 @@ from highwater.reports.html import drawing_css
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 RESULTS: Final = DOCS / "model-results.json"
-PROMISES: Final = tuple(name for name, one in INVARIANTS.items() if one.promise)
+PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,26 +104,26 @@ def rules() -> str:
     groups = alike()
     heads = ("rule", *("<br>".join(group) for group in groups))
     rows = [
-        (f"`{one}`", *("●" if getattr(rules_of(group[0]), one) else "" for group in groups))
-        for one in SWITCHES
+        (f"`{switch}`", *("●" if getattr(rules_of(group[0]), switch) else "" for group in groups))
+        for switch in SWITCHES
     ]
-    meanings = [(f"`{one}`", says(one), source(one)) for one in SWITCHES]
+    meanings = [(f"`{switch}`", says(switch), source(switch)) for switch in SWITCHES]
     return table(heads, rows) + "\n" + table(("rule", "what it is", "source"), meanings)
 
 
 def invariants() -> str:
     """What must hold, promises first."""
     rows = [
-        (f"`{name}`", one.says, "clients" if one.promise else "the protocol")
-        for name, one in INVARIANTS.items()
+        (f"`{name}`", invariant.says, "clients" if invariant.promise else "the protocol")
+        for name, invariant in INVARIANTS.items()
     ]
     return table(("invariant", "what must hold", "who relies on it"), rows)
 
 
-def searches(found: Sequence[Searched]) -> str:
+def searches(measured: Sequence[Searched]) -> str:
     """A table for each set of bounds: releases and failures against what clients rely on."""
     tables: dict[str, list[Searched]] = {}
-    for one in found:
+    for one in measured:
         tables.setdefault(_bounds(one), []).append(one)
     heads = ("Kafka", "failures", *(f"`{name}`" for name in PROMISES), "states", "depth")
     return "\n".join(
@@ -131,30 +131,30 @@ def searches(found: Sequence[Searched]) -> str:
     )
 
 
-def _bounds(one: Searched) -> str:
+def _bounds(searched: Searched) -> str:
     return (
-        f"**acks={one.acks}, min.insync.replicas={one.min_isr}**, clean elections; {one.brokers}"
-        f" brokers, {count(one.records, 'record')}, {count(one.moves, 'leadership move')},"
-        f" {count(one.late, 'late answer')}; a step is a {one.by}:"
+        f"**acks={searched.acks}, min.insync.replicas={searched.min_isr}**, clean elections; {searched.brokers}"
+        f" brokers, {count(searched.records, 'record')}, {count(searched.moves, 'leadership move')},"
+        f" {count(searched.late, 'late answer')}; a step is a {searched.by}:"
     )
 
 
-def _merged(found: Iterable[Searched]) -> list[tuple[str, ...]]:
+def _merged(measured: Iterable[Searched]) -> list[tuple[str, ...]]:
     """A row a search; releases for which the same was found, state by state, share one."""
     rows: dict[tuple[str, ...], list[str]] = {}
-    for one in sorted(found, key=lambda one: (ORDER.index(one.kafka), one.failures)):
+    for one in sorted(measured, key=lambda one: (ORDER.index(one.kafka), one.failures)):
         cells = tuple(_cell(one, name) for name in PROMISES)
         shown = (str(one.failures), *cells, f"{one.states:,}", str(one.depth))
         rows.setdefault(shown, []).append(one.kafka)
     return [(ranges(names), *shown) for shown, names in rows.items()]
 
 
-def _cell(one: Searched, name: str) -> str:
-    if name not in one.invariants:
+def _cell(searched: Searched, name: str) -> str:
+    if name not in searched.invariants:
         return "-"
-    broken = one.invariants[name]
+    broken = searched.invariants[name]
     if broken is None:
-        return "holds" if one.exhausted else "not broken so far"
+        return "holds" if searched.exhausted else "not broken so far"
     return f"**{_linked(f'{broken.depth} steps', broken.counterexample)}**"
 
 
@@ -206,8 +206,8 @@ def drawings() -> dict[str, Callable[[], str]]:
     def drawing(path: Path) -> Callable[[], str]:
         return lambda: str(whole(Counterexample.load(path), drawing_css())) + "\n"
 
-    found = sorted((DOCS / "counterexamples").glob("*.json"))
-    return {f"counterexamples/{path.stem}.svg": drawing(path) for path in found}
+    paths = sorted((DOCS / "counterexamples").glob("*.json"))
+    return {f"counterexamples/{path.stem}.svg": drawing(path) for path in paths}
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

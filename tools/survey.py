@@ -144,10 +144,10 @@ def _searched(names: list[str], scope: Scope) -> Rows:
     return [{"kafka": name, **row} for name in names]
 
 
-def _broken(one: SearchAnswer) -> Mapping[str, Any] | None:
-    if one.counterexample is None:
+def _broken(answer: SearchAnswer) -> Mapping[str, Any] | None:
+    if answer.counterexample is None:
         return None
-    return {"depth": len(one.counterexample.steps)}
+    return {"depth": len(answer.counterexample.steps)}
 
 
 @functools.cache
@@ -185,8 +185,8 @@ def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any
     return _mutation(name, switch, None, None, states, None)
 
 
-def _steps(one: SearchAnswer) -> int:
-    return len(one.counterexample.steps) if one.counterexample else 0
+def _steps(answer: SearchAnswer) -> int:
+    return len(answer.counterexample.steps) if answer.counterexample else 0
 
 
 def _mutation(

@@ -130,10 +130,10 @@ Partitions = dict[tuple[str, str, int], list[LogExtent]]
 
 
 def _partitions(tables: Tables) -> Partitions:
-    found: Partitions = {}
+    partitions: Partitions = {}
     for end in tables.ends:
-        found.setdefault((end.run, end.topic, end.partition), []).append(end)
-    return found
+        partitions.setdefault((end.run, end.topic, end.partition), []).append(end)
+    return partitions
 
 
 def _replica_table(tables: Tables, partitions: Partitions) -> pa.Table:

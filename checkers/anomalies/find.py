@@ -33,16 +33,16 @@ def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:
 
 def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
     """The findings of these kinds, in ``checkers.history.findings.FINDING``."""
-    found: list[Rows | None] = [*contents(view, kinds)]
+    rows: list[Rows | None] = [*contents(view, kinds)]
     if INCONSISTENT in kinds:
-        found.append(shared_offsets(view))
+        rows.append(shared_offsets(view))
     asked = kinds.intersection(STEPS)
     if asked or VANISHED in kinds:
         steps = wrong_steps(view)
-        found.append(step_findings(view, steps, asked))
+        rows.append(step_findings(view, steps, asked))
         if VANISHED in kinds:
-            found.append(vanished(view, passed(view, steps)))
-    return [one for one in found if one is not None]
+            rows.append(vanished(view, passed(view, steps)))
+    return [row for row in rows if row is not None]
 
 
 def tell(view: ClientHistory, found: Sequence[Rows]) -> Rows:

@@ -101,11 +101,11 @@ def decided(
     view: ClientHistory, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
 ) -> Rows:
     """Return every record that is lost, unseen, or there several times, in ``FINDING``."""
-    if not any(each.missing or each.again for each in books):
+    if not any(book.missing or book.again for book in books):
         return view.engine.table(FINDING.empty_table())
     rows = view.doubtful.where(bits(*OF_FINAL_READS), "doubts")
     adrift = view.adrift.select(["key", "there"])
-    if all(each.partition is not None for each in books):
+    if all(book.partition is not None for book in books):
         adrift = adrift.slice(0, 0)
     limits = _limits(view.names, cases, books)
     return rows.by(["key"], partial(fates, limits=limits, adrift=adrift), FINDING)
@@ -209,8 +209,8 @@ def _limits(
     names: pa.Table, cases: Sequence[RunFiles], books: Sequence[PartitionLedger]
 ) -> pa.Table:
     """Return how far the final read came in each slot, in ``_LIMIT``."""
-    limits = {(each.run, each.topic, each.partition): (each.last, each.complete) for each in books}
-    complete = Counter(each.run for each in books if each.partition is not None and each.complete)
+    limits = {(book.run, book.topic, book.partition): (book.last, book.complete) for book in books}
+    complete = Counter(book.run for book in books if book.partition is not None and book.complete)
     for case in cases:
         topic = case.plan.topic
         limits[case.key, topic.name, None] = (None, complete[case.key] >= topic.partitions)

@@ -81,9 +81,9 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
         if case.status.quiesced and _PARTITIONS in case.tables
     }
     reach = {
-        (one.run, one.topic, one.partition): one.last
-        for one in tables.books
-        if one.run in quiesced and one.complete and one.last is not None
+        (book.run, book.topic, book.partition): book.last
+        for book in tables.books
+        if book.run in quiesced and book.complete and book.last is not None
     }
     for run in sorted(quiesced):
         rows = pq.read_table(quiesced[run], columns=_ISR).sort_by("time_ns").to_pylist()
@@ -138,7 +138,7 @@ def checkpoint(tables: Tables) -> pa.Table:
     damaged = {
         (end.run, end.broker, end.topic, end.partition) for end in tables.ends if end.damaged
     }
-    facts = {key: one for key, one in _facts(tables).items() if key not in damaged}
+    facts = {key: fact for key, fact in _facts(tables).items() if key not in damaged}
     return _found("checkpoint", facts, beyond)
 
 
@@ -189,14 +189,14 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
 def _facts(tables: Tables) -> dict[Key, Facts]:
     """Every replica of the runs' own topics, with where its log ends."""
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in tables.ends}
-    found = {}
+    facts = {}
     for case in tables.cases:
-        for one in _replicas(case):
-            key: Key = (case.key, one.broker, one.topic, one.partition)
+        for replica in _replicas(case):
+            key: Key = (case.key, replica.broker, replica.topic, replica.partition)
             end = ends.get(key)
             spans = [] if end is None else [_span(end)]
-            found[key] = Facts(replica=one, spans=spans)
-    return found
+            facts[key] = Facts(replica=replica, spans=spans)
+    return facts
 
 
 def _span(end: LogExtent) -> Row:
@@ -240,8 +240,8 @@ def _found(
     """A row for each finding about a replica."""
     rows = [
         _row(kind, key, finding.offset, finding.says)
-        for key, one in facts.items()
-        for finding in look(one)
+        for key, fact in facts.items()
+        for finding in look(fact)
     ]
     return _table(rows)
 

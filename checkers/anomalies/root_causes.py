@@ -82,9 +82,9 @@ class TruncatedRanges:
             24 bytes are held.
     """
 
-    def __init__(self, found: Iterable[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._names: pa.Array = pa.array([], pa.string())
-        parts = [self._made(batch) for batch in found]
+        parts = [self._made(batch) for batch in batches]
         none = np.empty(0, np.int64)
         log, offset, rank = (
             np.concatenate([none, *(part[nth] for part in parts)]) for nth in range(3)
@@ -105,11 +105,11 @@ class TruncatedRanges:
         self._lows, self._holed = distinct(self._low), distinct(self._log)
         self._ordinals = self._ordinal(self._log, self._low)
 
-    def of(self, found: pa.RecordBatch) -> pa.Array:
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
         """The ``cause`` of each anomaly, of columns of ``checkers.core.anomaly.ANOMALY``."""
-        asked = self._asked(found)
+        asked = self._asked(batch)
         stretch = np.searchsorted(self._ordinals, self._ordinal(asked.log, asked.high), "right") - 1
-        kind = found["kind"]
+        kind = batch["kind"]
         deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
         met = (stretch >= 0) & (asked.log != _NOWHERE)
         at = stretch[met]
@@ -118,55 +118,55 @@ class TruncatedRanges:
             & (self._high[at] >= asked.low[met])
             & (self._deep[at] | ~deep[asked.row[met]])
         )
-        best = np.full(len(found), _LAST)
+        best = np.full(len(batch), _LAST)
         np.minimum.at(best, asked.row[met], self._place[stretch[met]])
-        hits = np.bincount(asked.row[met], minlength=len(found))
-        asks = np.bincount(asked.row, minlength=len(found))
+        hits = np.bincount(asked.row[met], minlength=len(batch))
+        asks = np.bincount(asked.row, minlength=len(batch))
         follows = (hits > 0) & (~every | (hits == asks))
         return self._called.take(pa.array(best, mask=~follows))
 
-    def _made(self, found: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
+    def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
         """The log, the offset and the rank of what makes stretches."""
-        rank = pc.index_in(found["kind"], pa.array(_BEFOREHAND))
-        found, rank = found.filter(rank.is_valid()), rank.drop_null()
-        fresh = pc.unique(_names(found)).drop_null()
+        rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
+        batch, rank = batch.filter(rank.is_valid()), rank.drop_null()
+        fresh = pc.unique(_names(batch)).drop_null()
         fresh = fresh.filter(pc.invert(pc.is_in(fresh, self._names)))
         self._names = pa.concat_arrays([self._names, fresh])
         # Under acks=0 nobody is told where a record stands; a reader may have met it all the same.
-        untold = pc.and_(found["offset"].is_null(), pc.equal(found["kind"], LOST))
-        met = _points(found, "copies", untold.to_numpy(zero_copy_only=False))
-        offset, told = _numbers(found["offset"])
-        least = np.full(len(found), _LAST)
-        np.minimum.at(least, met[0], met[2])
+        untold = pc.and_(batch["offset"].is_null(), pc.equal(batch["kind"], LOST))
+        points = _points(batch, "copies", untold.to_numpy(zero_copy_only=False))
+        offset, told = _numbers(batch["offset"])
+        least = np.full(len(batch), _LAST)
+        np.minimum.at(least, points[0], points[2])
         offset = np.where(least < _LAST, least, offset)
-        log = self._logs(found, np.arange(len(found)), *_numbers(found["partition"]))
+        log = self._logs(batch, np.arange(len(batch)), *_numbers(batch["partition"]))
         good = (told | (least < _LAST)) & (log != _NOWHERE)
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
-    def _asked(self, found: pa.RecordBatch) -> _Places:
+    def _asked(self, batch: pa.RecordBatch) -> _Places:
         """The offsets that anomalies ask for a stretch."""
-        kind, rows = found["kind"], np.arange(len(found))
-        offset, told = _numbers(found["offset"])
-        partition, known = _numbers(found["partition"])
+        kind, rows = batch["kind"], np.arange(len(batch))
+        offset, told = _numbers(batch["offset"])
+        partition, known = _numbers(batch["partition"])
         itself = rows[_among(kind, (INCONSISTENT,)) & told]
         parts = [(itself, offset[itself], offset[itself], partition[itself], known[itself])]
         for array, kinds in (("copies", _COPIED), ("steps", _CYCLES)):
-            row, place, at, sure = _points(found, array, _among(kind, kinds))
+            row, place, at, sure = _points(batch, array, _among(kind, kinds))
             parts.append((row, at, at, place, sure))
-        row, _, at, _ = _points(found, "steps", _among(kind, _BACK))
-        low, high = np.full(len(found), _LAST), np.full(len(found), -_LAST)
+        row, _, at, _ = _points(batch, "steps", _among(kind, _BACK))
+        low, high = np.full(len(batch), _LAST), np.full(len(batch), -_LAST)
         np.minimum.at(low, row, at)
         np.maximum.at(high, row, at)
         back = np.unique(row)
         parts.append((back, low[back], high[back], partition[back], known[back]))
         row, low, high, place, sure = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return _Places(row, self._logs(found, row, place, sure), low, high)
+        return _Places(row, self._logs(batch, row, place, sure), low, high)
 
-    def _logs(self, found: pa.RecordBatch, row: Ints, partition: Ints, known: Bools) -> Ints:
+    def _logs(self, batch: pa.RecordBatch, row: Ints, partition: Ints, mask: Bools) -> Ints:
         """A number for the log of each row and partition; ``_NOWHERE`` where there is none."""
-        name = pc.index_in(_names(found), self._names).fill_null(_NOWHERE).to_numpy()
+        name = pc.index_in(_names(batch), self._names).fill_null(_NOWHERE).to_numpy()
         topic = name.astype(np.int64)[row]
-        return np.where(known & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
+        return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
 
     def _ordinal(self, log: Ints, offset: Ints) -> Ints:
         """A number by which logs and, within one, offsets follow each other, as lows do."""
@@ -191,51 +191,51 @@ class TruncatedRanges:
         self._place[order.to_numpy()] = np.arange(len(order))
 
 
-def stretches(found: Rows) -> TruncatedRanges:
+def stretches(rows: Rows) -> TruncatedRanges:
     """The stretches of anomalies, of which those that make any are brought here."""
-    made = found.only("kind", *_BEFOREHAND).select(_COLUMNS)
+    made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS)
     return TruncatedRanges(made.table().combine_chunks().to_batches())
 
 
-def caused(found: pa.Table, *, causes: TruncatedRanges, alone: str | None = None) -> pa.Table:
+def caused(table: pa.Table, *, causes: TruncatedRanges, alone: str | None = None) -> pa.Table:
     """Anomalies with their ``cause``. A kernel.
 
     Args:
-        found: in ``checkers.core.anomaly.SCHEMA``.
+        table: in ``checkers.core.anomaly.SCHEMA``.
         causes: all stretches.
         alone: a kind that follows from nothing.
     """
-    (batch,) = found.combine_chunks().to_batches()
+    (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
     if alone is not None:
         cause = pc.if_else(pc.equal(batch["kind"], alone), pa.scalar(None, pa.string()), cause)
-    return found.set_column(SCHEMA.get_field_index("cause"), SCHEMA.field("cause"), cause)
+    return table.set_column(SCHEMA.get_field_index("cause"), SCHEMA.field("cause"), cause)
 
 
-def _names(found: pa.RecordBatch) -> pa.Array:
-    return pc.binary_join_element_wise(found["run"], found["topic"], "\0")
+def _names(batch: pa.RecordBatch) -> pa.Array:
+    return pc.binary_join_element_wise(batch["run"], batch["topic"], "\0")
 
 
 def _among(kind: pa.Array, kinds: Sequence[str]) -> Bools:
-    found: Bools = pc.is_in(kind, pa.array(kinds)).to_numpy(zero_copy_only=False)
-    return found
+    mask: Bools = pc.is_in(kind, pa.array(kinds)).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
     """A column as numbers, and which of them are none."""
-    known: Bools = column.is_valid().to_numpy(zero_copy_only=False)
-    return column.fill_null(0).to_numpy().astype(np.int64), known
+    mask: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy().astype(np.int64), mask
 
 
-def _points(found: pa.RecordBatch, array: str, asked: Bools) -> tuple[Ints, Ints, Ints, Bools]:
+def _points(batch: pa.RecordBatch, array: str, mask: Bools) -> tuple[Ints, Ints, Ints, Bools]:
     """Row, partition and offset of what an array column of some rows names, if it has an offset.
 
     And whether it has a partition.
     """
-    rows = np.flatnonzero(asked)
-    column = found[array].take(pa.array(rows))
-    each = pc.list_flatten(column)
-    offset, told = _numbers(pc.struct_field(each, "offset"))
-    partition, known = _numbers(pc.struct_field(each, "partition"))
+    rows = np.flatnonzero(mask)
+    column = batch[array].take(pa.array(rows))
+    structs = pc.list_flatten(column)
+    offset, told = _numbers(pc.struct_field(structs, "offset"))
+    partition, known = _numbers(pc.struct_field(structs, "partition"))
     row = rows[pc.list_parent_indices(column).to_numpy().astype(np.int64)]
     return row[told], partition[told], offset[told], known[told]

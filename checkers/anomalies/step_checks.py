@@ -109,8 +109,8 @@ def skips(rows: pa.Table) -> pa.Table:
         place=copies["offset"],
         note="skipped",
     )
-    shown = _steps(kind.take(pa.array(first)), step["finding"], both, fault=OF_COPY)
-    return pa.concat_tables([told, shown])
+    steps = _steps(kind.take(pa.array(first)), step["finding"], both, fault=OF_COPY)
+    return pa.concat_tables([told, steps])
 
 
 def passed(view: ClientHistory, steps: Rows) -> Rows:

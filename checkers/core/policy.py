@@ -57,11 +57,11 @@ def decide(
         unjudged: why the run could not be judged as a whole; empty when it could.
         untested: why no promise was put to the test, though all could be judged; likewise.
     """
-    found = sorted((kind for kind in counts if counts[kind]), key=_rank)
-    broken = [said(kind, counts[kind], promise.acks) for kind in found if kind in promise.breaking]
+    kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
+    broken = [said(kind, counts[kind], promise.acks) for kind in kinds if kind in promise.breaking]
     others = [
         f"{said(kind, counts[kind], promise.acks)} Nothing was promised against that."
-        for kind in found
+        for kind in kinds
         if kind not in promise.breaking and kind != UNSEEN
     ]
     unseen = [said(UNSEEN, counts[UNSEEN], promise.acks)] if counts.get(UNSEEN) else []
@@ -83,8 +83,8 @@ def said(kind: str, count: int, acks: str = "all") -> str:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    known = list(catalogue.all_kinds())
-    return (known.index(name) if name in known else len(known)), name
+    kinds = list(catalogue.all_kinds())
+    return (kinds.index(name) if name in kinds else len(kinds)), name
 
 
 def elections(plan: Plan) -> str:

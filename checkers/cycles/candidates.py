@@ -130,12 +130,12 @@ def _place_reads(rows: pa.Table) -> pa.Table:
 
 def _merge(places: pa.Table) -> pa.Table:
     """Make one place of an operation's reads in a slot, and set ``several``; by ``deed``."""
-    found = _sort(numbers(places), "deed", "rank", "slot", "key")
-    first = groups(*(found[name] for name in ("deed", "rank", "slot", "key")))
-    merged = choose(found, first) | {
-        "offset": np.maximum.reduceat(found["offset"], first),
-        "floor": np.minimum.reduceat(found["floor"], first),
-        "end": np.maximum.reduceat(found["end"], first),
+    ordered = _sort(numbers(places), "deed", "rank", "slot", "key")
+    first = groups(*(ordered[name] for name in ("deed", "rank", "slot", "key")))
+    merged = choose(ordered, first) | {
+        "offset": np.maximum.reduceat(ordered["offset"], first),
+        "floor": np.minimum.reduceat(ordered["floor"], first),
+        "end": np.maximum.reduceat(ordered["end"], first),
     }
     of_deed = groups(merged["deed"])
     size = sizes(of_deed, len(first))
@@ -179,12 +179,12 @@ def _sum_up(places: pa.Table) -> pa.Table:
 
 def _carry(chunks: pa.Table) -> pa.Table:
     """Make the places that stand for all chunks before one, in ``_PLACE``."""
-    found = _sort(numbers(chunks), "slot", "chunk")
-    first = groups(found["slot"])
-    base = np.cumsum(found["rows"]) - found["rows"]
-    most = _most_before(first, np.where(found["most"] != NONE, found["most"] - base, NONE))
-    found = choose(found | {"floor": most + base}, most != NONE)
-    return _placed(SENDER, {name: found[name] for name in ("slot", "chunk", "floor")})
+    ordered = _sort(numbers(chunks), "slot", "chunk")
+    first = groups(ordered["slot"])
+    base = np.cumsum(ordered["rows"]) - ordered["rows"]
+    most = _most_before(first, np.where(ordered["most"] != NONE, ordered["most"] - base, NONE))
+    ordered = choose(ordered | {"floor": most + base}, most != NONE)
+    return _placed(SENDER, {name: ordered[name] for name in ("slot", "chunk", "floor")})
 
 
 def _order(places: pa.Table) -> tuple[Numbers, Ints]:
@@ -193,21 +193,23 @@ def _order(places: pa.Table) -> tuple[Numbers, Ints]:
     ``place`` is a place's number in its chunk, from 1, and ``ahead`` how far the time of what was
     sent there is ahead of that at least.
     """
-    found = _sort(numbers(places), "slot", "chunk", "offset", "rank", "key", "deed")
-    first = groups(found["slot"], found["chunk"])
-    found["place"] = np.arange(len(places)) - np.repeat(first, sizes(first, len(places))) + 1
-    found["ahead"] = np.where(found["rank"] == SENDER, found["floor"] - found["place"], NONE)
-    return found, first
+    ordered = _sort(numbers(places), "slot", "chunk", "offset", "rank", "key", "deed")
+    first = groups(ordered["slot"], ordered["chunk"])
+    ordered["place"] = np.arange(len(places)) - np.repeat(first, sizes(first, len(places))) + 1
+    ordered["ahead"] = np.where(
+        ordered["rank"] == SENDER, ordered["floor"] - ordered["place"], NONE
+    )
+    return ordered, first
 
 
 def _share_floors(timed: pa.Table) -> pa.Table:
     """Give an operation of several places one ``floor``, the latest of these; by ``deed``."""
-    found = _sort(numbers(timed), "deed")
-    first = groups(found["deed"])
-    latest = np.maximum.reduceat(np.maximum(found["floor"], found["bound"]), first)
-    latest = _at_most(latest, np.maximum.reduceat(found["end"], first))
+    ordered = _sort(numbers(timed), "deed")
+    first = groups(ordered["deed"])
+    latest = np.maximum.reduceat(np.maximum(ordered["floor"], ordered["bound"]), first)
+    latest = _at_most(latest, np.maximum.reduceat(ordered["end"], first))
     shared = np.repeat(latest, sizes(first, len(timed)))
-    return _table(found | {"floor": np.where(found["several"], shared, found["floor"])})
+    return _table(ordered | {"floor": np.where(ordered["several"], shared, ordered["floor"])})
 
 
 def _clock(view: ClientHistory, places: Rows) -> pa.Table:
@@ -250,11 +252,11 @@ def _spans(timed: pa.Table, *, clock: pa.Table, ww: bool) -> pa.Table:
 
 def _segments(spans: pa.Table) -> pa.Table:
     """Join spans that have a block in common, as rows of ``_SPAN``: one a segment, in order."""
-    found = _sort(numbers(spans), "history", "low")
-    reached = _most_before(groups(found["history"]), found["high"])
-    begins = np.flatnonzero(found["low"] > reached)
-    high = np.maximum.reduceat(found["high"], begins)
-    return _table(choose(found, begins) | {"high": high})
+    ordered = _sort(numbers(spans), "history", "low")
+    reached = _most_before(groups(ordered["history"]), ordered["high"])
+    begins = np.flatnonzero(ordered["low"] > reached)
+    high = np.maximum.reduceat(ordered["high"], begins)
+    return _table(choose(ordered, begins) | {"high": high})
 
 
 def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Table:

@@ -130,8 +130,8 @@ class _Graph(NamedTuple):
 
     def components(self) -> Ints:
         """Of each vertex its strongly connected component; -1 where that is itself alone."""
-        found = scipy.sparse.csgraph.connected_components(self.matrix(), connection="strong")[1]
-        labels: Ints = np.asarray(found, np.int64)
+        component = scipy.sparse.csgraph.connected_components(self.matrix(), connection="strong")[1]
+        labels: Ints = np.asarray(component, np.int64)
         return np.where(np.bincount(labels)[labels] > 1, labels, -1)
 
 
@@ -158,7 +158,7 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
     )
     place = np.zeros(len(operations), np.int64)
     place[kept] = np.arange(len(kept))
-    found = _search(
+    cycles = _search(
         Operations(
             history=operations.history[kept],
             process=operations.process[kept],
@@ -172,7 +172,7 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
         ),
         whole[kept],
     )
-    return [(name, [leg.told(kept, edges) for leg in legs]) for name, legs in found]
+    return [(name, [leg.told(kept, edges) for leg in legs]) for name, legs in cycles]
 
 
 def _search(operations: Operations, dependencies: Dependencies, whole: Ints) -> list[Cycle]:

@@ -25,8 +25,8 @@ def _column(column: pa.ChunkedArray) -> NDArray[Any]:
     if column.null_count:
         none = False if pa.types.is_boolean(column.type) else NONE
         column = pc.fill_null(column, pa.scalar(none, column.type))
-    found: NDArray[Any] = column.to_numpy()
-    return found
+    numbers: NDArray[Any] = column.to_numpy()
+    return numbers
 
 
 def nullable(column: NDArray[Any]) -> pa.Array:
@@ -34,10 +34,10 @@ def nullable(column: NDArray[Any]) -> pa.Array:
     return pa.array(column, mask=column == NONE)
 
 
-def any_of(facts: NDArray[Any], some: int) -> Bools:
+def any_of(facts: NDArray[Any], number: int) -> Bools:
     """Which of some facts have any of these bits."""
-    found: Bools = (facts & np.int32(some)) != 0
-    return found
+    mask: Bools = (facts & np.int32(number)) != 0
+    return mask
 
 
 def groups(*columns: NDArray[Any]) -> Ints:
@@ -53,17 +53,17 @@ def sizes(first: Ints, count: int) -> Ints:
     return found
 
 
-def least(first: Ints, column: NDArray[Any], asked: Bools) -> Ints:
+def least(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
     """The least number of each group among the rows asked for; ``NONE`` where there are none."""
     most = np.iinfo(np.int64).max
-    found: Ints = np.minimum.reduceat(np.where(asked, column, most), first)
+    found: Ints = np.minimum.reduceat(np.where(mask, column, most), first)
     found[found == most] = NONE
     return found
 
 
-def greatest(first: Ints, column: NDArray[Any], asked: Bools) -> Ints:
+def greatest(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
     """The greatest number of each group among the rows asked for; ``NONE`` likewise."""
-    found: Ints = np.maximum.reduceat(np.where(asked, column, NONE), first)
+    found: Ints = np.maximum.reduceat(np.where(mask, column, NONE), first)
     return found
 
 

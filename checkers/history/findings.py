@@ -86,8 +86,8 @@ def told(rows: pa.Table) -> pa.Table:
     """
     by = ("found", "finding", "part", "nth", "place", "value")
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in by])).combine_chunks()
-    found = rows["found"].combine_chunks().dictionary_encode().indices.to_numpy()
-    first = groups(found, rows["finding"].to_numpy())
+    codes = rows["found"].combine_chunks().dictionary_encode().indices.to_numpy()
+    first = groups(codes, rows["finding"].to_numpy())
     size = sizes(first, len(rows))
     number = np.repeat(np.arange(len(first)), size)
     step = _steps(rows["part"].to_numpy(), number)
@@ -122,9 +122,9 @@ def _steps(part: Ints, number: Ints) -> Bools:
     return step
 
 
-def _any(asked: Bools, first: Ints, size: Ints) -> Bools:
+def _any(mask: Bools, first: Ints, size: Ints) -> Bools:
     """Whether any row of its finding is asked for, row by row."""
-    found: Bools = np.repeat(np.logical_or.reduceat(asked, first), size)
+    found: Bools = np.repeat(np.logical_or.reduceat(mask, first), size)
     return found
 
 
@@ -177,13 +177,13 @@ def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Int
     return pa.table(columns, names=[field.name for field in COPIES])
 
 
-def _lists(rows: pa.Table, asked: Bools, first: Ints, kind: pa.StructType) -> pa.Array:
+def _lists(rows: pa.Table, mask: Bools, first: Ints, kind: pa.StructType) -> pa.Array:
     """Rows in order as a list for each finding; null where it has none."""
-    size = np.add.reduceat(asked.astype(np.int32), first)
+    size = np.add.reduceat(mask.astype(np.int32), first)
     ends = pa.array(np.concatenate(([0], np.cumsum(size))), pa.int32())
     columns = [
         rows[field.name].cast(field.type).combine_chunks() if len(rows) else pa.nulls(0, field.type)
         for field in kind
     ]
-    each = pa.StructArray.from_arrays(columns, fields=list(kind))
-    return pa.ListArray.from_arrays(ends, each, mask=pa.array(size == 0))
+    arrays = pa.StructArray.from_arrays(columns, fields=list(kind))
+    return pa.ListArray.from_arrays(ends, arrays, mask=pa.array(size == 0))

@@ -36,14 +36,14 @@ def choose(rows: Numbers, asked: Ints | Bools) -> Numbers:
     return {name: column[asked] for name, column in rows.items()}
 
 
-def first_place(first: Ints, asked: Bools) -> Ints:
+def first_place(first: Ints, mask: Bools) -> Ints:
     """Return the place of each group's first row among those asked for; NONE if there is none."""
-    return least(first, np.arange(len(asked)), asked)
+    return least(first, np.arange(len(mask)), mask)
 
 
-def last_place(first: Ints, asked: Bools) -> Ints:
+def last_place(first: Ints, mask: Bools) -> Ints:
     """Return the place of each group's last row among those asked for; NONE if there is none."""
-    return greatest(first, np.arange(len(asked)), asked)
+    return greatest(first, np.arange(len(mask)), mask)
 
 
 def at_place(column: Ints, place: Ints) -> Ints:

@@ -88,15 +88,15 @@ def bits(*names: str) -> int:
     return sum(1 << DOUBTS.index(name) for name in names)
 
 
-def tally(rows: pa.Table, *, asked: int) -> pa.Table:
+def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
     """Rows of ``ROW`` as rows of ``TALLY``: those in doubt, and sums. A kernel by ``key``.
 
     Args:
         rows: that tell of records.
-        asked: the doubts whose records' rows are given on.
+        doubts: those whose records' rows are given on.
     """
     ordered, first, record = _summed(rows)
-    some = np.repeat((record["doubts"] & np.int32(asked)) != 0, record["rows"])
+    some = np.repeat((record["doubts"] & np.int32(doubts)) != 0, record["rows"])
     row = np.flatnonzero(some)
     doubtful = {name: ordered[name][row] for name in ROW.names}
     record_of = np.repeat(np.arange(len(first)), record["rows"])[row]

@@ -109,10 +109,10 @@ SAYINGS: Final = {
 
 def fact() -> Column:
     """What a row of ``harness.runs.history.OPERATIONS`` says."""
-    said = _case("kind", {kind: _by_outcome(kind) for kind in KINDS})
+    case = _case("kind", {kind: _by_outcome(kind) for kind in KINDS})
     final = f"if(phase <=> '{FINAL}', {IN_FINAL}, 0)"
     fence = f"if(process <=> '{FENCE}', {OF_FENCE}, 0)"
-    return F.expr(f"{said} | {final} | {fence}")
+    return F.expr(f"{case} | {final} | {fence}")
 
 
 def _by_outcome(kind: str) -> str:

@@ -63,8 +63,8 @@ def slot() -> Column:
 
 def named(partitions: DataFrame) -> DataFrame:
     """Partitions, in the columns ``OF_SLOT``, as rows of ``NAMES``."""
-    found = partitions.withColumns({"slot": slot(), "history": F.xxhash64("run")})
-    return found.select(*NAMES.names)
+    columns = partitions.withColumns({"slot": slot(), "history": F.xxhash64("run")})
+    return columns.select(*NAMES.names)
 
 
 def numbered(operations: DataFrame) -> DataFrame:

@@ -139,15 +139,15 @@ def steps(rows: pa.Table) -> pa.Table:
     what = strides["what"]
     tells = (what == KNOWN) | ((what == READS) & strides["sure"])
     order = Order(*(strides[name][tells] for name in ("slot", "place", "last_place")))
-    found = _linked(_sequences(strides))
-    delta, first = order.between(found["slot"], found["from_place"], found["place"])
-    wrong = (delta != 1) | found["overlaps"]
-    found, first = choose(found | {"delta": delta}, wrong), first[wrong]
-    size = np.where(found["sought"], 0, np.clip(found["delta"] - 1, 0, SKIPPED_MAX))
+    linked = _linked(_sequences(strides))
+    delta, first = order.between(linked["slot"], linked["from_place"], linked["place"])
+    wrong = (delta != 1) | linked["overlaps"]
+    linked, first = choose(linked | {"delta": delta}, wrong), first[wrong]
+    size = np.where(linked["sought"], 0, np.clip(linked["delta"] - 1, 0, SKIPPED_MAX))
     end = np.cumsum(size)
     left_out = order.offset(np.repeat(first - (end - size), size) + np.arange(size.sum()))
     lists = pa.ListArray.from_arrays(pa.array(np.append(0, end), pa.int32()), pa.array(left_out))
-    return pa.table([*(found[name] for name in STEP.names[:-1]), lists], schema=STEP)
+    return pa.table([*(linked[name] for name in STEP.names[:-1]), lists], schema=STEP)
 
 
 def _sequences(strides: Numbers) -> Numbers:

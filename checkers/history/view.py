@@ -116,8 +116,8 @@ class ClientHistory:
     @cached_property
     def rows(self) -> Rows:
         """Every row, in ``checkers.history.rows.ROW``."""
-        found = self._all.select(ROW.names)
-        return found if found.here else self.engine.frame(found.frame(), ROW, self.size)
+        rows = self._all.select(ROW.names)
+        return rows if rows.here else self.engine.frame(rows.frame(), ROW, self.size)
 
     @property
     def words(self) -> Rows:
@@ -167,20 +167,20 @@ class ClientHistory:
     def _tally(self) -> Rows:
         of_records = self.rows.where(SENT | SEEN)
         return of_records.by(
-            ["key"], partial(record_summaries.tally, asked=self._asked), TALLY
+            ["key"], partial(record_summaries.tally, doubts=self._asked), TALLY
         ).kept()
 
     @cached_property
     def sums(self) -> pa.Table:
         """One row a slot, in ``checkers.history.record_summaries.SLOT``: its records, counted."""
-        found = self._tally.told("sums").select(["sums"]).table()["sums"].combine_chunks()
-        return record_summaries.summed(pa.table(found.flatten(), schema=SLOT))
+        chunks = self._tally.told("sums").select(["sums"]).table()["sums"].combine_chunks()
+        return record_summaries.summed(pa.table(chunks.flatten(), schema=SLOT))
 
     @cached_property
     def doubtful(self) -> Rows:
         """All rows of the records in doubt, in ``checkers.history.record_summaries.DOUBTFUL``."""
-        found = self._tally.told("key").select(DOUBTFUL.names)
-        return found.by(["deed"], _proven, DOUBTFUL).kept() if self.tells(SENT_INFO) else found
+        rows = self._tally.told("key").select(DOUBTFUL.names)
+        return rows.by(["deed"], _proven, DOUBTFUL).kept() if self.tells(SENT_INFO) else rows
 
     @cached_property
     def records(self) -> Rows:
@@ -240,11 +240,11 @@ class ClientHistory:
         """Those of ``placed`` that do not say for themselves that they are."""
         if not self.late:
             return self.engine.table(ROW.empty_table())
-        found = self.doubtful.by(["key"], _landed, ROW)
+        rows = self.doubtful.by(["key"], _landed, ROW)
         if self.tells(PEEK):
             peeks = self.rows.told("offset").where(PEEK)
-            found = found.union(peeks.join(self.doubtful.select(["key"]), ["key"], "anti"))
-        return found.kept()
+            rows = rows.union(peeks.join(self.doubtful.select(["key"]), ["key"], "anti"))
+        return rows.kept()
 
     @cached_property
     def adrift(self) -> pa.Table:

@@ -83,20 +83,20 @@ def compare(evidence: LogTables, extents: Mapping[int, Extent]) -> dict[int, Com
     )
     if rows.isEmpty():
         return {}
-    found: dict[int, Comparison] = {}
+    comparisons: dict[int, Comparison] = {}
     for hole in _holes(evidence, rows, extents):
-        comparison = found.setdefault(hole["part"], Comparison())
+        comparison = comparisons.setdefault(hole["part"], Comparison())
         comparison.holes[hole["replica"]] = (hole["count"], hole["first"])
-    held = _held(evidence, rows, found)
+    held = _held(evidence, rows, comparisons)
     for fork in _forks(held):
-        comparison = found.setdefault(fork["part"], Comparison())
+        comparison = comparisons.setdefault(fork["part"], Comparison())
         comparison.divergent, comparison.below_hw = fork["all"], fork["below"]
         comparison.offsets.append((fork["offset"], fork["below_hw"]))
     if not all(extent.epochs_told for extent in extents.values()):
         for odd in _odd_epochs(held):
-            comparison = found.setdefault(odd["part"], Comparison())
+            comparison = comparisons.setdefault(odd["part"], Comparison())
             comparison.epochs[odd["replica"]] = (odd["count"], odd["first"])
-    return found
+    return comparisons
 
 
 def _sides(evidence: LogTables, extents: Mapping[int, Extent]) -> DataFrame:
@@ -104,13 +104,13 @@ def _sides(evidence: LogTables, extents: Mapping[int, Extent]) -> DataFrame:
         {
             "replica": number,
             "part": evidence.part_of[number],
-            "first": one.first,
-            "leo": one.leo,
-            "hw": _NONE if one.hw is None else one.hw,
-            "told": one.epochs_told,
-            "gaps_till": one.gaps_till,
+            "first": extent.first,
+            "leo": extent.leo,
+            "hw": _NONE if extent.hw is None else extent.hw,
+            "told": extent.epochs_told,
+            "gaps_till": extent.gaps_till,
         }
-        for number, one in extents.items()
+        for number, extent in extents.items()
     ]
     numbers = [("replica", pa.int32()), ("part", pa.int32())]
     offsets = [(name, pa.int64()) for name in ("first", "leo", "hw", "gaps_till")]
@@ -196,9 +196,9 @@ def _inside() -> Column:
 def _damaged(evidence: LogTables) -> DataFrame:
     """Which offsets each damaged stretch claims, up to its segment's end where it does not say."""
     limits = [
-        {"replica": one.number, "segment": each.base_offset, "limit": each.end - 1}
-        for one in evidence.replicas
-        for each in one.segments
+        {"replica": replica.number, "segment": segment.base_offset, "limit": segment.end - 1}
+        for replica in evidence.replicas
+        for segment in replica.segments
     ]
     columns = [("replica", pa.int32()), ("segment", pa.int64()), ("limit", pa.int64())]
     rows = evidence.records.where(F.col("damage").isNotNull() & F.col("base_offset").isNotNull())
@@ -220,7 +220,7 @@ def _claims(rows: DataFrame, ends: Column) -> DataFrame:
     )
 
 
-def _held(evidence: LogTables, rows: DataFrame, found: Mapping[int, Comparison]) -> DataFrame:
+def _held(evidence: LogTables, rows: DataFrame, comparisons: Mapping[int, Comparison]) -> DataFrame:
     """For each offset whether replicas hold another record, or one of another epoch, there.
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
@@ -234,7 +234,7 @@ def _held(evidence: LogTables, rows: DataFrame, found: Mapping[int, Comparison])
         rows = rows.join(F.broadcast(_claimed(evidence)), _inside(), "left_anti")
     holes = [
         {"replica": number, "hole": first}
-        for comparison in found.values()
+        for comparison in comparisons.values()
         for number, (_, first) in comparison.holes.items()
     ]
     if holes:
@@ -284,23 +284,23 @@ def _unvouched(evidence: LogTables) -> DataFrame:
     return found.where(~F.coalesce(vouched, F.lit(False))).select("replica", "segment", "position")
 
 
-def _forks(held: DataFrame) -> list[Row]:
+def _forks(rows: DataFrame) -> list[Row]:
     """Offsets at which replicas hold different records: the first of each partition, and all."""
-    own = Window.partitionBy("part")
+    window = Window.partitionBy("part")
     listed = (
-        held.where(F.col("other_record") | F.col("other_epoch"))
-        .withColumn("all", F.count("*").over(own))
-        .withColumn("below", F.count(F.when(F.col("below_hw"), 1)).over(own))
-        .withColumn("place", F.row_number().over(own.orderBy("offset")))
+        rows.where(F.col("other_record") | F.col("other_epoch"))
+        .withColumn("all", F.count("*").over(window))
+        .withColumn("below", F.count(F.when(F.col("below_hw"), 1)).over(window))
+        .withColumn("place", F.row_number().over(window.orderBy("offset")))
         .where(F.col("place") <= LISTED_MAX)
         .select("part", "offset", "below_hw", "all", "below")
     )
     return [row.asDict() for row in listed.orderBy("part", "offset").collect()]
 
 
-def _odd_epochs(held: DataFrame) -> list[Row]:
+def _odd_epochs(rows: DataFrame) -> list[Row]:
     """Where the records are the same, and a replica alone that cannot be believed differs."""
-    odd = held.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
+    odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
     counted = (
         odd.select("part", "offset", F.explode("untold").alias("replica"))
         .groupBy("part", "replica")

@@ -53,13 +53,13 @@ def shown(
 
 def _copy(evidence: LogTables, row: Row) -> Copy:
     replica = evidence.replicas[row["replica"]]
-    segment = next(one for one in replica.segments if one.base_offset == row["segment"])
+    segment = next(segment for segment in replica.segments if segment.base_offset == row["segment"])
     at = row["position"]
     record: Row = {"key": None, "value": None}
     for batch in read_segment(segment, start=at, stop=at + 1):
-        found = batch.filter(pa.compute.equal(batch["offset"], row["offset"]))
-        if found.num_rows:
-            record = found.select(["key", "value"]).to_pylist()[0]
+        rows = batch.filter(pa.compute.equal(batch["offset"], row["offset"]))
+        if rows.num_rows:
+            record = rows.select(["key", "value"]).to_pylist()[0]
     return Copy(
         broker=replica.broker,
         epoch=row["leader_epoch"],

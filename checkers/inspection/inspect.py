@@ -42,7 +42,7 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
     with Engine(spark) as engine:
         states = _inspect(LogTables(engine, found))
     return Inspection(
-        verdict=worst([each.verdict for each in states]),
+        verdict=worst([state.verdict for state in states]),
         partitions=tuple(states),
         notes=tuple(_notes(dirs, found)),
     )
@@ -50,17 +50,17 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
 
 def _inspect(evidence: LogTables) -> list[InspectedPartition]:
     facts = {
-        one.number: Facts(
-            replica=one,
-            spans=evidence.spans.get(one.number, ()),
-            damage=evidence.damage.get(one.number, ()),
+        replica.number: Facts(
+            replica=replica,
+            spans=evidence.spans.get(replica.number, ()),
+            damage=evidence.damage.get(replica.number, ()),
         )
-        for one in evidence.replicas
+        for replica in evidence.replicas
     }
-    if any(one.sum("sequences") for one in facts.values()):
+    if any(fact.sum("sequences") for fact in facts.values()):
         for number, rows in repeated(evidence).items():
             facts[number].repeated = rows
-    if any(one.sum("transactional") for one in facts.values()):
+    if any(fact.sum("transactional") for fact in facts.values()):
         for number, rows in transactions(evidence).items():
             facts[number].transactions = rows
     parts: dict[int, list[Facts]] = {}
@@ -80,38 +80,38 @@ def _inspect(evidence: LogTables) -> list[InspectedPartition]:
 
 
 def _extents(parts: Mapping[int, Sequence[Facts]]) -> dict[int, Extent]:
-    found = {}
+    extents = {}
     for sides in parts.values():
         gaps_till = _gaps_till(sides)
-        for one in sides:
-            if one.sum("records"):
-                found[one.replica.number] = Extent(
-                    first=one.first,
-                    leo=one.leo,
-                    hw=one.replica.hw,
-                    epochs_told=one.epochs_told,
+        for side in sides:
+            if side.sum("records"):
+                extents[side.replica.number] = Extent(
+                    first=side.first,
+                    leo=side.leo,
+                    hw=side.replica.hw,
+                    epochs_told=side.epochs_told,
                     gaps_till=gaps_till,
                 )
-    return found
+    return extents
 
 
 def _gaps_till(sides: Sequence[Facts]) -> int:
     """Up to where compaction may have been at work on any replica: what it left is replicated."""
-    if any(one.sum("emptied") for one in sides):
+    if any(side.sum("emptied") for side in sides):
         return EVERYTHING
-    return max((one.replica.cleaned or 0 for one in sides), default=0)
+    return max((side.replica.cleaned or 0 for side in sides), default=0)
 
 
-def _notes(dirs: Sequence[LogDir], found: Sequence[ReplicaFolder]) -> list[str]:
+def _notes(dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder]) -> list[str]:
     """What to know of the folders: those without a replica, and a partition twice on a broker."""
-    used = {one.log_dir.path for one in found}
+    used = {folder.log_dir.path for folder in folders}
     notes = [
         f"{one.name} (broker {one.broker}) holds no replica of a topic that is looked at."
         for one in dirs
         if one.path not in used
     ]
     seen: dict[tuple[str, int, int], ReplicaFolder] = {}
-    for one in found:
+    for one in folders:
         before = seen.setdefault((one.topic, one.partition, one.broker), one)
         if before is not one:
             notes.append(

@@ -79,14 +79,14 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
 
 def _places(given: Path) -> list[_Place]:
     entries = _entries(given)
-    if PARTITION.fullmatch(given.name) and any(SEGMENT.fullmatch(one.name) for one in entries):
+    if PARTITION.fullmatch(given.name) and any(SEGMENT.fullmatch(entry.name) for entry in entries):
         return [_Place(given.absolute().parent, given, frozenset([given.name]))]
     inside = given / "replicas"
     start = inside if inside.is_dir() and not inside.is_symlink() else given
-    found = [_Place(path, given, frozenset()) for path in _below(start, set(), 0)]
-    if not found:
+    places = [_Place(path, given, frozenset()) for path in _below(start, set(), 0)]
+    if not places:
         raise UsageError(f"{given} holds no log of Kafka's", hint=_HINT)
-    return found
+    return places
 
 
 def _entries(path: Path) -> list[os.DirEntry[str]]:
@@ -136,25 +136,25 @@ def _has_segment(folder: Path) -> bool:
 
 def _brokers(places: Sequence[_Place]) -> list[int]:
     """An id for each log directory; two may share one only where meta.properties says so."""
-    known = [_identity(place.path) for place in places]
+    identities = [_identity(place.path) for place in places]
     named = [_named(place) for place in places]
-    unknown = [name for one, name in zip(known, named, strict=True) if one is None]
-    told = {one for one in known if one is not None}
+    unknown = [name for identity, name in zip(identities, named, strict=True) if identity is None]
+    told = {identity for identity in identities if identity is not None}
     by_name = None not in unknown and len(told | {*unknown}) == len(told) + len(unknown)
     free = iter(number for number in range(1, len(places) + len(told) + 1) if number not in told)
     return [
-        one if one is not None else name if by_name and name is not None else next(free)
-        for one, name in zip(known, named, strict=True)
+        identity if identity is not None else name if by_name and name is not None else next(free)
+        for identity, name in zip(identities, named, strict=True)
     ]
 
 
 def _identity(path: Path) -> int | None:
     """The id in ``meta.properties``, which Kafka writes since 0.8.2."""
     try:
-        found = _IDENTITY.search(read_regular(path / "meta.properties").decode("utf-8", "replace"))
+        match = _IDENTITY.search(read_regular(path / "meta.properties").decode("utf-8", "replace"))
     except OSError:
         return None
-    return _id(found[1]) if found else None
+    return _id(match[1]) if match else None
 
 
 def _named(place: _Place) -> int | None:
@@ -165,7 +165,7 @@ def _named(place: _Place) -> int | None:
         path = path.parent
         names.append(path.name)
     numbers = (_NUMBER.search(name) for name in names)
-    return next((_id(found[0]) for found in numbers if found), None)
+    return next((_id(number[0]) for number in numbers if number), None)
 
 
 def _id(text: str) -> int | None:

@@ -54,15 +54,17 @@ class LogTables:
         self.engine = engine
         self.spark = engine.spark
         self.replicas = tuple(replicas)
-        names = sorted({(one.topic, one.partition) for one in replicas})
+        names = sorted({(replica.topic, replica.partition) for replica in replicas})
         number = {name: part for part, name in enumerate(names)}
-        self.part_of = {one.number: number[one.topic, one.partition] for one in replicas}
+        self.part_of = {
+            replica.number: number[replica.topic, replica.partition] for replica in replicas
+        }
 
     @cached_property
     def records(self) -> DataFrame:
         """Every record and every damaged stretch, in ``COLUMNS``; kept."""
-        found = [segment for one in self.replicas for segment in one.segments]
-        log = read_segments(self.spark, found, SOURCE)
+        segments = [segment for replica in self.replicas for segment in replica.segments]
+        log = read_segments(self.spark, segments, SOURCE)
         parts = self.local(
             [{"replica": one, "part": part} for one, part in self.part_of.items()],
             [("replica", pa.int32()), ("part", pa.int32())],
@@ -100,11 +102,11 @@ class LogTables:
     @cached_property
     def damage(self) -> dict[int, list[Row]]:
         """For each replica its first damaged stretches, and how many there are in all (``all``)."""
-        own = Window.partitionBy("replica")
+        window = Window.partitionBy("replica")
         rows = (
             self.records.where(F.col("damage").isNotNull() & (F.col("damage") != "empty"))
-            .withColumn("place", F.row_number().over(own.orderBy("segment", "position")))
-            .withColumn("all", F.count("*").over(own))
+            .withColumn("place", F.row_number().over(window.orderBy("segment", "position")))
+            .withColumn("all", F.count("*").over(window))
             .where(F.col("place") <= DAMAGE_MAX)
             .select("replica", "segment", "position", "base_offset", "damage", "error", "all")
         )

@@ -27,8 +27,8 @@ def partition(
         compared: what came of holding them against one another.
         records: what stands at the first divergent offsets.
     """
-    end = max(one.leo for one in sides)
-    states = tuple(state(one, lacking=(one.replica.hw or 0) > end) for one in sides)
+    end = max(side.leo for side in sides)
+    states = tuple(state(side, lacking=(side.replica.hw or 0) > end) for side in sides)
     verdict = _verdict(states, compared)
     return InspectedPartition(
         topic=sides[0].replica.topic,
@@ -47,19 +47,24 @@ def partition(
 def _verdict(states: Sequence[InspectedReplica], compared: Comparison) -> Verdict:
     if compared.divergent:
         return "fork"
-    wrong = {each.kind for one in states for each in one.findings if each.severity == "error"}
+    wrong = {
+        finding.kind
+        for replica in states
+        for finding in replica.findings
+        if finding.severity == "error"
+    }
     if wrong - _UNTOLD:
         return "corrupt"
     if wrong:
         return "unknown"
-    return "lag" if len({one.leo for one in states}) > 1 else "agree"
+    return "lag" if len({replica.leo for replica in states}) > 1 else "agree"
 
 
 def _findings(sides: Sequence[Facts]) -> Iterable[LogFinding]:
     if len(sides) == 1:
         says = "Only one replica was given: there was nothing to hold it against."
         yield LogFinding(kind="alone", severity="note", says=says)
-    ids = {one.replica.topic_id for one in sides} - {None}
+    ids = {side.replica.topic_id for side in sides} - {None}
     if len(ids) > 1:
         says = "Its replicas bear different topic ids: of a topic that was deleted and made anew?"
         yield LogFinding(kind="topic-id", severity="warning", says=says)
@@ -75,13 +80,13 @@ def _sentences(
         yield from _fork(states, compared, records)
     elif verdict in ("corrupt", "unknown"):
         one, finding = next(
-            (one, each)
-            for one in states
-            for each in one.findings
-            if each.severity == "error" and (verdict == "unknown") == (each.kind in _UNTOLD)
+            (replica, finding)
+            for replica in states
+            for finding in replica.findings
+            if finding.severity == "error" and (verdict == "unknown") == (finding.kind in _UNTOLD)
         )
         yield f"Broker {one.broker}: {finding.says}"
-        if sum(each.records > 0 for each in states) > 1:
+        if sum(replica.records > 0 for replica in states) > 1:
             yield "Of what can be read, replicas hold the same record at every offset they share."
     elif verdict == "lag":
         yield _lag(states)
@@ -103,11 +108,11 @@ def _fork(
         lies = _lies(compared.below_hw, number)
         yield f"{lies} below the HW of every replica that holds it: no replica will cut it off."
     above = number - compared.below_hw
-    if above and all(one.hw is None for one in states):
+    if above and all(replica.hw is None for replica in states):
         yield "No checkpoint says how far each replica's HW had come."
     elif above:
-        known = [one for one in states if one.hw is not None]
-        lowest = min(known, key=lambda one: one.hw or 0)
+        replicas = [replica for replica in states if replica.hw is not None]
+        lowest = min(replicas, key=lambda one: one.hw or 0)
         yield (
             f"{_lies(above, number)} above the HW that some replica had last written down (the"
             f" lowest is {lowest.hw}, of broker {lowest.broker}): it may yet cut off what it holds"
@@ -126,11 +131,11 @@ def _in(epoch: int | None) -> str:
 
 
 def _lag(states: Sequence[InspectedReplica]) -> str:
-    end = max(one.leo for one in states)
+    end = max(replica.leo for replica in states)
     behind = [
-        f"broker {one.broker} ends at {one.leo}, {end - one.leo:,} behind"
-        for one in states
-        if one.leo < end
+        f"broker {replica.broker} ends at {replica.leo}, {end - replica.leo:,} behind"
+        for replica in states
+        if replica.leo < end
     ]
     return f"The longest log ends at {end}; {_joined(behind)}. Up to there they hold the same."
 
@@ -139,7 +144,7 @@ def _agree(states: Sequence[InspectedReplica]) -> str:
     end = states[0].leo
     if len(states) == 1:
         return f"The only replica is sound; its log ends at {end}."
-    starts = {one.start for one in states}
+    starts = {replica.start for replica in states}
     says = f"All {len(states)} replicas hold the same records and end at {end}."
     if len(starts) > 1:
         says += " Their logs begin at different offsets, as retention and compaction leave them."

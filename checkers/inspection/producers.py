@@ -64,16 +64,16 @@ def transactions(evidence: LogTables) -> dict[int, list[Row]]:
     return evidence.each(_listed(each.withColumn("ending", ending)))
 
 
-def _listed(each: DataFrame) -> DataFrame:
+def _listed(rows: DataFrame) -> DataFrame:
     """A row for each kind of ending, with the first few."""
     place = F.coalesce("first", "marker")
-    own = Window.partitionBy("replica", "ending")
+    window = Window.partitionBy("replica", "ending")
     some = F.when(
         F.col("place") <= LISTED_MAX,
         F.struct(place.alias("at"), "producer_id", "first", "marker", "time"),
     )
     return (
-        each.withColumn("place", F.row_number().over(own.orderBy(place)))
+        rows.withColumn("place", F.row_number().over(window.orderBy(place)))
         .groupBy("replica", "ending")
         .agg(F.count("*").alias("count"), F.sort_array(F.collect_list(some)).alias("some"))
     )

@@ -114,11 +114,11 @@ def ends(spans: Iterable[Span]) -> list[LogExtent]:
             broker=broker,
             topic=topic,
             partition=partition,
-            first=min((one.first for one in own if one.first is not None), default=None),
-            last=max((one.last for one in own if one.last is not None), default=None),
-            segment=max(one.segment for one in own),
-            damaged=any(one.damaged for one in own),
-            unread=any(one.unread for one in own),
+            first=min((one.first for one in replica if one.first is not None), default=None),
+            last=max((one.last for one in replica if one.last is not None), default=None),
+            segment=max(one.segment for one in replica),
+            damaged=any(one.damaged for one in replica),
+            unread=any(one.unread for one in replica),
         )
-        for (run, broker, topic, partition), own in replicas.items()
+        for (run, broker, topic, partition), replica in replicas.items()
     ]

@@ -71,10 +71,10 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
         internal: whether Kafka's own topics, whose names begin with two underscores, are wanted.
     """
     found = [
-        (one, log_dir, offsets)
+        (folder, log_dir, offsets)
         for log_dir in log_dirs
         for offsets in [_Checkpoints.of(log_dir)]
-        for one in _folders(log_dir, internal=internal)
+        for folder in _folders(log_dir, internal=internal)
     ]
     found.sort(key=lambda each: (*_name(each[0]), each[1].broker, each[1].name))
     return [
@@ -124,18 +124,18 @@ def _read(
 
 
 def _name(folder: Path) -> tuple[str, int]:
-    found = PARTITION.fullmatch(folder.name)
-    assert found is not None
-    return found["topic"], int(found["partition"])
+    match = PARTITION.fullmatch(folder.name)
+    assert match is not None
+    return match["topic"], int(match["partition"])
 
 
 def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
     """Replicas' folders; those that are being deleted or moved are named otherwise."""
     names = log_dir.only or {path.name for path in log_dir.path.iterdir()}
     for name in sorted(names):
-        found = PARTITION.fullmatch(name)
+        match = PARTITION.fullmatch(name)
         wanted = internal or log_dir.only or not name.startswith("__")
-        if found and wanted and int(found["partition"]) <= _PARTITION_MAX:
+        if match and wanted and int(match["partition"]) <= _PARTITION_MAX:
             path = log_dir.path / name
             if not path.is_file():
                 yield path
@@ -189,7 +189,7 @@ def _segments(
     if not names:
         says = "Its folder holds no segment."
         findings.append(LogFinding(kind="no-segments", severity="warning", says=says))
-    found = [
+    segments = [
         Segment(
             path=str((path / name).absolute()),
             run="",
@@ -200,7 +200,7 @@ def _segments(
         )
         for name in names
     ]
-    return tuple(limited(found)), size
+    return tuple(limited(segments)), size
 
 
 def _size(entry: os.DirEntry[str]) -> int:
@@ -214,7 +214,7 @@ def _size(entry: os.DirEntry[str]) -> int:
 def _topic_id(path: Path) -> str | None:
     try:
         text = read_regular(path / "partition.metadata").decode("utf-8", "replace")
-        found = _TOPIC_ID.search(text)
+        match = _TOPIC_ID.search(text)
     except OSError:
         return None
-    return found[1] if found else None
+    return match[1] if match else None

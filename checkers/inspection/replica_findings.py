@@ -49,7 +49,9 @@ class Facts:
     def leo(self) -> int:
         """The log end offset: behind the last sound batch, or where the last segment begins."""
         ends = [span["covered"] + 1 for span in self.spans if span["covered"] is not None]
-        return max([*ends, *(one.base_offset for one in self.replica.segments[-1:])], default=0)
+        return max(
+            [*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0
+        )
 
     @property
     def last_segment(self) -> int:
@@ -105,24 +107,24 @@ def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
         facts: what was found out.
         lacking: whether nobody else has what is missing below this replica's high watermark.
     """
-    one = facts.replica
+    replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
     opened = ended.get("open")
     aborted = ended.get("abort")
     return InspectedReplica(
-        broker=one.broker,
-        directory=one.log_dir.name,
+        broker=replica.broker,
+        directory=replica.log_dir.name,
         leo=facts.leo,
         start=facts.first,
         records=facts.sum("records"),
-        segments=len(one.segments),
-        bytes=one.bytes,
-        formats=tuple(sorted({one for span in facts.spans for one in span["formats"]})),
-        hw=one.hw,
-        recovery_point=one.recovery_point,
-        log_start=one.log_start,
+        segments=len(replica.segments),
+        bytes=replica.bytes,
+        formats=tuple(sorted({replica for span in facts.spans for replica in span["formats"]})),
+        hw=replica.hw,
+        recovery_point=replica.recovery_point,
+        log_start=replica.log_start,
         epochs=tuple(facts.epochs),
-        epoch_checkpoint=one.epochs,
+        epoch_checkpoint=replica.epochs,
         last_stable_offset=opened["some"][0]["first"] if opened else facts.leo,
         committed=ended["commit"]["count"] if "commit" in ended else 0,
         aborted=aborted["count"] if aborted else 0,
@@ -181,7 +183,9 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
     there is one in front of it, or its broker wrote down that there is nothing to have.
     """
     segment, one = row["segment"], facts.replica
-    due = next((each.end for each in one.segments if each.base_offset == segment), segment)
+    due = next(
+        (neighbour.end for neighbour in one.segments if neighbour.base_offset == segment), segment
+    )
     where = f"{segment:020d}.log holds zeros from byte {row['position']} on"
     if segment == facts.last_segment:
         if facts.sum("records") or one.hw == facts.leo:
@@ -256,7 +260,7 @@ def disordered(facts: Facts) -> list[LogFinding]:
     found = []
     runs = facts.epochs
     for index, run in enumerate(runs[1:], start=1):
-        before = max(runs[:index], key=lambda each: each.last)
+        before = max(runs[:index], key=lambda run: run.last)
         amid = run.first <= before.last
         if amid or run.epoch < before.epoch:
             says = (

@@ -52,7 +52,9 @@ def entry(row: Row, history: History) -> Row:
         pairs = zip(witnesses[::2], witnesses[1::2], strict=True)
         told["steps"] = steps = [_edge(before, after) for before, after in pairs]
         told["witnesses"] = witnesses[::2]
-        told |= next({"key": one["key"], "value": one["value"]} for one in steps if "key" in one)
+        told |= next(
+            {"key": step["key"], "value": step["value"]} for step in steps if "key" in step
+        )
     optional = {name for name in told if name not in {"key", "value"}}
     return {name: told[name] for name in told if name not in optional or told[name] is not None}
 
@@ -60,22 +62,22 @@ def entry(row: Row, history: History) -> Row:
 def _witness(step: Row, topic: str, history: History) -> Row:
     """A client's operation, and what of it takes part in the anomaly."""
     operation = history.operation(step["op"])
-    told = {
+    row = {
         "index": operation.index,
         "process": operation.process,
         "type": operation.type,
         "f": operation.f,
     }
     if step["kind"] in {SEND, READ}:
-        told["mop"] = "send" if step["kind"] == SEND else "poll"
-        told["key"] = key(topic, step["partition"])
-        told["offset"] = step["offset"]
-        told["value"] = _value(step["value"])
+        row["mop"] = "send" if step["kind"] == SEND else "poll"
+        row["key"] = key(topic, step["partition"])
+        row["offset"] = step["offset"]
+        row["value"] = _value(step["value"])
     else:
-        told["mop"] = step["kind"]
+        row["mop"] = step["kind"]
     if step["kind"] == END:
-        told |= {"key": key(topic, step["partition"]), "offset": step["offset"]}
-    return told
+        row |= {"key": key(topic, step["partition"]), "offset": step["offset"]}
+    return row
 
 
 def _edge(before: Row, after: Row) -> Row:

@@ -102,12 +102,12 @@ class Judgement:
             yield entry(row, self.history)
 
 
-def _dicts(found: pa.Table | DataFrame) -> Iterator[dict[str, Any]]:
-    if isinstance(found, pa.Table):
-        for batch in found.to_batches():
+def _dicts(table: pa.Table | DataFrame) -> Iterator[dict[str, Any]]:
+    if isinstance(table, pa.Table):
+        for batch in table.to_batches():
             yield from batch.to_pylist()
     else:
-        for row in found.toLocalIterator():
+        for row in table.toLocalIterator():
             yield row.asDict(recursive=True)
 
 
@@ -133,10 +133,10 @@ def judge(
     path, name = folder / OPERATIONS_FILE, history.path.stem
     with Engine(spark) as engine:
         view = ClientHistory(engine, _operations(engine, path, name, read.rows), read.rows)
-        found: list[Rows] = [find(view)]
+        rows: list[Rows] = [find(view)]
         if ww or view.entangled:
-            found += filter(None, [cycles.find(view, ww=ww)])
-        anomalies = gather(engine, found)
+            rows += filter(None, [cycles.find(view, ww=ww)])
+        anomalies = gather(engine, rows)
         told = anomalies.map(partial(caused, causes=stretches(anomalies)), SCHEMA)
         counted = {row["kind"]: row["count"] for row in told.counts(["kind"]).to_pylist()}
         counts = {kind: counted[kind] for kind in MEANS if kind in counted}
@@ -146,7 +146,7 @@ def judge(
     breaking = tuple(kind for kind in counts if kind not in harmless)
     untested = _untested(_acknowledged(path), polled=read.polled)
     lost = "" if judged == read.rows else _lost(read.rows, judged)
-    doubts = (*filter(None, (read.cut, lost, untested)), *(_doubt(*each) for each in ends))
+    doubts = (*filter(None, (read.cut, lost, untested)), *(_doubt(*end) for end in ends))
     return Judgement(
         history=history,
         read=read,
@@ -202,23 +202,23 @@ def _lost(read: int, judged: int) -> str:
 _ORDER: Final = ("topic", "partition", "offset", "value")
 
 
-def _sorted(found: pa.Table) -> pa.Table:
+def _sorted(table: pa.Table) -> pa.Table:
     """Kind by kind, and then by the record."""
-    kind = pc.index_in(found["kind"], pa.array(list(MEANS)))
-    by = found.select(_ORDER).append_column("nth", kind)
-    return found.take(pc.sort_indices(by, _ascending("nth", *_ORDER)))
+    kind = pc.index_in(table["kind"], pa.array(list(MEANS)))
+    order = table.select(_ORDER).append_column("nth", kind)
+    return table.take(pc.sort_indices(order, _ascending("nth", *_ORDER)))
 
 
-def _in_order(found: Rows) -> pa.Table | DataFrame:
+def _in_order(rows: Rows) -> pa.Table | DataFrame:
     """All of them, likewise."""
-    if found.here:
-        return _sorted(found.table())
+    if rows.here:
+        return _sorted(rows.table())
     nth: Column = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
-    return found.frame().orderBy(nth, *_ORDER)
+    return rows.frame().orderBy(nth, *_ORDER)
 
 
-def _first(found: Rows) -> pa.Table:
-    few = found.map(_foremost, SCHEMA).table()
+def _first(rows: Rows) -> pa.Table:
+    few = rows.map(_foremost, SCHEMA).table()
     return _foremost(few) if len(few) else few
 
 
@@ -245,16 +245,16 @@ def _doubt(topic: str, partition: int, offset: int) -> str:
     )
 
 
-def _foremost(found: pa.Table) -> pa.Table:
+def _foremost(table: pa.Table) -> pa.Table:
     """Of each kind those that a person should see first, as Jepsen chooses them. A kernel."""
-    by = found.select(["kind", *_ORDER[:-1]])
-    by = by.append_column("far", pc.abs(found["delta"]))
-    by = by.append_column("steps", pc.list_value_length(found["steps"]))
+    order = table.select(["kind", *_ORDER[:-1]])
+    order = order.append_column("far", pc.abs(table["delta"]))
+    order = order.append_column("steps", pc.list_value_length(table["steps"]))
     far = ("far", "descending", "at_end")
     keys = [*_ascending("kind"), far, *_ascending("steps", *_ORDER[:-1])]
-    found = found.take(pc.sort_indices(by, keys))
-    kind = found["kind"].combine_chunks().dictionary_encode().indices.to_numpy()
+    table = table.take(pc.sort_indices(order, keys))
+    kind = table["kind"].combine_chunks().dictionary_encode().indices.to_numpy()
     rank = np.arange(len(kind)) - np.searchsorted(kind, kind)
-    stepped = pc.or_(found["delta"].is_valid(), pc.is_in(found["kind"], pa.array(list(CYCLES))))
+    stepped = pc.or_(table["delta"].is_valid(), pc.is_in(table["kind"], pa.array(list(CYCLES))))
     most = np.where(stepped.to_numpy(), _STEPS_SHOWN, _SHOWN)
-    return found.filter(pa.array(rank < most))
+    return table.filter(pa.array(rank < most))

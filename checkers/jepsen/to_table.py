@@ -144,9 +144,9 @@ def _places(text: Bytes, rows: Numbers) -> dict[str, pa.Array]:
     topics = np.zeros(len(rows), np.int64)
     words = pa.array([TOPIC])
     if named.any():
-        found = _strings(text, rows[named, s.KEY_AT], rows[named, s.KEY_END]).dictionary_encode()
-        topics[named] = found.indices.to_numpy() + 1
-        words = pa.concat_arrays([words, found.dictionary])
+        encoded = _strings(text, rows[named, s.KEY_AT], rows[named, s.KEY_END]).dictionary_encode()
+        topics[named] = encoded.indices.to_numpy() + 1
+        words = pa.concat_arrays([words, encoded.dictionary])
     return {
         "topic": pa.DictionaryArray.from_arrays(pa.array(topics, pa.int32()), words),
         "partition": pa.array(np.where(is_partition, key, 0).astype(np.int32), mask=none),
@@ -163,6 +163,6 @@ def _strings(text: Bytes, starts: Numbers, ends: Numbers) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
     buffers = (pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(text[places]))
-    found = pa.StringArray.from_buffers(len(starts), *buffers)
-    found.validate(full=True)
-    return found
+    array = pa.StringArray.from_buffers(len(starts), *buffers)
+    array.validate(full=True)
+    return array

@@ -248,8 +248,8 @@ def record_ids(values: pa.BinaryArray) -> pa.StringArray:
         return pa.array([], pa.string())
     rows = slice(values.offset, values.offset + len(values) + 1)
     bounds = np.frombuffer(values.buffers()[1], dtype=np.int32)[rows].astype(np.int64)
-    found = pc.find_substring(values, b"|")
-    bar = np.frombuffer(found.buffers()[1], dtype=np.int32)[found.offset :][: len(values)]
+    bars = pc.find_substring(values, b"|")
+    bar = np.frombuffer(bars.buffers()[1], dtype=np.int32)[bars.offset :][: len(values)]
     length = np.where(bar >= 0, bar, np.diff(bounds))
     length[values.is_null().to_numpy(zero_copy_only=False)] = -1
     ids = slices(values.buffers()[2] or pa.py_buffer(b""), bounds[:-1], length)

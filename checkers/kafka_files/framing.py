@@ -196,8 +196,8 @@ def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> boo
             if trials > _TRIALS_MAX:
                 return False
             size = _FRAME.unpack_from(data, at)[1] + _OFFSET_AND_LENGTH
-            one = _chunk([at], at + size, legacy=magic < 2, following=1 << 62)  # noqa: PLR2004
-            if any(len(decoded.owner) for decoded in decode(data, one, 0)):
+            chunk = _chunk([at], at + size, legacy=magic < 2, following=1 << 62)  # noqa: PLR2004
+            if any(len(decoded.owner) for decoded in decode(data, chunk, 0)):
                 return True
     return False
 

@@ -131,8 +131,8 @@ def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) ->
     none = np.empty(0, dtype=np.int64)
     return _Messages(
         arena=join(parts),
-        starts=np.concatenate([none, *(each[:-1] for each in bounds)]),
-        ends=np.concatenate([none, *(each[1:] for each in bounds)]),
+        starts=np.concatenate([none, *(bound[:-1] for bound in bounds)]),
+        ends=np.concatenate([none, *(bound[1:] for bound in bounds)]),
         owner=np.concatenate([none, *owners]),
         shift=np.concatenate([none, *shifts]),
     )

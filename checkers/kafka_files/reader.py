@@ -123,16 +123,16 @@ def _read(
         file: the descriptor of what ``data`` is, which may tell of holes in it.
     """
     floor = where.base_offset
-    for found in frames(data, start, stop, where.end):
-        if isinstance(found, int):
-            yield _findings([tail(data, found, file, floor)], where)
+    for frame in frames(data, start, stop, where.end):
+        if isinstance(frame, int):
+            yield _findings([tail(data, frame, file, floor)], where)
             return
-        for decoded in decode(data, found, floor):
+        for decoded in decode(data, frame, floor):
             if decoded.last is not None:
                 floor = decoded.last + 1
-            if len(decoded.owner) and not found.context:
+            if len(decoded.owner) and not frame.context:
                 yield _records(decoded, where)
-            if decoded.damage and not found.context:
+            if decoded.damage and not frame.context:
                 yield _findings(decoded.damage, where)
 
 

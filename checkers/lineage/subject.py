@@ -59,12 +59,12 @@ class Subject:
     @cached_property
     def reads(self) -> list[Row]:
         """Reads of this record anywhere, and of any record at its place."""
-        mine = [
+        rows = [
             row
             for row in self.evidence.operations
             if row["kind"] == READ and row["value"] == self.value
         ]
-        return mine + [row for row in self._here(READ) if row["value"] != self.value]
+        return rows + [row for row in self._here(READ) if row["value"] != self.value]
 
     @cached_property
     def began_ns(self) -> int:
@@ -169,11 +169,11 @@ class Subject:
     @cached_property
     def _by_broker(self) -> dict[int, list[Row]]:
         """What each replica told of itself since the record was sent; nothing without an offset."""
-        found: dict[int, list[Row]] = {}
+        rows: dict[int, list[Row]] = {}
         for row in self.evidence.replicas if self.offset is not None else ():
             if row["partition"] == self.partition and row["time_ns"] >= self.began_ns:
-                found.setdefault(row["broker"], []).append(row)
-        return found
+                rows.setdefault(row["broker"], []).append(row)
+        return rows
 
     def _above(self, row: Row) -> bool:
         """Whether a replica that said this holds the offset."""

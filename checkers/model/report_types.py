@@ -150,12 +150,12 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def explained(self) -> int:
         """How many anomalies and events follow from the rules."""
-        return sum(one.count for one in self.findings if one.verdict == "explained")
+        return sum(finding.count for finding in self.findings if finding.verdict == "explained")
 
     @property
     def unexplained(self) -> int:
         """How many do not."""
-        return sum(one.count for one in self.findings if one.verdict == "unexplained")
+        return sum(finding.count for finding in self.findings if finding.verdict == "unexplained")
 
     def to_json(self) -> bytes:
         """It as ``analysis/model.json`` holds it."""

@@ -21,12 +21,12 @@ _PIECE: Final = 16 << 20
 def binary(spark: SparkSession, *paths: str) -> DataFrame:
     """Files, and all files below folders; Spark hides what has a name that begins with . or _."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    return reader.load([literal(one) for one in paths])
+    return reader.load([literal(path) for path in paths])
 
 
 def paths_of(files: DataFrame) -> list[str]:
     """The paths of files in the spelling of their rows; an empty file has none of these."""
-    return [re.sub("^([^:/]+):///", r"\1:/", unquote(one)) for one in files.inputFiles()]
+    return [re.sub("^([^:/]+):///", r"\1:/", unquote(file)) for file in files.inputFiles()]
 
 
 def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -38,9 +38,9 @@ def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """
     files = binary(spark, *paths)
     starts = F.sequence(F.lit(0).cast("long"), F.col("length") - 1, F.lit(_PIECE).cast("long"))
-    each = files.select("path", "content", F.explode(starts).alias("start"))
+    rows = files.select("path", "content", F.explode(starts).alias("start"))
     piece = F.substring("content", (F.col("start") + 1).cast("int"), F.lit(_PIECE))
-    return each.select("path", "start", piece.alias("piece"))
+    return rows.select("path", "start", piece.alias("piece"))
 
 
 def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[bytes]]]:

@@ -190,7 +190,7 @@ def _java_options(temporary: Path, sharing: Flags, *, heavy: bool) -> str:
     """The serial collector, as a judgement is many short jobs; and a compiler for their size."""
     quick = () if heavy else (_QUICK,)
     paths = (*sharing, f"-Djava.io.tmpdir={temporary}")
-    return " ".join((_JVM_OPTIONS, *quick, *(f'"{one}"' for one in paths)))
+    return " ".join((_JVM_OPTIONS, *quick, *(f'"{path}"' for path in paths)))
 
 
 def _nearby(master: str) -> bool:

@@ -93,9 +93,9 @@ class Engine:
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """A frame that is computed once, and again where a worker that had it is lost."""
-        kept = frame.persist()
-        self._kept.append(kept)
-        return kept
+        rows = frame.persist()
+        self._kept.append(rows)
+        return rows
 
 
 class Rows:
@@ -159,12 +159,12 @@ class Rows:
     def where(self, bits: int, column: str = "fact") -> "Rows":
         """Those that have any of these bits in a column."""
         if self._table is not None:
-            asked = pc.not_equal(
+            unequal = pc.not_equal(
                 pc.bit_wise_and(self._table[column], pa.scalar(bits, pa.int32())), 0
             )
-            return self._engine.table(self._table.filter(asked))
-        found = self.frame().where(F.col(column).bitwiseAND(F.lit(bits)) != 0)
-        return self._there(found, self.schema)
+            return self._engine.table(self._table.filter(unequal))
+        rows = self.frame().where(F.col(column).bitwiseAND(F.lit(bits)) != 0)
+        return self._there(rows, self.schema)
 
     def only(self, column: str, *values: int | str) -> "Rows":
         """Those that have one of these values in a column."""
@@ -226,8 +226,8 @@ class Rows:
             return self._engine.table(_joined(self.table(), other.table(), keys, how, schema))
         right = F.broadcast(other.frame()) if len(other) <= _BROADCAST_ROWS else other.frame()
         kind = "inner" if how == "inner" else f"left_{how}"
-        found = self.frame().join(right, list(keys), kind).select(*schema.names)
-        return self._there(found, schema)
+        rows = self.frame().join(right, list(keys), kind).select(*schema.names)
+        return self._there(rows, schema)
 
     def union(self, *others: "Rows") -> "Rows":
         """Them and others; columns that are lacking are null."""
@@ -274,8 +274,8 @@ def collected(frame: DataFrame, schema: pa.Schema) -> pa.Table:
     """The rows of a frame, in its order of columns, as Arrow has them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
-        found = frame.toArrow()
-    return found.select(schema.names).cast(schema)
+        arrow_table = frame.toArrow()
+    return arrow_table.select(schema.names).cast(schema)
 
 
 def mapped(
@@ -299,11 +299,11 @@ def _joined(
     ]
     kind = "inner" if how == "inner" else f"left {how}"
     both = sides[0].join(sides[1], list(keys), join_type=kind)
-    found = left.take(both["_left"])
+    rows = left.take(both["_left"])
     if how == "inner":
         for name in schema.names[len(left.schema) :]:
-            found = found.append_column(schema.field(name), right[name].take(both["_right"]))
-    return found.select(schema.names)
+            rows = rows.append_column(schema.field(name), right[name].take(both["_right"]))
+    return rows.select(schema.names)
 
 
 def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:

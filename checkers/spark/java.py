@@ -75,11 +75,11 @@ def _examine(home: Path) -> Java:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = _ask(home)
-    found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)([^"]*)"|java\.base@(\d+)(\S*)', text)
-    if found is None:
+    match = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)([^"]*)"|java\.base@(\d+)(\S*)', text)
+    if match is None:
         return Java(home=home, version="of no known version", fault="which is too old")
-    major = int(found[1] or found[3])
-    version = f"{major}{found[2] or found[4] or ''}"
+    major = int(match[1] or match[3])
+    version = f"{major}{match[2] or match[4] or ''}"
     if major < _OLDEST:
         return Java(home=home, version=version, fault="which is too old")
     if _MODULE not in text:

@@ -274,7 +274,7 @@ def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> 
 def _here(tasks: Iterable[list[Stretch]], names: list[str]) -> pa.Table | None:
     """The records of some tasks, read by this process; None: they are too many to be held."""
     found, size = [], 0
-    for batch in (each for task in tasks for each in _records(task, names)):
+    for batch in (record for task in tasks for record in _records(task, names)):
         found.append(batch)
         size += batch.nbytes
         if size > _DECODED_MAX:

@@ -56,7 +56,7 @@ def _use(folder: Path) -> None:
     with contextlib.suppress(OSError):  # a cache that cannot be written to is Numba's to deal with
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
-        used = {one: one.stat().st_mtime for one in folder.parent.iterdir()}
+        used = {path: path.stat().st_mtime for path in folder.parent.iterdir()}
         for old in sorted(used, key=lambda one: used[one])[:-_KEPT]:
             if used[old] < time.time() - _IN_USE_S:
                 shutil.rmtree(old, ignore_errors=True)

@@ -103,6 +103,6 @@ def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _lack(error: Exception) -> HarnessError:
     text = str(error)
     for pattern, means, hint in _LACKS:
-        if found := re.search(pattern, text, re.DOTALL):
-            return HarnessError(means.format(re.sub(r"\s+", " ", found[1])), hint=hint)
+        if match := re.search(pattern, text, re.DOTALL):
+            return HarnessError(means.format(re.sub(r"\s+", " ", match[1])), hint=hint)
     return HarnessError(f"Spark's workers cannot judge: {first_line(error)}")

@@ -23,7 +23,7 @@ def load(group: str) -> tuple[tuple[str, object], ...]:
         HarnessError: one of them cannot be imported; the message names its package.
     """
     found = []
-    for entry in sorted(entry_points(group=group), key=lambda one: (one.name, one.value)):
+    for entry in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         try:
             found.append((_package(entry), entry.load()))
         except Exception as error:

@@ -159,8 +159,8 @@ def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None])
 def _tidy(archive: Archive) -> None:
     """Of the archives of one program, for other jars or another JVM, only the latest are kept."""
     name = archive.top.name.rsplit("-", 2)[0]
-    found = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda one: one.stat().st_mtime)
-    for old in found[:-_KEPT]:
+    paths = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda path: path.stat().st_mtime)
+    for old in paths[:-_KEPT]:
         old.unlink()
         old.with_suffix(".json").unlink(missing_ok=True)
 

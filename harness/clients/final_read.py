@@ -84,9 +84,9 @@ def _settle(plan: Plan, recorder: Recorder, client: Consumer, deadline: float) -
     ends: list[int] = []
     since = time.monotonic()
     while time.monotonic() < min(deadline, since + _SETTLED_S):
-        found = [_last_offset(client, topic, partition) for partition in partitions]
-        if found != ends:
-            ends, since = found, time.monotonic()
+        offsets = [_last_offset(client, topic, partition) for partition in partitions]
+        if offsets != ends:
+            ends, since = offsets, time.monotonic()
         if recorder.failed.wait(_POLL_S):
             return
 

@@ -74,15 +74,15 @@ class Sender:
             WaitTimeoutError: some leader was not reached.
         """
         deadline = time.monotonic() + limit_s
-        wanted: set[int] = set()
-        while not wanted or not wanted <= self._up:
+        numbers: set[int] = set()
+        while not numbers or not numbers <= self._up:
             if time.monotonic() > deadline:
                 raise WaitTimeoutError(
                     f"the client is connected to brokers {sorted(self._up)}, but the leaders of"
-                    f" {self._topic} are {sorted(wanted) or 'unknown'} after {limit_s:g} s"
+                    f" {self._topic} are {sorted(numbers) or 'unknown'} after {limit_s:g} s"
                 )
             with self._lock:
-                wanted = wanted or self._leaders()
+                numbers = numbers or self._leaders()
                 self._producer.poll(_POLL_S)
 
     def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
@@ -176,11 +176,11 @@ class Sender:
     def _leaders(self) -> set[int]:
         """Brokers that lead a partition; none while the metadata is not whole."""
         try:
-            found = self._producer.list_topics(self._topic, timeout=1.0).topics[self._topic]
+            topic = self._producer.list_topics(self._topic, timeout=1.0).topics[self._topic]
         except KafkaException:
             return set()
-        leaders = {partition.leader for partition in found.partitions.values()}
-        return set() if found.error is not None or -1 in leaders else leaders
+        leaders = {partition.leader for partition in topic.partitions.values()}
+        return set() if topic.error is not None or -1 in leaders else leaders
 
     def _stats(self, text: str) -> None:
         """Which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""

@@ -64,9 +64,9 @@ class TrackedConsumer:
     def subscribe(self) -> None:
         """Join the group, and read what it assigns."""
         self._moved(SUBSCRIBE, dict.fromkeys(range(self._partitions)), within=False)
-        taken = self._revoked
+        revoked = self._revoked
         self.client.subscribe(
-            [self._topic], on_assign=self._assigned, on_revoke=taken, on_lost=taken
+            [self._topic], on_assign=self._assigned, on_revoke=revoked, on_lost=revoked
         )
 
     def poll(self, most: int, wait_s: float) -> list[Message]:
@@ -81,16 +81,16 @@ class TrackedConsumer:
 
     def seek(self, positions: Mapping[int, int]) -> None:
         """Go on from elsewhere, in those of the partitions that it still has."""
-        sought: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for partition, offset in positions.items():
             try:
                 self.client.seek(self._at(partition, offset))
             except KafkaException as error:
                 self._log.info("%s: no seek: %s", self._name, error)
             else:
-                sought[partition] = offset
-        if sought:
-            self._moved(SEEK, sought, within=False)
+                numbers[partition] = offset
+        if numbers:
+            self._moved(SEEK, numbers, within=False)
 
     def positions(self) -> dict[int, int]:
         """Where it goes on, partition by partition; 0 where it has not begun."""

@@ -232,8 +232,8 @@ class TransactionLoop:
 
 def _first(messages: list[Message]) -> dict[int, int]:
     """Where a reader stood before it read these, some of them perhaps twice."""
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0
-        found[partition] = min(offset, found.get(partition, offset))
-    return found
+        numbers[partition] = min(offset, numbers.get(partition, offset))
+    return numbers

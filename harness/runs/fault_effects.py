@@ -20,6 +20,6 @@ def phrase(topic: str, partition: int, first: int, end: int) -> str:
 
 def taken(says: str, topic: str, partition: int) -> Iterator[range]:
     """The offsets of a partition that a fault's sentence says are gone."""
-    for found in _TAKEN.finditer(says):
-        if (found["topic"], int(found["partition"])) == (topic, partition):
-            yield range(int(found["first"]), int(found["end"]))
+    for match in _TAKEN.finditer(says):
+        if (match["topic"], int(match["partition"])) == (topic, partition):
+            yield range(int(match["first"]), int(match["end"]))

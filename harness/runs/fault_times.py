@@ -14,15 +14,15 @@ Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[int]]
 
 def strikes(run: Run) -> Strikes:
     """What the schedule of a run says; nothing of a story, or where the table is missing."""
-    found: dict[tuple[str, int | None], list[int]] = defaultdict(list)
+    numbers: dict[tuple[str, int | None], list[int]] = defaultdict(list)
     try:
         rows = run.table(STEPS_TABLE).to_pylist()
     except StoreError:  # a run of before there was this table
-        return found
+        return numbers
     for row in rows:
         if row["event"] == "strike":
-            found[row["fault"], row["broker"]].append(row["time_ns"])
-    return found
+            numbers[row["fault"], row["broker"]].append(row["time_ns"])
+    return numbers
 
 
 def begun(found: Strikes, fault: str, broker: int | None, time_ns: int) -> int:

@@ -239,7 +239,7 @@ class MatrixFolder:
         Unless somebody names it, a matrix bears the time at which it was begun as its name.
         """
         here = self.path.resolve()
-        beside = sorted(each.parent for each in here.parent.glob("*/cells.json"))
+        beside = sorted(path.parent for path in here.parent.glob("*/cells.json"))
         for path in reversed([each for each in beside if each.name < here.name]):
             with contextlib.suppress(StoreError):  # a folder of a later schema, or cut short
                 yield path.name, MatrixFolder(path).rows()
@@ -250,13 +250,13 @@ class MatrixFolder:
         Raises:
             StoreError: it cannot be read, or is of another schema.
         """
-        found = _decode(self.path / MATRIX, Matrix)
-        if found.schema != SCHEMA_VERSION:
+        matrix = _decode(self.path / MATRIX, Matrix)
+        if matrix.schema != SCHEMA_VERSION:
             raise StoreError(
-                f"{self.path / MATRIX} has schema {found.schema}; this is schema {SCHEMA_VERSION}",
+                f"{self.path / MATRIX} has schema {matrix.schema}; this is schema {SCHEMA_VERSION}",
                 hint="Read it with the Highwater that wrote it.",
             )
-        return found
+        return matrix
 
     def rows(self) -> list[MatrixRow]:
         """What came of the cells.

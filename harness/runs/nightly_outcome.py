@@ -61,8 +61,8 @@ def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
 
 def silent(marks: Iterable[CellResult], wanted: Iterable[str]) -> list[str]:
     """Canaries of which no cell lost anything."""
-    heard = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
-    return [name for name in wanted if name not in heard]
+    canaries = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
+    return [name for name in wanted if name not in canaries]
 
 
 def colour(marks: Sequence[CellResult], wanted: Iterable[str]) -> Colour:

@@ -63,9 +63,9 @@ def extend(
 ) -> list[CellResult]:
     """The history with a night put in, in place of what it had of it; the last ``NIGHTS`` only."""
     others = [mark for mark in history if mark.night != night]
-    kept = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
+    nights = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
     everything = sorted([*others, *tonight], key=lambda mark: mark.night)
-    return [mark for mark in everything if mark.night in kept]
+    return [mark for mark in everything if mark.night in nights]
 
 
 def write(path: Path, marks: Iterable[CellResult]) -> Path:

@@ -24,10 +24,10 @@ def duration(text: str) -> float:
     Raises:
         UsageError: it is none of these.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
+    if match is None:
         raise UsageError(f"{text!r} is not a duration", hint="Write 60s, 500ms, 2m or 1h.")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def lasting(text: str) -> float:
@@ -118,13 +118,13 @@ def isolation(text: str) -> tuple[Isolation, ...]:
     Raises:
         UsageError: neither ``read_committed`` nor ``read_uncommitted``.
     """
-    found = tuple(_ISOLATION[name] for name in names(text) if name in _ISOLATION)
-    if not found or len(found) < len(names(text)):
+    isolations = tuple(_ISOLATION[name] for name in names(text) if name in _ISOLATION)
+    if not isolations or len(isolations) < len(names(text)):
         raise UsageError(
             f"isolation cannot be {text!r}",
             hint="It is read_committed, read_uncommitted, or both with a comma.",
         )
-    return found
+    return isolations
 
 
 def churn(text: str) -> float:
@@ -143,7 +143,7 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
         UsageError: one of them is none, or there is none.
     """
     try:
-        found = tuple(int(one) for one in names(text))
+        found = tuple(int(name) for name in names(text))
     except ValueError:
         found = ()
     if not found:
@@ -158,7 +158,7 @@ def switches(text: str) -> tuple[bool, ...]:
         UsageError: neither.
     """
     known = {"false": False, "true": True}
-    found = [known.get(one) for one in names(text)]
+    found = [known.get(name) for name in names(text)]
     if not found or None in found:
         raise UsageError(f"{text!r} is not on or off", hint="Write false, true or false,true.")
     return tuple(one for one in found if one is not None)
@@ -170,10 +170,10 @@ def size(text: str) -> int:
     Raises:
         UsageError: it is none of these.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", text.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", text.strip(), re.IGNORECASE)
+    if match is None:
         raise UsageError(f"{text!r} is no size", hint="Write 512M or 8G.")
-    return int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
+    return int(float(match[1]) * 1024 ** (1 + "KMGT".index(match[2].upper())))
 
 
 def master(text: str | None) -> str | None:

@@ -194,12 +194,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             StoreError: the text is no plan, or one of another schema version.
         """
         try:
-            found = msgspec.json.decode(text, type=_SchemaOnly).schema
+            schema = msgspec.json.decode(text, type=_SchemaOnly).schema
         except msgspec.MsgspecError as error:
             raise StoreError(f"plan.json is not a plan: {error}") from error
-        if found != SCHEMA_VERSION:
+        if schema != SCHEMA_VERSION:
             raise StoreError(
-                f"the run was recorded with store schema {found}; this is schema {SCHEMA_VERSION}",
+                f"the run was recorded with store schema {schema}; this is schema {SCHEMA_VERSION}",
                 hint="Judge it with the Highwater release that recorded it, or repeat the run.",
             )
         try:

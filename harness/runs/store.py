@@ -284,8 +284,8 @@ class Store:
 
     def names(self) -> list[str]:
         """The names of the store's runs, oldest first; also of folders that are closed to us."""
-        found = (path for path in self.root.glob("*/") if not path.name.startswith("."))
-        return sorted(path.name for path in found if not path.is_symlink() and _may_be_run(path))
+        paths = (path for path in self.root.glob("*/") if not path.name.startswith("."))
+        return sorted(path.name for path in paths if not path.is_symlink() and _may_be_run(path))
 
     def _point_latest(self, name: str) -> None:
         link = self.root / f".latest-{secrets.token_hex(4)}"

@@ -157,7 +157,7 @@ class _Sitting:
 
     def _share(self, clusters: Sequence[Path]) -> None:
         pool = ThreadPoolExecutor(len(clusters), thread_name_prefix="matrix")
-        futures = [pool.submit(self._work, each) for each in clusters]
+        futures = [pool.submit(self._work, cluster) for cluster in clusters]
         try:
             for future in futures:
                 future.result()

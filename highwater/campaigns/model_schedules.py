@@ -158,26 +158,26 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
     ]
 
 
-def _as_foretold(one: JudgedRun) -> bool | None:
+def _as_foretold(run: JudgedRun) -> bool | None:
     """Of a run that ended as the model says whether anything was lost or forked; else None.
 
     That is so whether or not its trace explains it, too.
     """
-    said = one.model
-    if said is None or said.predicted is None or said.status in {"not-reproduced", "unknown"}:
+    model = run.model
+    if model is None or model.predicted is None or model.status in {"not-reproduced", "unknown"}:
         return None
-    lost, forked = said.observed.lost, said.observed.forked
-    if said.differences or (lost, forked) != (said.predicted.lost, said.predicted.forked):
+    lost, forked = model.observed.lost, model.observed.forked
+    if model.differences or (lost, forked) != (model.predicted.lost, model.predicted.forked):
         return None
     return bool(lost or forked)
 
 
 def exit_code(judged: Sequence[JudgedRun]) -> int:
     """0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
-    said = {one.model.status if one.model else "unknown" for one in judged}
-    if "unexplained" in said:
+    statuses = {one.model.status if one.model else "unknown" for one in judged}
+    if "unexplained" in statuses:
         return BROKEN
-    return OK if said <= GOOD else UNKNOWN
+    return OK if statuses <= GOOD else UNKNOWN
 
 
 def table(judged: Sequence[JudgedRun]) -> Table:

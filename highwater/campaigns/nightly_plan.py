@@ -74,15 +74,17 @@ class CellDurations:
         measured: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
         for mark in marks:
             if mark.seconds is not None:
-                for known in _likenesses(mark):
-                    measured[known].append(mark.seconds)
+                for likeness in _likenesses(mark):
+                    measured[likeness].append(mark.seconds)
         self._medians = {known: median(times) for known, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
         """Of this very setting, else of the same schedule on the driver, else a guess."""
         guess = STORY_S if cell.story else RANDOM_S
-        found = (self._medians[one] for one in _likenesses(cell) if one in self._medians)
-        return next(found, guess)
+        medians = (
+            self._medians[likeness] for likeness in _likenesses(cell) if likeness in self._medians
+        )
+        return next(medians, guess)
 
 
 def _likenesses(cell: NightlyCell) -> tuple[tuple[str, ...], ...]:
@@ -169,7 +171,7 @@ def _failed(
     for mark in marks:
         seen = last.get(mark.key)
         last[mark.key] = [*seen, mark] if seen and seen[0].night == mark.night else [mark]
-    names = {one.name for one in releases}
+    names = {entry.name for entry in releases}
     for mark in (each for group in last.values() for each in group if each.troubled):
         known = (
             mark.story in STORIES
@@ -212,11 +214,11 @@ def _drawn(
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
     for lap in range(LAPS):
         cells = [
-            msgspec.structs.replace(setting, kafka=one.name, driver=driver, seed=seed(night, lap))
-            for one in releases
-            for driver in _drivers(one, drivers)
+            msgspec.structs.replace(setting, kafka=entry.name, driver=driver, seed=seed(night, lap))
+            for entry in releases
+            for driver in _drivers(entry, drivers)
             for setting in settings()
-            if can_be_had(setting, one, driver)
+            if can_be_had(setting, entry, driver)
         ]
         dice.shuffle(cells)
         yield from sorted(cells, key=lambda cell: ran.get(cell.key, ""))
@@ -244,7 +246,7 @@ def mixes() -> tuple[str, ...]:
     What asks for an option of its own is left to ``highwater soak``.
     """
     alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
-    for one in (each for each in faults().values() if not each.needs):
+    for one in (fault for fault in faults().values() if not fault.needs):
         where = frozenset(
             (kafka.name, driver)
             for kafka in CATALOGUE.values()

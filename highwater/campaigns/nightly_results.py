@@ -47,7 +47,7 @@ def _files(path: Path) -> list[Path]:
     """Where cells are, or ought to be: beside every ``matrix.json`` there is a ``cells.json``."""
     if path.is_file():
         return [path]
-    begun = {found.with_name("cells.json") for found in path.rglob(MATRIX)}
+    begun = {matrix_path.with_name("cells.json") for matrix_path in path.rglob(MATRIX)}
     return sorted(begun | set(path.rglob("cells.json")))
 
 

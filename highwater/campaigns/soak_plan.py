@@ -117,14 +117,14 @@ def _nemesis(
 ) -> tuple[str, ...]:
     """One to three faults of those that there are; no network faults unless the wire is there."""
     had = {"": True, "--unclean": unclean, "--to": bool(later)}
-    found = [one for one in faults().values() if not one.why_not(kafka, driver)]
+    found = [fault for fault in faults().values() if not fault.why_not(kafka, driver)]
     choices = [one for one in found if had[one.needs] and (wired or one.family != "network")]
-    families = sorted({one.family for one in choices})
+    families = sorted({choice.family for choice in choices})
     weights = [_FAMILIES.get(family, 1) for family in families]
     chosen: dict[str, Fault] = {}
     for _ in range(dice.choice((1, 2, 2, 3))):
         [family] = dice.choices(families, weights)
-        one = dice.choice([each for each in choices if each.family == family])
+        one = dice.choice([choice for choice in choices if choice.family == family])
         chosen[one.name] = one
     if any(one.needs == "--to" for one in chosen.values()):
         chosen[UPGRADE] = find_fault(UPGRADE)

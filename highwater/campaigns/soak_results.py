@@ -106,7 +106,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
             StoreError: its plan or status cannot be read.
         """
         plan, status, verdict = judged.run.plan(), judged.run.status(), judged.verdict
-        found = judged.model
+        model = judged.model
         problems = status.problems
         if status.phase != "frozen":
             problems = (*problems, f"the harness failed while {status.phase}")
@@ -123,7 +123,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
             lost=verdict.ledger.lost,
             struck=_struck(judged.run),
             counts={kind: count for kind, count in verdict.counts.items() if count},
-            unexplained=_unexplained(found) if found else (),
+            unexplained=_unexplained(model) if model else (),
             problems=problems,
         )
 
@@ -166,13 +166,13 @@ class SoakFolder:
         Raises:
             StoreError: a row cannot be read.
         """
-        found = []
+        rows = []
         for path in sorted((self.path / "rows").glob("*.json")):
             try:
-                found.append(msgspec.json.decode(path.read_bytes(), type=SoakRow))
+                rows.append(msgspec.json.decode(path.read_bytes(), type=SoakRow))
             except (OSError, msgspec.MsgspecError) as error:
                 raise StoreError(f"{path} is broken: {error}", hint="Remove it.") from error
-        return found
+        return rows
 
     def write(self, row: SoakRow) -> None:
         """Write down what came of a run."""
@@ -217,6 +217,6 @@ def _struck(run: Run) -> dict[str, int]:
     return dict(Counter(row["fault"] for row in rows if row["phase"] == "inject"))
 
 
-def _unexplained(found: Reconciliation) -> tuple[str, ...]:
-    wrong = [one for one in found.findings if one.verdict == "unexplained"]
+def _unexplained(reconciliation: Reconciliation) -> tuple[str, ...]:
+    wrong = [finding for finding in reconciliation.findings if finding.verdict == "unexplained"]
     return tuple(f"{one.kind}: {one.because[-1].says}" for one in wrong[:TOLD_MOST])

@@ -127,7 +127,7 @@ class _Sitting:
         while end is None or number < end:
             after = (number // SHARED + 1) * SHARED
             last = after if end is None else min(after, end)
-            if todo := [each for each in range(number, last) if each not in done]:
+            if todo := [following for following in range(number, last) if following not in done]:
                 yield todo
             number = last
 
@@ -170,7 +170,7 @@ class _Sitting:
             self.folder.write(row)
             if row.state == "kept" and not self.bounds.keep_all:
                 shutil.rmtree(run.path)
-            told = "".join(f"; {one}" for one in (*row.unexplained[:1], *row.problems[:1]))
+            told = "".join(f"; {problem}" for problem in (*row.unexplained[:1], *row.problems[:1]))
             self.progress(
                 OVERALL,
                 f"{row.run}: {row.state}, {row.lost} of {row.acknowledged} lost{told}",

@@ -66,7 +66,7 @@ def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
             states = Counter(row.state for row in mine)
             faults = sum(sum(row.struck.values()) for row in mine)
             acknowledged, lost = sum(r.acknowledged for r in mine), sum(r.lost for r in mine)
-            yield kafka, len(mine), faults, acknowledged, lost, *(states[one] for one in STATES)
+            yield kafka, len(mine), faults, acknowledged, lost, *(states[state] for state in STATES)
 
 
 def _by_fault(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
@@ -88,7 +88,7 @@ def _listed(state: State, rows: Sequence[SoakRow]) -> str | None:
     for row in rows:
         found = ", ".join(f"{count} {kind}" for kind, count in row.counts.items())
         lines.append(f"- `{row.run}` {found or 'no anomaly'}: `{row.command}`")
-        lines += [f"  - {one}" for one in (*row.unexplained, *row.problems)]
+        lines += [f"  - {problem}" for problem in (*row.unexplained, *row.problems)]
     return "\n".join([*lines, ""])
 
 

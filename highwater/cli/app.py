@@ -131,9 +131,9 @@ def check(
         with console.waiting(f"judging the runs of {folder.path} in Spark"):
             rows = recheck(folder, spark=spark)
         matrix.finish(folder, rows, as_json=as_json)
-    found = [name if "://" in name else Store(store).open(name) for name in runs]
-    with console.waiting(f"judging {count(len(found), 'run')} in Spark"):
-        judged = api.check(found, spark=spark)
+    names = [name if "://" in name else Store(store).open(name) for name in runs]
+    with console.waiting(f"judging {count(len(names), 'run')} in Spark"):
+        judged = api.check(names, spark=spark)
     console.finish(judged, as_json=as_json)
 
 
@@ -163,7 +163,7 @@ def doctor(
     if as_json:
         console.print_json([finding.to_dict() for finding in findings])
     else:
-        rows = [[one.name, one.state, one.found, one.hint] for one in findings]
+        rows = [[finding.name, finding.state, finding.found, finding.hint] for finding in findings]
         console.out.print(
             console.table(
                 "This machine" if inventory is None else "That cluster",
@@ -171,7 +171,7 @@ def doctor(
                 rows,
             )
         )
-    raise typer.Exit(OK if all(one.ok or one.optional for one in findings) else FAILED)
+    raise typer.Exit(OK if all(finding.ok or finding.optional for finding in findings) else FAILED)
 
 
 for command in (

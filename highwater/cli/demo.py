@@ -36,7 +36,7 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
         UsageError: an unknown release.
     """
     releases = sorted((release(name) for name in kafkas), key=lambda one: one.coordination)
-    return [STORIES[name].plan(one.name) for name in TOLD for one in releases]
+    return [STORIES[name].plan(kafka.name) for name in TOLD for kafka in releases]
 
 
 def exit_code(judged: "Sequence[JudgedRun]") -> int:
@@ -44,11 +44,11 @@ def exit_code(judged: "Sequence[JudgedRun]") -> int:
 
     Everything else is 1: more or less was lost, or something happened that no rule explains.
     """
-    said = [one.model.status if one.model else "unknown" for one in judged]
-    if "unknown" in said or any(one.verdict.verdict == "unknown" for one in judged):
+    statuses = [one.model.status if one.model else "unknown" for one in judged]
+    if "unknown" in statuses or any(one.verdict.verdict == "unknown" for one in judged):
         return UNKNOWN
     foretold = all(as_predicted(one.run, one.verdict) for one in judged)
-    return OK if foretold and GOOD.issuperset(said) else BROKEN
+    return OK if foretold and GOOD.issuperset(statuses) else BROKEN
 
 
 def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
@@ -56,15 +56,15 @@ def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
 
     A story that was not played to its end on both has none.
     """
-    found = []
+    paths = []
     for story in TOLD:
         runs = [one.run for one in judged if one.run.plan().story == story]
         runs.sort(key=lambda run: release(run.plan().kafka).number)
         with contextlib.suppress(UsageError):
             if len(runs) > 1:
                 target = store / f"demo-{story}.html"
-                found.append(comparison.write(runs[0], runs[-1], target))
-    return found
+                paths.append(comparison.write(runs[0], runs[-1], target))
+    return paths
 
 
 def demo_table(judged: "Sequence[JudgedRun]") -> Table:

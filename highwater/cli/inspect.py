@@ -81,21 +81,25 @@ def inspect(
     raise typer.Exit(CODES[found.verdict])
 
 
-def _show(found: Inspection, html: Path | None) -> None:
-    for note in found.notes:
+def _show(inspection: Inspection, html: Path | None) -> None:
+    for note in inspection.notes:
         console.out.print(Text(note, style="yellow"))
     rows: list[list[str | Text]] = [
         [
-            f"{each.topic}-{each.partition}",
-            Text(each.verdict, style=_COLOURS[each.verdict]),
-            f"{each.divergent:,}" if each.divergent else "-",
-            ", ".join(f"{one.broker}: {_offsets(one)}" for one in each.replicas),
+            f"{partition.topic}-{partition.partition}",
+            Text(partition.verdict, style=_COLOURS[partition.verdict]),
+            f"{partition.divergent:,}" if partition.divergent else "-",
+            ", ".join(f"{replica.broker}: {_offsets(replica)}" for replica in partition.replicas),
         ]
-        for each in found.partitions
+        for partition in inspection.partitions
     ]
     heads = ["partition", "verdict", "divergent", "broker: first..LEO (HW)"]
     console.out.print(console.table("Replicas on disk", heads, rows))
-    telling = [each for each in found.partitions if each.verdict != "agree" or _remarkable(each)]
+    telling = [
+        partition
+        for partition in inspection.partitions
+        if partition.verdict != "agree" or _remarkable(partition)
+    ]
     for each in telling[:_TOLD_MAX]:
         _tell(each)
     if len(telling) > _TOLD_MAX:
@@ -104,28 +108,31 @@ def _show(found: Inspection, html: Path | None) -> None:
         console.out.print(f"page: {html}")
 
 
-def _offsets(one: InspectedReplica) -> str:
-    return f"{one.start}..{one.leo} ({'?' if one.hw is None else one.hw})"
+def _offsets(replica: InspectedReplica) -> str:
+    return f"{replica.start}..{replica.leo} ({'?' if replica.hw is None else replica.hw})"
 
 
-def _remarkable(each: InspectedPartition) -> bool:
-    return any(finding.severity != "note" for one in each.replicas for finding in one.findings)
-
-
-def _tell(each: InspectedPartition) -> None:
-    style = f"bold {_COLOURS[each.verdict]}"
-    console.out.print(
-        Text(each.verdict.upper(), style=style), Text(f"{each.topic}-{each.partition}: {each.says}")
+def _remarkable(partition: InspectedPartition) -> bool:
+    return any(
+        finding.severity != "note" for replica in partition.replicas for finding in replica.findings
     )
-    for divergent in each.shown[:3]:
+
+
+def _tell(partition: InspectedPartition) -> None:
+    style = f"bold {_COLOURS[partition.verdict]}"
+    console.out.print(
+        Text(partition.verdict.upper(), style=style),
+        Text(f"{partition.topic}-{partition.partition}: {partition.says}"),
+    )
+    for divergent in partition.shown[:3]:
         held = (
             f"broker {copy.broker}: {copy.value if copy.value is not None else 'no value'}"
             + (f" (epoch {copy.epoch})" if copy.epoch is not None else "")
             for copy in divergent.copies
         )
         console.out.print(Text(f"  offset {divergent.offset}: {'; '.join(held)}"))
-    for finding in each.findings:
+    for finding in partition.findings:
         console.out.print(Text(f"  {finding.says}"))
-    for one in each.replicas:
-        for finding in one.findings:
-            console.out.print(Text(f"  broker {one.broker}, {finding.kind}: {finding.says}"))
+    for replica in partition.replicas:
+        for finding in replica.findings:
+            console.out.print(Text(f"  broker {replica.broker}, {finding.kind}: {finding.says}"))

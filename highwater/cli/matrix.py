@@ -146,7 +146,7 @@ def _axes(  # noqa: PLR0913 - the words of a command
         kafkas=tuple(CATALOGUE) if kafka == "all" else parse_values.names(kafka),
         stories=stories,
         nemeses=tuple(parse_values.nemesis(mix) for mix in nemesis),
-        acks=tuple(parse_values.acks(one) for one in parse_values.names(acks)),
+        acks=tuple(parse_values.acks(name) for name in parse_values.names(acks)),
         min_isrs=parse_values.numbers(min_isr, "min.insync.replicas"),
         uncleans=parse_values.switches(unclean),
         drivers=parse_values.names(driver),

@@ -139,7 +139,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
         if walks:
-            found = result.stroll(
+            answer = result.stroll(
                 setting,
                 asked,
                 walks=walks,
@@ -149,15 +149,15 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
                 watch=watch,
             )
         else:
-            found = result.search(setting, asked, limits=limits, jobs=jobs, watch=watch)
-    written = _write(found, out) if out else []
-    written += _write(found, report) if report else []
+            answer = result.search(setting, asked, limits=limits, jobs=jobs, watch=watch)
+    written = _write(answer, out) if out else []
+    written += _write(answer, report) if report else []
     if as_json:
-        shown = [one.summary() for one in found]
+        shown = [one.summary() for one in answer]
         sys.stdout.write(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2) + "\n")
     else:
-        model.show(found, written)
-    raise typer.Exit(exit_code(found))
+        model.show(answer, written)
+    raise typer.Exit(exit_code(answer))
 
 
 @app.command()
@@ -223,18 +223,18 @@ def _check_drawn(report: Path | None) -> None:
         require_writable(report, "--report")
 
 
-def exit_code(found: "Sequence[SearchAnswer]") -> int:
+def exit_code(answers: "Sequence[SearchAnswer]") -> int:
     """1 if an invariant is broken, 3 if of one it is not known, else 0."""
-    if any(one.holds is False for one in found):
+    if any(answer.holds is False for answer in answers):
         return BROKEN
-    return UNKNOWN if any(one.holds is None for one in found) else OK
+    return UNKNOWN if any(answer.holds is None for answer in answers) else OK
 
 
 def _step(text: str) -> "By":
-    known: dict[str, By] = {"message": "message", "round": "round"}
-    if text not in known:
+    granularities: dict[str, By] = {"message": "message", "round": "round"}
+    if text not in granularities:
         raise UsageError(f"a step cannot be a {text!r}", hint="It is a message or a round.")
-    return known[text]
+    return granularities[text]
 
 
 def _switched(texts: Sequence[str]) -> dict[str, bool]:
@@ -285,11 +285,11 @@ def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Searc
     return show
 
 
-def _write(found: "Sequence[SearchAnswer]", out: Path) -> list[Path]:
+def _write(answers: "Sequence[SearchAnswer]", out: Path) -> list[Path]:
     """A file for each counterexample; where there are several, its name tells the invariant."""
     from highwater.reports.pages.counterexample import write
 
-    broken = [one.counterexample for one in found if one.counterexample is not None]
+    broken = [answer.counterexample for answer in answers if answer.counterexample is not None]
     written = []
     for one in broken:
         several = len(broken) > 1

@@ -35,7 +35,9 @@ def rules(
     if as_json:
         sys.stdout.write(json.dumps(described(found), indent=2) + "\n")
         return
-    has = {one: [name for name in releases if getattr(found[name], one)] for one in SWITCHES}
+    has = {
+        switch: [name for name in releases if getattr(found[name], switch)] for switch in SWITCHES
+    }
     whole = everything or kafka == "all" or len(found) == 1
     shown = SWITCHES if whole else differing(found)
     if kafka == "all":
@@ -59,7 +61,7 @@ def rules(
 def differing(found: Mapping[str, Rules]) -> tuple[str, ...]:
     """Return the switches that not all of some releases have alike."""
     return tuple(
-        one for one in SWITCHES if len({getattr(rule, one) for rule in found.values()}) > 1
+        switch for switch in SWITCHES if len({getattr(rule, switch) for rule in found.values()}) > 1
     )
 
 
@@ -67,12 +69,12 @@ def described(found: dict[str, Rules]) -> list[dict[str, Any]]:
     """Every switch: its name, what it is, its source, and whether each release has it."""
     return [
         {
-            "rule": one,
-            "says": says(one),
-            "source": source(one),
-            "releases": {name: getattr(rule, one) for name, rule in found.items()},
+            "rule": switch,
+            "says": says(switch),
+            "source": source(switch),
+            "releases": {name: getattr(rule, switch) for name, rule in found.items()},
         }
-        for one in SWITCHES
+        for switch in SWITCHES
     ]
 
 
@@ -110,4 +112,4 @@ def ranges(names: Collection[str], order: Sequence[str] = ORDER) -> str:
     return ", ".join(words) or "none"
 
 
-_FIELDS: Final = {one.name: one for one in fields(Rules)}
+_FIELDS: Final = {field.name: field for field in fields(Rules)}

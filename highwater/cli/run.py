@@ -177,7 +177,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     )
     plans = [plan] * repeat
     if inventory is not None:
-        plans = [external.onto(one, inventory, confirm) for one in plans]
+        plans = [external.onto(plan, inventory, confirm) for plan in plans]
     with console.progress() as progress:
         judged = perform(plans, Store(store), spark=spark, progress=progress)
     console.finish(judged, as_json=as_json)

@@ -90,7 +90,7 @@ def home(runs: Sequence[Run], store: Path) -> Path:
 
     The store is left alone where none of the runs lies in it.
     """
-    inside = any(store.resolve() in one.path.resolve().parents for one in runs)
+    inside = any(store.resolve() in run.path.resolve().parents for run in runs)
     return store if inside else runs[0].path.parent
 
 

@@ -55,8 +55,8 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.nemesis.schedules.generator import check_duration
 
     [driver] = find_drivers([cluster])
-    found = find_releases(parse_values.names(kafka))
-    kafkas = tuple(one.name for one in found if driver in one.drivers)
+    releases = find_releases(parse_values.names(kafka))
+    kafkas = tuple(release.name for release in releases if driver in release.drivers)
     each_s = None if each is None else parse_values.lasting(each)
     if each_s is not None:
         check_duration(each_s)

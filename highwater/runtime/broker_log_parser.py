@@ -122,9 +122,9 @@ def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
     """
     said: dict[object, str] = {}
     for row in rows:
-        found = _FATAL.search(str(row["line"])) if row["kind"] == "error" else None
-        if found and int(str(row["time_ns"])) >= 0:
-            words = (found["old"] or found["new"]).strip()
+        match = _FATAL.search(str(row["line"])) if row["kind"] == "error" else None
+        if match and int(str(row["time_ns"])) >= 0:
+            words = (match["old"] or match["new"]).strip()
             said.setdefault(row["broker"], f"broker {row['broker']} said that it ends: {words}")
     return [*said.values()]
 
@@ -153,8 +153,8 @@ def _rows(line: str) -> Iterator[dict[str, Any]]:
             return
 
 
-def _row(stamp: re.Match[str], kind: str, found: re.Match[str], line: str) -> dict[str, Any]:
-    parts = found.groupdict()
+def _row(stamp: re.Match[str], kind: str, match: re.Match[str], line: str) -> dict[str, Any]:
+    parts = match.groupdict()
     partition, offset = parts.get("partition"), parts.get("offset")
     return {
         "time_ns": _nanoseconds(stamp),

@@ -105,11 +105,11 @@ class ClusterPool:
         with StatusKeeper(run, progress) as diary:
             diary.phase("booting")
             cluster = self._take(plan, run)
-            kept = _Keeper(cluster, topic.name, run)
+            keeper = _Keeper(cluster, topic.name, run)
             try:
-                conduct(plan, run, cluster, diary, keep=kept.keep, stop=stop, progress=progress)
+                conduct(plan, run, cluster, diary, keep=keeper.keep, stop=stop, progress=progress)
             except BaseException as error:
-                kept.rescue()
+                keeper.rescue()
                 self._drop(ClusterKey.of(plan))
                 _point_into(run, cluster.directory, error)
                 raise

@@ -148,18 +148,18 @@ def whole_steps(run: Run) -> ExecutedSteps:
         UsageError: its schedule never began, or it is older than the table of steps.
     """
     try:
-        found = footsteps(run)
+        steps = footsteps(run)
     except StoreError as error:
         raise UsageError(
             f"{run.name} did not record its steps: {error.message}",
             hint=f"Repeat it from its seed, and replay that: {run.plan().command()}",
         ) from error
-    if not found.taken and not _began(run.table(STEPS_TABLE)):
+    if not steps.taken and not _began(run.table(STEPS_TABLE)):
         raise UsageError(
             f"{run.name} ended before its schedule began: there are no steps to take again",
             hint="Name another run, or repeat it: " + run.plan().command(),
         )
-    return found
+    return steps
 
 
 def _began(table: pa.Table) -> bool:

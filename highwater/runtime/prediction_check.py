@@ -32,8 +32,8 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
     if verdict.verdict == UNKNOWN:
         return False
     predicted = find_story(plan.story).predict(release(plan.played_on), plan)
-    lost = {one.value for one in verdict.anomalies if one.kind == "lost-write"}
-    forked = {one.offset for one in verdict.anomalies if one.kind == "divergence"}
+    lost = {anomaly.value for anomaly in verdict.anomalies if anomaly.kind == "lost-write"}
+    forked = {anomaly.offset for anomaly in verdict.anomalies if anomaly.kind == "divergence"}
     return lost == predicted.lost and forked == predicted.forked
 
 

@@ -41,7 +41,7 @@ def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> 
 def _lowest(cluster: Cluster) -> Level:
     """What the broker runs that is furthest behind, should they differ."""
     levels = (broker.level for broker in cluster.brokers.values())
-    return min(levels, key=lambda one: (one.release.number, numbers(one.protocol)))
+    return min(levels, key=lambda level: (level.release.number, numbers(level.protocol)))
 
 
 def _version(package: str) -> str:

@@ -188,8 +188,8 @@ def _play(plan: Plan, scene: ScheduleContext) -> None:
     if script is not None:
         script.play(scene)
     elif plan.steps or plan.overlap > 1:
-        wanted = plan.steps or generator.draw_steps(plan)
-        step_executor.play(scene, wanted, duration_s=plan.duration_s)
+        steps = plan.steps or generator.draw_steps(plan)
+        step_executor.play(scene, steps, duration_s=plan.duration_s)
     else:
         generator.play(scene, generator.draw(plan), duration_s=plan.duration_s)
 

@@ -169,8 +169,8 @@ class RunningWorkload:
 
     def counts(self) -> Counts:
         """A cheap snapshot of what was done so far; fences count among outcomes, not as sent."""
-        found = self._recorder.counts()
-        ok, fail, info = (found.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
+        counts = self._recorder.counts()
+        ok, fail, info = (counts.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
         with self._senders_lock:
             told = sum(sender.sent for sender in self._senders.values())
         sent = (
@@ -178,7 +178,7 @@ class RunningWorkload:
             + self.direct.sent
             + sum(producer.sent for producer in list(self._producers.values()))
         )
-        return Counts(sent=sent, ok=ok, fail=fail, info=info, read=found.get((READ, OK), 0))
+        return Counts(sent=sent, ok=ok, fail=fail, info=info, read=counts.get((READ, OK), 0))
 
     def warm_up(self, *, acks: str | None = None, limit_s: float = 30.0) -> None:
         """Connect the client that ``send`` uses to every leader, so that its first ack is fast.

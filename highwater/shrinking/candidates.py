@@ -29,12 +29,12 @@ class Candidate(NamedTuple):
 
 def waits(steps: Sequence[FaultStep]) -> list[float]:
     """How long, in seconds, nothing is struck before the first step, and between the others."""
-    found, until = [], 0.0
+    numbers, until = [], 0.0
     for step in in_order(steps):
         if step.at_s > until:
-            found.append(round(step.at_s - until, 3))
+            numbers.append(round(step.at_s - until, 3))
         until = max(until, step.ends_s)
-    return found
+    return numbers
 
 
 def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:

@@ -42,11 +42,11 @@ def brief_json(plan: Plan) -> bytes:
 
 def _brief(value: msgspec.Struct) -> dict[str, Any]:
     said: dict[str, Any] = {}
-    for one in fields(value):
-        held = getattr(value, one.name)
-        if held == one.default or held == _made(one.default_factory):
+    for field in fields(value):
+        held = getattr(value, field.name)
+        if held == field.default or held == _made(field.default_factory):
             continue
-        said[one.name] = _plain(held)
+        said[field.name] = _plain(held)
     return said
 
 

@@ -42,18 +42,18 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         for name in kinds:
             if name not in known:
                 raise UsageError(f"no anomaly is called {name!r}", hint=nearest(name, known))
-        found = [name for name in known if verdict.counts.get(name)]
-        if verdict.verdict == UNKNOWN or not found:
+        names = [name for name in known if verdict.counts.get(name)]
+        if verdict.verdict == UNKNOWN or not names:
             raise UsageError(
                 f"{verdict.run} has no anomaly to keep: {verdict.headline}",
                 hint="Shrink a run in which something was found.",
             )
-        if missing := [name for name in kinds if name not in found]:
+        if missing := [name for name in kinds if name not in names]:
             raise UsageError(
                 f"{verdict.run} has no {' and no '.join(missing)}",
-                hint=f"It has {', '.join(found)}.",
+                hint=f"It has {', '.join(names)}.",
             )
-        return cls(verdict=verdict.verdict, kinds=tuple(kinds) or (_worst(verdict, found),))
+        return cls(verdict=verdict.verdict, kinds=tuple(kinds) or (_worst(verdict, names),))
 
     def met(self, verdict: Verdict) -> bool:
         """Whether a run came to the same."""
@@ -61,7 +61,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _worst(verdict: Verdict, found: Sequence[str]) -> str:
-    breaking = {one.kind for one in verdict.anomalies if one.breaks}
+    breaking = {anomaly.kind for anomaly in verdict.anomalies if anomaly.breaks}
     candidates = [name for name in found if name in breaking] or list(found)
     assert verdict.verdict != INVALID or breaking, "what is invalid breaks something"
     return min(candidates, key=lambda name: _GRAVITY[kind(name).severity])

@@ -102,7 +102,7 @@ class Trials:
     _failures: int = 0
 
     def __post_init__(self) -> None:
-        self._known = {one.key: one for one in read_attempts(self._file)}
+        self._known = {attempt.key: attempt for attempt in read_attempts(self._file)}
 
     @property
     def _file(self) -> Path:
@@ -208,8 +208,8 @@ class Trials:
 
 
 def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:
-    found = {one.partition for one in verdict.anomalies if one.kind in goal.kinds}
-    return tuple(sorted(found))
+    partitions = {anomaly.partition for anomaly in verdict.anomalies if anomaly.kind in goal.kinds}
+    return tuple(sorted(partitions))
 
 
 def read_attempts(path: Path) -> list[Attempt]:
@@ -224,10 +224,10 @@ def read_attempts(path: Path) -> list[Attempt]:
         return []
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    found = []
+    attempts = []
     for line in lines:
         try:
-            found.append(msgspec.json.decode(line, type=Attempt))
+            attempts.append(msgspec.json.decode(line, type=Attempt))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
-    return found
+    return attempts

@@ -112,7 +112,7 @@ class Result:
         __tracebackhide__ = True
         self.assert_judged()
         if self.verdict == "invalid":
-            breaking = [one for one in self.anomalies if one.breaks]
+            breaking = [anomaly for anomaly in self.anomalies if anomaly.breaks]
             lines = [self.headline, *_told(breaking), *self._model_says(), self.where]
             raise PromiseBroken("\n".join(lines), self)
 
@@ -128,7 +128,7 @@ class Result:
         """
         __tracebackhide__ = True
         self.assert_judged()
-        lost = [one.value or "?" for one in self.anomalies if one.kind == "lost-write"]
+        lost = [anomaly.value or "?" for anomaly in self.anomalies if anomaly.kind == "lost-write"]
         if self.lost != len(values) or set(lost) != set(values):
             raise AssertionError(
                 f"{_listed(values)} should be lost, and {_listed(lost)} of {self.acknowledged}"
@@ -147,8 +147,8 @@ class Result:
         """
         __tracebackhide__ = True
         self.assert_judged()
-        if found := [one for one in self.anomalies if one.kind in kinds]:
-            raise AssertionError("\n".join([self.headline, *_told(found), self.where]))
+        if anomalies := [anomaly for anomaly in self.anomalies if anomaly.kind in kinds]:
+            raise AssertionError("\n".join([self.headline, *_told(anomalies), self.where]))
 
     def assert_explained(self) -> None:
         """Fail unless the model explains all that happened, and all happened that it predicts.
@@ -164,20 +164,22 @@ class Result:
         from highwater.reports.model_text import GOOD, sentence, told  # noqa: PLC0415 - as above
 
         self.assert_judged()
-        found = self.model
-        if found is None or found.status == "unknown":
-            why = sentence(found) if found else "it was not asked."
+        model = self.model
+        if model is None or model.status == "unknown":
+            why = sentence(model) if model else "it was not asked."
             raise CannotJudge(f"the model cannot explain the run: {why}", self)
-        if found.status not in GOOD:
-            strange = told([one for one in found.findings if one.verdict == "unexplained"])
-            lines = [sentence(found), *found.absent, *strange, self.where]
+        if model.status not in GOOD:
+            strange = told(
+                [finding for finding in model.findings if finding.verdict == "unexplained"]
+            )
+            lines = [sentence(model), *model.absent, *strange, self.where]
             raise Unexplained("\n".join(lines), self)
 
     def _model_says(self) -> list[str]:
         from highwater.reports.model_text import WORDS, sentence  # noqa: PLC0415 - as above
 
-        found = self.model
-        return [] if found is None else [f"model: {WORDS[found.status]}. {sentence(found)}"]
+        model = self.model
+        return [] if model is None else [f"model: {WORDS[model.status]}. {sentence(model)}"]
 
     def assert_judged(self) -> None:
         """Raise CannotJudge when the verdict is ``unknown``, which is never a pass."""
@@ -213,8 +215,8 @@ def _settings(plan: "Plan") -> list[str]:
 
 def _told(anomalies: "list[Anomaly]") -> list[str]:
     more = len(anomalies) - _SHOWN
-    told = [one.sentence for one in anomalies[:_SHOWN]]
-    return [*told, f"… and {more} more, in the report"] if more > 0 else told
+    sentences = [anomaly.sentence for anomaly in anomalies[:_SHOWN]]
+    return [*sentences, f"… and {more} more, in the report"] if more > 0 else sentences
 
 
 def _listed(values: "tuple[str, ...] | list[str]") -> str:

@@ -66,12 +66,12 @@ class LostOffsets:
 
 def partitions(directory: Path, topic: str | None = None) -> list[Path]:
     """The replicas of a log directory, of one topic or all; KRaft's metadata is none."""
-    found = []
+    paths = []
     for folder in sorted(directory.iterdir()):
         name = PARTITION.fullmatch(folder.name)
         if name and folder.is_dir() and name["topic"] != METADATA:
-            found += [folder] if topic in {None, name["topic"]} else []
-    return found
+            paths += [folder] if topic in {None, name["topic"]} else []
+    return paths
 
 
 def partition_of(replica: Path) -> int:
@@ -165,13 +165,13 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
 
 def wipe(directory: Path) -> list[LostOffsets]:
     """Remove all that a broker has, but for who it is: a new disk in the old one's place."""
-    held = [_whole(replica) for replica in partitions(directory)]
+    ranges = [_whole(replica) for replica in partitions(directory)]
     for entry in directory.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
         elif entry.name != OWN:
             entry.unlink()
-    return [one for one in held if one.before > one.after]
+    return [one for one in ranges if one.before > one.after]
 
 
 def remove_segment(directory: Path, topic: str) -> list[LostOffsets]:
@@ -190,7 +190,7 @@ def remove_segment(directory: Path, topic: str) -> list[LostOffsets]:
 
 def remove_indexes(directory: Path, topic: str) -> int:
     """Remove every index of a topic's replicas; how many there were."""
-    files = [one for replica in partitions(directory, topic) for one in replica.glob("*index")]
+    files = [path for replica in partitions(directory, topic) for path in replica.glob("*index")]
     for file in files:
         file.unlink()
     return len(files)
@@ -223,7 +223,7 @@ def _whole(replica: Path) -> LostOffsets:
     """All that a replica holds."""
     own = segments(replica)
     first = int(own[0].stem) if own else 0
-    held = [one for segment in own[-1:] for one in batches(segment)]
+    held = [batch for segment in own[-1:] for batch in batches(segment)]
     return _cut(replica, first, held[-1].last + 1 if held else int(own[-1].stem) if own else 0)
 
 

@@ -72,7 +72,7 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
     # Also who is not in sync yet: it may be the next moment.
-    running = [one.id for one in cluster.brokers.values() if one.state == "running"]
+    running = [broker.id for broker in cluster.brokers.values() if broker.state == "running"]
     others = [one for one in running if one != state.leader]
     if state.leader < 0 or not others:
         raise NothingDoneError(f"{name} has nobody who could lead it uncleanly")
@@ -94,8 +94,8 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             leader = look().leader
             yield f"broker {leader} leads {name} uncleanly: broker {state.leader} was the ISR"
     finally:
-        for one in (*others, state.leader):
-            cluster.brokers[one].start()
+        for other in (*others, state.leader):
+            cluster.brokers[other].start()
         cluster.configure(aim.topic.name, {_UNCLEAN: aim.topic.settings()[_UNCLEAN]})
 
 
@@ -103,8 +103,8 @@ def _leave_alone(
     cluster: Cluster, probe: Probe, aim: FaultTarget, leader: int, others: list[int]
 ) -> None:
     """Shut every other broker down in order, and wait until the leader is the whole ISR."""
-    for one in others:
-        cluster.brokers[one].stop()
+    for other in others:
+        cluster.brokers[other].stop()
     _await(
         lambda: probe.partition(aim.topic.name, aim.partition).isr == (leader,),
         f"broker {leader} to be the whole ISR of {aim.topic.name}-{aim.partition}",

@@ -80,7 +80,9 @@ def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
     Until it hears otherwise it answers its clients as the leader that it no longer is.
     """
     target = cluster.brokers[broker]
-    awake = {one.id for one in cluster.brokers.values() if one.state == "running"} - {broker}
+    awake = {broker.id for broker in cluster.brokers.values() if broker.state == "running"} - {
+        broker
+    }
     if not awake and cluster.release.coordination == "kraft":
         raise UnreachableError("no broker is left that could tell whether its session has ended")
     target.pause()

@@ -44,7 +44,7 @@ def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
 
 def _told(aim: FaultTarget, cuts: Iterable[disk_damage.LostOffsets], otherwise: str) -> str:
     """What the topic under test lost, in words."""
-    return ", ".join(one.says for one in cuts if one.topic == aim.topic.name) or otherwise
+    return ", ".join(cut.says for cut in cuts if cut.topic == aim.topic.name) or otherwise
 
 
 @aimed("power-failure")
@@ -96,11 +96,11 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """
     with _dead(cluster, aim) as target:
         topic, partition = aim.topic.name, aim.partition
-        found = disk_damage.flip_bit(target.directory, topic, partition, aim.choice)
-        if found is None:
+        flipped = disk_damage.flip_bit(target.directory, topic, partition, aim.choice)
+        if flipped is None:
             yield f"broker {target.id} holds nothing of {topic}-{partition} to flip a bit of"
         else:
-            lost = phrase(topic, partition, found[0].first, found[1])
+            lost = phrase(topic, partition, flipped[0].first, flipped[1])
             yield f"one bit is flipped on broker {target.id}; cut there, {lost}"
 
 
@@ -165,7 +165,8 @@ def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
     Up to 0.10 it runs and follows nobody: the error ends what the controller had asked for.
     """
     numbers = [
-        disk_damage.partition_of(one) for one in disk_damage.partitions(target.directory, topic)
+        disk_damage.partition_of(partition)
+        for partition in disk_damage.partitions(target.directory, topic)
     ]
     with contextlib.closing(cluster.probe()) as probe:
 

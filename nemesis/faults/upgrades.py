@@ -77,7 +77,7 @@ def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None)
     with contextlib.closing(cluster.probe()) as probe:
         whole = _in_sync(probe, topic)
         if level.release.coordination == "kraft":
-            if all(one.level.release == level.release for one in cluster.brokers.values()):
+            if all(broker.level.release == level.release for broker in cluster.brokers.values()):
                 cluster.finalize(level)
                 note(f"the cluster has {level}", None)
                 return

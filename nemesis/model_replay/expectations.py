@@ -61,8 +61,8 @@ def _controller(scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect)
 
 
 def _records(scene: ScheduleContext, expect: Expect) -> Seen:
-    answers = {name: told for name, told in scene.direct.answers.items() if told is not None}
-    acked = frozenset(name for name, told in answers.items() if told.outcome == OK)
+    answers = {name: answer for name, answer in scene.direct.answers.items() if answer is not None}
+    acked = frozenset(name for name, answer in answers.items() if answer.outcome == OK)
     refused = frozenset(answers) - acked
     return [("acknowledged", expect.acked, acked), ("refused", expect.refused, refused)]
 
@@ -77,8 +77,8 @@ def _replicas(
         seen.append((f"LEO of {number}", leos.get(number), state.leo))
         seen.append((f"HW of {number}", hws.get(number), state.hw))
     for number, hw in (expect.hw_on_disk or {}).items():
-        found = hw_on_disk(scene, cast.brokers[number])
-        seen.append((f"HW on disk of {number}", hw, found))
+        disk = hw_on_disk(scene, cast.brokers[number])
+        seen.append((f"HW on disk of {number}", hw, disk))
     return seen
 
 

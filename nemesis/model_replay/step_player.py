@@ -99,9 +99,9 @@ class Player:
             passing=(UnreachableError,),
         )
 
-    def _hold(self, held: frozenset[int]) -> None:
+    def _hold(self, numbers: frozenset[int]) -> None:
         """Freeze exactly these, and who is paused. The leader first: it feeds all the others."""
-        wanted = (held | self._paused) - self._down
+        wanted = (numbers | self._paused) - self._down
         late = wanted - set(self._frozen)
         if late:
             leader = self._leader()
@@ -136,7 +136,7 @@ class Player:
         """
         followers = set(self._frozen) - {leader}
         if followers and leader not in self._frozen:
-            since = max(self._frozen[one] for one in followers)
+            since = max(self._frozen[follower] for follower in followers)
             until = max(since, self._woken.get(leader, since)) + FETCH_WAIT_S + _DRAINED_S
             self._scene.hold(until - self._scene.clock())
 

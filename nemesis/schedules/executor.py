@@ -86,10 +86,10 @@ class ScheduleExecutor:
 
     def aim(self, step: PlannedFault) -> list[int | None]:
         """Look up whom a step means now; a step that means nobody is left out."""
-        found = targets(self._scene, step)
-        if not found:
+        numbers = targets(self._scene, step)
+        if not numbers:
             self.leave_out(step, None, f"there is no {step.target} that could be struck")
-        return found
+        return numbers
 
     def strike(self, step: PlannedFault, broker: int | None) -> ActiveFault | None:
         """Inject a fault; None when it is left out, of which a note is made.
@@ -108,18 +108,18 @@ class ScheduleExecutor:
         if why:
             self.leave_out(step, broker, why)
             return None
-        taken = ActiveFault(next(self._numbers), step.fault, broker)
-        log.step("strike", step=taken.number, **_row(step, broker))
+        fault = ActiveFault(next(self._numbers), step.fault, broker)
+        log.step("strike", step=fault.number, **_row(step, broker))
         ended = broker is not None and self._scene.cluster.brokers[broker].state == "down"
         try:
             nemesis.inject(step.fault, broker, partition=step.partition, choice=step.choice)
         except HarnessError as error:
-            self._end(taken)
+            self._end(fault)
             why = why_not_now(step.fault, error, ended=ended)
-            self.leave_out(step, broker, why, number=taken.number)
+            self.leave_out(step, broker, why, number=fault.number)
             return None
-        log.step("struck", step=taken.number)
-        return taken
+        log.step("struck", step=fault.number)
+        return fault
 
     def leave_out(
         self, step: PlannedFault, broker: int | None, why: str, *, number: int | None = None
@@ -128,30 +128,30 @@ class ScheduleExecutor:
         self._scene.note(f"{step.fault} is left out: {why}", broker)
         self._scene.log.step("left-out", step=number, says=why, **_row(step, broker))
 
-    def mend(self, *struck: ActiveFault) -> None:
+    def mend(self, *fault: ActiveFault) -> None:
         """Heal what these steps broke, side by side; returns when that has taken effect."""
-        if not struck:
+        if not fault:
             return
-        with ThreadPoolExecutor(len(struck), thread_name_prefix="heal") as pool:
-            list(pool.map(self._mend, struck))
+        with ThreadPoolExecutor(len(fault), thread_name_prefix="heal") as pool:
+            list(pool.map(self._mend, fault))
 
-    def _mend(self, one: ActiveFault) -> None:
-        with self._ending(one):
-            self._scene.log.step("heal", step=one.number)
-            self._scene.nemesis.mend(one.fault, one.broker)
-            self._scene.log.step("healed", step=one.number)
+    def _mend(self, fault: ActiveFault) -> None:
+        with self._ending(fault):
+            self._scene.log.step("heal", step=fault.number)
+            self._scene.nemesis.mend(fault.fault, fault.broker)
+            self._scene.log.step("healed", step=fault.number)
 
     @contextmanager
-    def _ending(self, one: ActiveFault) -> Iterator[None]:
+    def _ending(self, fault: ActiveFault) -> Iterator[None]:
         try:
             yield
         finally:
-            self._end(one)
+            self._end(fault)
 
-    def _end(self, one: ActiveFault) -> None:
+    def _end(self, fault: ActiveFault) -> None:
         with self._lock:
-            if one.broker is not None:
-                self._hurt[one.broker] -= 1
+            if fault.broker is not None:
+                self._hurt[fault.broker] -= 1
 
     def _too_much(self, fault: str, broker: int | None) -> str:
         """What of the budget a fault would exceed, in words."""

@@ -52,14 +52,14 @@ class FaultSpec:
         Raises:
             UsageError: it is none, or names a fault or a target that there is not.
         """
-        found = _WORD.fullmatch(word)
-        if found is None:
+        match = _WORD.fullmatch(word)
+        if match is None:
             raise UsageError(
                 f"{word!r} is no fault with a target and a weight",
                 hint="Write kill, kill@leader or kill@leader=3.",
             )
-        fault = find_fault(found["name"])
-        target, weight = found["target"], int(found["weight"] or 1)
+        fault = find_fault(match["name"])
+        target, weight = match["target"], int(match["weight"] or 1)
         if target is not None and target not in TARGETS and not target.isdecimal():
             raise UsageError(f"no fault can be aimed at {target!r}", hint=nearest(target, TARGETS))
         if target is not None and fault.scope != "broker":

@@ -64,7 +64,7 @@ def draw(plan: Plan, lane: int = 0) -> list[FaultGroup]:
         UsageError: a word of the plan's nemesis is none.
     """
     choices = [FaultSpec.of(word) for word in plan.nemesis]
-    drawn = [one for one in choices for _ in range(one.weight)]
+    drawn = [choice for choice in choices for _ in range(choice.weight)]
     if not drawn:
         return []
     seed = f"{plan.seed} {lane}" if lane else plan.seed
@@ -168,12 +168,12 @@ def play(scene: ScheduleContext, bouts: Sequence[FaultGroup], *, duration_s: flo
         if number and scene.clock() + bout.after_s + bout.lasts_s > deadline:
             break
         scene.hold(bout.after_s)
-        struck = [
+        strikes = [
             taken
             for strike in bout.strikes
             for broker in striker.aim(strike)
             if (taken := striker.strike(strike, broker)) is not None
         ]
         scene.hold(bout.lasts_s)
-        striker.mend(*struck)
+        striker.mend(*strikes)
     scene.hold(max(0.0, deadline - scene.clock()))

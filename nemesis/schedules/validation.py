@@ -48,8 +48,8 @@ def check_steps(plan: Plan, kafka: Release) -> None:
     alone = [step for step in plan.steps if _scope(step) == "cluster"]
     brokers = [step for step in plan.steps if _scope(step) == "broker"]
     for target in sorted({step.target for step in brokers if step.target.isdecimal()}):
-        mine = [step for step in brokers if step.target == target]
-        _refuse_overlap([*mine, *alone], f"broker {target}")
+        steps = [step for step in brokers if step.target == target]
+        _refuse_overlap([*steps, *alone], f"broker {target}")
     for scope in ("topic", "coordination", "cluster"):
         _refuse_overlap([step for step in plan.steps if _scope(step) == scope], f"the {scope}")
 

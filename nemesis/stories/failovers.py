@@ -101,7 +101,7 @@ def commit_victim(scene: ScheduleContext, offset: int) -> None:
 
     await_replicas(
         scene,
-        lambda seen: seen[a].hw > offset and all(held(seen[one]) for one in followers),
+        lambda seen: seen[a].hw > offset and all(held(seen[follower]) for follower in followers),
         what=f"every replica to hold {VICTIM}, and the followers to hold it above their HW",
         limit_s=FETCH_WAIT_S,
     )
@@ -149,11 +149,11 @@ def await_turns(scene: ScheduleContext, b: int, survivor: int) -> None:
     Raises:
         MissedError: both sessions ended in one go, so C never followed B.
     """
-    led: set[int] = set()
+    numbers: set[int] = set()
 
     def look() -> int:
         leader = scene.probe.partition(scene.topic, 0).leader
-        led.add(leader)
+        numbers.add(leader)
         return leader
 
     with contextlib.suppress(UnreachableError):
@@ -166,7 +166,7 @@ def await_turns(scene: ScheduleContext, b: int, survivor: int) -> None:
         every_s=0.02,
         passing=(UnreachableError,),
     )
-    if b not in led:
+    if b not in numbers:
         raise ScheduleNotFollowedError(
             f"broker {b} was never made leader before broker {survivor} was"
         )

@@ -35,7 +35,9 @@ def settle(scene: ScheduleContext) -> int:
         leo = scene.send(value, leader=a) + 1
     await_replicas(
         scene,
-        lambda seen: seen[a] == _at(leo) and all(seen[one].leo == leo for one in followers),
+        lambda seen: (
+            seen[a] == _at(leo) and all(seen[follower].leo == leo for follower in followers)
+        ),
         what=f"every replica to hold {len(SETTLED)} records, and broker {a} to have committed them",
         limit_s=10,
     )
@@ -75,7 +77,8 @@ def await_replicas(
     try:
         return await_condition(
             lambda: {
-                one: scene.probe.replica(one, scene.topic, 0) for one in brokers or scene.replicas
+                broker: scene.probe.replica(broker, scene.topic, 0)
+                for broker in brokers or scene.replicas
             },
             until,
             what=what,

@@ -69,7 +69,7 @@ def power_failure(scene: ScheduleContext) -> None:
     scene.send(VICTIM, leader=a)
     await_replicas(
         scene,
-        lambda seen: all(seen[one].leo > offset for one in scene.replicas),
+        lambda seen: all(seen[replica].leo > offset for replica in scene.replicas),
         what=f"every replica to hold {VICTIM}",
         limit_s=10,
     )

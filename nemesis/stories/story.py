@@ -146,7 +146,9 @@ class Story:
             limit_s=30,
             passing=(UnreachableError,),
         )
-        first, *others = sorted(cluster.brokers, key=lambda one: (one != controller, one))[:3]
+        first, *others = sorted(cluster.brokers, key=lambda broker: (broker != controller, broker))[
+            :3
+        ]
         a, b, c = (first, *others) if self.controller == "A" else (*others, first)
         return a, b, c
 

@@ -46,12 +46,12 @@ class Harm:
         return "other" if record in self.instead else "record"
 
 
-def harm(found: "Counterexample") -> Harm:
+def harm(counterexample: "Counterexample") -> Harm:
     """Which records are lost at the end, or differ between replicas."""
-    end = found.steps[-1].after
+    end = counterexample.steps[-1].after
     leader = _held(end.replicas[end.leader]) if end.leader >= 0 else []
-    if found.invariant in _LOSSES:
-        read = (record for step in found.steps for record in step.after.read if record)
+    if counterexample.invariant in _LOSSES:
+        read = (record for step in counterexample.steps for record in step.after.read if record)
         gone = frozenset((*end.acked, *read)) - set(leader)
         if gone:
             return Harm(records=gone)
@@ -83,9 +83,9 @@ class _Sheet:
     lanes: int
 
 
-def bands(found: "Counterexample") -> list[Markup]:
+def bands(counterexample: "Counterexample") -> list[Markup]:
     """A drawing for each band of columns, ``WIDE`` at most."""
-    sheet, columns = _lay_out(found)
+    sheet, columns = _lay_out(counterexample)
     return [
         svg(
             LABEL + sheet.width * len(band),
@@ -99,16 +99,16 @@ def bands(found: "Counterexample") -> list[Markup]:
     ]
 
 
-def whole(found: "Counterexample", css: str) -> Markup:
+def whole(counterexample: "Counterexample", css: str) -> Markup:
     """The same as one SVG file, which needs nothing else."""
-    sheet, columns = _lay_out(found)
+    sheet, columns = _lay_out(counterexample)
     parts, top = [], GAP
     for band in _bands(columns, sheet):
         parts.append(tag("g", _band(band, sheet), transform=f"translate(20 {top:g})"))
         top += _height(band, sheet) + GAP
     width = LABEL + sheet.width * min(len(columns), _fitting(sheet)) + 40
     return svg(
-        width, top, f"{found.invariant} on Kafka {found.kafka}",
+        width, top, f"{counterexample.invariant} on Kafka {counterexample.kafka}",
         _describe(columns),
         tag("style", Markup(css)),  # noqa: S704 - our own file
         rect(0, 0, width, top, "paper"),
@@ -116,31 +116,33 @@ def whole(found: "Counterexample", css: str) -> Markup:
     )  # fmt: skip
 
 
-def _lay_out(found: "Counterexample") -> tuple[_Sheet, list[_Column]]:
-    longest = max(replica.leo for step in found.steps for replica in step.after.replicas)
+def _lay_out(counterexample: "Counterexample") -> tuple[_Sheet, list[_Column]]:
+    longest = max(replica.leo for step in counterexample.steps for replica in step.after.replicas)
     sheet = _Sheet(
-        harm=harm(found),
+        harm=harm(counterexample),
         width=max(COLUMN, BOX * (longest + 1) + 24),
-        lanes=len(found.steps[0].after.replicas),
+        lanes=len(counterexample.steps[0].after.replicas),
     )
     letters = int((sheet.width - 40) / LETTER)
-    befores = (beginning(found), *(step.after for step in found.steps))
+    befores = (beginning(counterexample), *(step.after for step in counterexample.steps))
     columns = [
         _Column(
             number=number,
             step=step,
             before=before,
             lines=tuple(wrap(step.says, letters)),
-            last=number == len(found.steps),
+            last=number == len(counterexample.steps),
         )
-        for number, (step, before) in enumerate(zip(found.steps, befores, strict=False), start=1)
+        for number, (step, before) in enumerate(
+            zip(counterexample.steps, befores, strict=False), start=1
+        )
     ]
     return sheet, columns
 
 
-def beginning(found: "Counterexample") -> "State":
+def beginning(counterexample: "Counterexample") -> "State":
     """The state before the first step."""
-    machine = found.setting.machine()
+    machine = counterexample.setting.machine()
     return decode(machine.initial, machine.constants)
 
 
@@ -275,8 +277,8 @@ def _describe(columns: Sequence[_Column]) -> Markup:
 
 def _words(column: _Column) -> str:
     held = "; ".join(
-        f"{NAMES[b]} ({role(b, one)}) holds {' '.join(_held(one)) or 'nothing'}, HW {one.hw}"
-        for b, one in enumerate(column.step.after.replicas)
+        f"{NAMES[b]} ({role(b, replica)}) holds {' '.join(_held(replica)) or 'nothing'}, HW {replica.hw}"
+        for b, replica in enumerate(column.step.after.replicas)
     )
     return f"{column.number}. {column.step.says}: {held}."
 

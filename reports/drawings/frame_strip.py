@@ -143,10 +143,10 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
     )
 
 
-def key(anomaly: Anomaly, shown: Sequence[Frame]) -> list[tuple[str, str, str]]:
+def key(anomaly: Anomaly, frames: Sequence[Frame]) -> list[tuple[str, str, str]]:
     """The legend of a strip: (class, label in the cell, id) of the record and its successors."""
     found: dict[str, tuple[str, str, str]] = {}
-    for each in shown:
+    for each in frames:
         for lane in each.lanes:
             for cell in lane.cells:
                 if (

@@ -16,11 +16,14 @@ _NARROWEST: Final = 2.0
 
 def reigns(leaderships: Sequence[LeadershipPeriod]) -> list[LeadershipPeriod]:
     """Only the rows in which the leader or its epoch changed."""
-    found: list[LeadershipPeriod] = []
-    for each in leaderships:
-        if not found or (found[-1].leader, found[-1].epoch) != (each.leader, each.epoch):
-            found.append(each)
-    return found
+    periods: list[LeadershipPeriod] = []
+    for leadership in leaderships:
+        if not periods or (periods[-1].leader, periods[-1].epoch) != (
+            leadership.leader,
+            leadership.epoch,
+        ):
+            periods.append(leadership)
+    return periods
 
 
 def bands(

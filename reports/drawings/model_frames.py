@@ -20,11 +20,11 @@ OFFSETS_LEAST: Final = 2
 """Narrower drawings have no room for the words below HW and LEO."""
 
 
-def rehearsal(found: "Counterexample", harm: Harm) -> list[tuple[Frame, Markup]]:
+def rehearsal(counterexample: "Counterexample", harm: Harm) -> list[tuple[Frame, Markup]]:
     """Every step's frame with its drawing; offsets from 0 to the end of the longest log."""
-    states = [beginning(found), *(step.after for step in found.steps)]
+    states = [beginning(counterexample), *(step.after for step in counterexample.steps)]
     width = max(OFFSETS_LEAST, *(replica.leo for state in states for replica in state.replicas))
-    subject = _subject(found, harm, states)
+    subject = _subject(counterexample, harm, states)
     frames = [
         Frame(
             number=number,
@@ -38,12 +38,12 @@ def rehearsal(found: "Counterexample", harm: Harm) -> list[tuple[Frame, Markup]]
                 for b in range(len(step.after.replicas))
             ),
         )
-        for number, step in enumerate(found.steps, start=1)
+        for number, step in enumerate(counterexample.steps, start=1)
     ]
     return [(frame, frame_strip.frame(frame, subject, f"m{frame.number}")) for frame in frames]
 
 
-def _subject(found: "Counterexample", harm: Harm, states: "Sequence[State]") -> Anomaly:
+def _subject(counterexample: "Counterexample", harm: Harm, states: "Sequence[State]") -> Anomaly:
     """The record that the drawings are about, and where it stands first."""
     held = (
         (offset, entry.record)
@@ -59,7 +59,7 @@ def _subject(found: "Counterexample", harm: Harm, states: "Sequence[State]") -> 
         partition=0,
         offset=offset,
         value=record,
-        sentence=found.says,
+        sentence=counterexample.says,
         breaks=True,
     )
 

@@ -274,9 +274,9 @@ class _Stage:
         """What stood there: the disk tells of the last writing, the history of earlier ones."""
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
-        held: RecordOnDisk | None = self.holdings.get(broker, {}).get(offset)
-        if now == len(writings) and held is not None:
-            return held.value
+        disk: RecordOnDisk | None = self.holdings.get(broker, {}).get(offset)
+        if now == len(writings) and disk is not None:
+            return disk.value
         place = (*self.scene.partition, offset)
         told = self.sends.get(place, ())
         sent = [value for time_ns, value in told if now and time_ns <= writings[now - 1]]

@@ -61,15 +61,15 @@ def describe(evidence: RunObservations) -> str:
     """The drawing in words."""
     sends = evidence.pace
     half, most = np.percentile(sends.took_ns, [50, 100])
-    struck = np.zeros(len(sends.ended_ns), bool)
+    during_fault = np.zeros(len(sends.ended_ns), bool)
     for fault in evidence.faults:
         end = evidence.end_ns if fault.end_ns is None else fault.end_ns
-        struck |= (sends.ended_ns >= fault.start_ns) & (sends.ended_ns <= end)
+        during_fault |= (sends.ended_ns >= fault.start_ns) & (sends.ended_ns <= end)
     number_of = count(len(sends.ended_ns), "send")
     told = [
         f"{number_of} {evidence.done}, after {_duration(half)} (median) to {_duration(most)} (most)"
     ]
-    for name, chosen in (("while a fault was open", struck), ("otherwise", ~struck)):
+    for name, chosen in (("while a fault was open", during_fault), ("otherwise", ~during_fault)):
         if chosen.any():
             told.append(f"median {name} {_duration(float(np.median(sends.took_ns[chosen])))}")
     if len(sends.failed_ns):
@@ -140,17 +140,17 @@ def _latency(ended: Ints, took: Ints, time: Scale, top: float) -> list[Markup]:
         x = time(float(edges[min(int(each), BINS)]))
         halves.append((x, y(float(np.log10(max(half, 1))))))
         worsts.append((x, y(float(np.log10(max(worst, 1))))))
-    levels = [one for one in _DECADES if lo <= float(np.log10(one * _NS)) <= hi]
+    levels = [decade for decade in _DECADES if lo <= float(np.log10(decade * _NS)) <= hi]
     return [
         text(LEFT - 10, top + 4, "latency", "lanename", "end"),
         *(
             join([
-                line(LEFT, y(float(np.log10(one * _NS))), WIDTH - RIGHT,
-                     y(float(np.log10(one * _NS))), "grid"),
-                text(LEFT - 10, y(float(np.log10(one * _NS))) + 4, _duration(one * _NS), "axis",
+                line(LEFT, y(float(np.log10(level * _NS))), WIDTH - RIGHT,
+                     y(float(np.log10(level * _NS))), "grid"),
+                text(LEFT - 10, y(float(np.log10(level * _NS))) + 4, _duration(level * _NS), "axis",
                      "end"),
             ])
-            for one in levels
+            for level in levels
         ),
         tag("path", d=steps(worsts), class_="leoline"),
         tag("path", d=steps(halves), class_="hwline"),

@@ -88,8 +88,8 @@ def timeline(
 def describe(scene: PartitionObservations, evidence: RunObservations) -> str:
     """The drawing in words: leaders, faults and cuts in order of time."""
     found = [
-        (each.time_ns, f"broker {each.leader} leads" if each.leader >= 0 else "nobody leads")
-        for each in reigns(scene.leaderships)
+        (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "nobody leads")
+        for reign in reigns(scene.leaderships)
     ]
     found += [
         (f.start_ns, f"{f.name} {'' if f.broker is None else f'broker {f.broker}'}".strip())
@@ -299,13 +299,13 @@ def _elections(scene: PartitionObservations, time: Scale, top: float, bottom: fl
     """A dashed line wherever the leader changed."""
     changes = reigns(scene.leaderships)
     parts = []
-    for each in changes[1 : MARKS_MAX + 1]:
-        x = time(each.time_ns)
-        who = f"broker {each.leader} is elected" if each.leader >= 0 else "no leader"
+    for change in changes[1 : MARKS_MAX + 1]:
+        x = time(change.time_ns)
+        who = f"broker {change.leader} is elected" if change.leader >= 0 else "no leader"
         parts.append(
             tag(
                 "g",
-                tag("title", f"{seconds(each.time_ns)}: {who}"),
+                tag("title", f"{seconds(change.time_ns)}: {who}"),
                 line(x, top - 6, x, bottom - GAP, "election"),
             )
         )

@@ -75,14 +75,14 @@ class ComparedRun:
             without=[each.path for each in verdict.unread],
         )
         missing = list(evidence.missing)
-        held = read_holdings(run, (here.topic, here.partition), missing) if here else {}
+        holdings = read_holdings(run, (here.topic, here.partition), missing) if here else {}
         return cls(
             run=run,
             plan=plan,
             verdict=verdict,
             model=model_text.read(run),
             evidence=evidence,
-            holdings=held,
+            holdings=holdings,
             steps=_steps(evidence),
             missing=tuple(missing),
         )
@@ -144,14 +144,14 @@ def page(left: Run, right: Run) -> str:
     sides = (ComparedRun.of(left, subject), ComparedRun.of(right, subject))
     pairs = _pairs(sides, subject)
     parting = next((pair.number for pair in pairs if pair.parts), None)
-    shown = _window(pairs, parting)
+    window = _window(pairs, parting)
     decisive, others = _rules(sides)
     return render(
         "comparison.html.j2",
         sides=sides,
         subject=subject,
-        pairs=shown,
-        left_out=len(pairs) - len(shown),
+        pairs=window,
+        left_out=len(pairs) - len(window),
         parting=parting,
         settings=_settings(sides),
         decisive=decisive,
@@ -162,7 +162,7 @@ def page(left: Run, right: Run) -> str:
 
 def _subject(verdict: Verdict) -> Anomaly | None:
     """The record to look at: the first that is lost, or stands beside another."""
-    placed = [one for one in verdict.anomalies if one.offset is not None]
+    placed = [anomaly for anomaly in verdict.anomalies if anomaly.offset is not None]
     kinds = ("lost-write", "divergence")
     return next((one for kind in kinds for one in placed if one.kind == kind), None)
 
@@ -250,11 +250,11 @@ def _drawn(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
 
 def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
     """Which broker of the right run has the part of which of the left, as their steps show it."""
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     for one, two in same:
         if one.broker is not None and two.broker is not None:
-            found.setdefault(one.broker, two.broker)
-    return found
+            numbers.setdefault(one.broker, two.broker)
+    return numbers
 
 
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
@@ -301,19 +301,21 @@ def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], l
     left, right = (
         rules_of(plan.played_on, protocol=plan.protocol, written=plan.format) for plan in plans
     )
-    told = {
+    rules = {
         link.rule
         for side in sides
         for finding in (side.model.findings if side.model else ())
         for link in finding.because
     }
-    found = [
+    switches = [
         ModelSwitch(
-            name=one, says=model_text.rule_says(one), on=(getattr(left, one), getattr(right, one))
+            name=switch,
+            says=model_text.rule_says(switch),
+            on=(getattr(left, switch), getattr(right, switch)),
         )
-        for one in SWITCHES
-        if getattr(left, one) != getattr(right, one)
+        for switch in SWITCHES
+        if getattr(left, switch) != getattr(right, switch)
     ]
-    return [one for one in found if one.name in told], [
-        one for one in found if one.name not in told
+    return [switch for switch in switches if switch.name in rules], [
+        switch for switch in switches if switch.name not in rules
     ]

@@ -55,7 +55,7 @@ class ReplayOutcome:
     same: bool = False
 
 
-def write(found: "Counterexample", path: Path, runs: Sequence[Run] = ()) -> Path:
+def write(counterexample: "Counterexample", path: Path, runs: Sequence[Run] = ()) -> Path:
     """Write a counterexample as a page, or as a drawing alone where the name ends in ``.svg``.
 
     Args:
@@ -68,62 +68,70 @@ def write(found: "Counterexample", path: Path, runs: Sequence[Run] = ()) -> Path
         StoreError: a run was not judged, or cannot be read.
     """
     if path.suffix == ".svg":
-        return save(path, whole(found, drawing_css()))
-    return save(path, page(found, [_replayed(found, run, path.parent) for run in runs]))
-
-
-def page(found: "Counterexample", replays: Sequence[ReplayOutcome] = ()) -> str:
-    """The page as HTML."""
-    return render(
-        "counterexample.html.j2",
-        found=found,
-        headline=headline(found),
-        conclusion=conclusion(found),
-        facts=_facts(found),
-        bands=bands(found),
-        harm=harm(found),
-        frames=rehearsal(found, harm(found)),
-        replays=replays,
-        command=command(found),
+        return save(path, whole(counterexample, drawing_css()))
+    return save(
+        path, page(counterexample, [_replayed(counterexample, run, path.parent) for run in runs])
     )
 
 
-def headline(found: "Counterexample") -> str:
+def page(counterexample: "Counterexample", replays: Sequence[ReplayOutcome] = ()) -> str:
+    """The page as HTML."""
+    return render(
+        "counterexample.html.j2",
+        found=counterexample,
+        headline=headline(counterexample),
+        conclusion=conclusion(counterexample),
+        facts=_facts(counterexample),
+        bands=bands(counterexample),
+        harm=harm(counterexample),
+        frames=rehearsal(counterexample, harm(counterexample)),
+        replays=replays,
+        command=command(counterexample),
+    )
+
+
+def headline(counterexample: "Counterexample") -> str:
     """What breaks, and in how many steps, as one sentence."""
-    phrase = _PHRASES.get(found.invariant, f"can break {found.invariant}")
-    return f"Kafka {found.kafka} {phrase}, in {count(len(found.steps), 'step')}."
+    phrase = _PHRASES.get(counterexample.invariant, f"can break {counterexample.invariant}")
+    return f"Kafka {counterexample.kafka} {phrase}, in {count(len(counterexample.steps), 'step')}."
 
 
-def conclusion(found: "Counterexample") -> str:
+def conclusion(counterexample: "Counterexample") -> str:
     """What is wrong in the end, as one sentence."""
-    harmed, end = harm(found), found.steps[-1].after
+    harmed, end = harm(counterexample), counterexample.steps[-1].after
     records = model_text.listed(sorted(harmed.records))
     if harmed.instead:
         there = model_text.listed(sorted(harmed.instead))
         return f"In the end one replica holds {records} where another holds {there}."
     if not records:
-        return f"In the end this does not hold: {found.says}"
+        return f"In the end this does not hold: {counterexample.says}"
     told = "acknowledged" if harmed.records <= set(end.acked) else "read by a consumer"
     was = "was" if len(harmed.records) == 1 else "were"
     return f"In the end {records} {was} {told}, and {NAMES[end.leader]}, who is to lead, lacks it."
 
 
-def command(found: "Counterexample") -> str:
+def command(counterexample: "Counterexample") -> str:
     """The words that find it again."""
-    scope = found.scope
-    words = ["highwater model explore", f"--kafka {found.kafka}", f"--invariant {found.invariant}"]
+    scope = counterexample.scope
+    words = [
+        "highwater model explore",
+        f"--kafka {counterexample.kafka}",
+        f"--invariant {counterexample.invariant}",
+    ]
     bounds = ("acks", "min_isr", "brokers", "records", "failures", "moves", "late")
     words += [f"--{name.replace('_', '-')} {getattr(scope, name)}" for name in bounds]
     words += ["--unclean"] if scope.unclean else []
     words += [f"--by {scope.by}"] if scope.by != "message" else []
     words += ["--no-stops"] if not scope.stops else []
-    words += [f"--rule {name}={'on' if on else 'off'}" for name, on in found.switched.items()]
+    words += [
+        f"--rule {name}={'on' if on else 'off'}" for name, on in counterexample.switched.items()
+    ]
     return " ".join(words)
 
 
-def _facts(found: "Counterexample") -> list[Fact]:
-    done = Counter(step.move for step in found.steps)
-    scope = found.scope
+def _facts(counterexample: "Counterexample") -> list[Fact]:
+    done = Counter(step.move for step in counterexample.steps)
+    scope = counterexample.scope
     failures = sum(done[name] for name in _FAILURES)
     moves = sum(done[name] for name in _MOVES)
     facts = [
@@ -134,22 +142,22 @@ def _facts(found: "Counterexample") -> list[Fact]:
         Fact(name="Moves in it", value=str(moves), means="of leadership, and orderly stops"),
         Fact(
             name="Steps",
-            value=str(len(found.steps)),
-            means="no shorter way exists within the scope" if found.shortest else "",
+            value=str(len(counterexample.steps)),
+            means="no shorter way exists within the scope" if counterexample.shortest else "",
         ),
     ]
-    switched = [f"{name} {'on' if on else 'off'}" for name, on in found.switched.items()]
+    switched = [f"{name} {'on' if on else 'off'}" for name, on in counterexample.switched.items()]
     return [*facts, *([Fact(name="Rules changed", value=", ".join(switched))] if switched else [])]
 
 
-def _replayed(found: "Counterexample", run: Run, home: Path) -> ReplayOutcome:
+def _replayed(counterexample: "Counterexample", run: Run, home: Path) -> ReplayOutcome:
     said, plan, evidence = model_text.read(run), run.plan(), gather(run)
     link = os.path.relpath(run.report.resolve(), home.resolve()).replace(os.sep, "/")
     return ReplayOutcome(
         kafka=plan.kafka,
         steps=foreseen(plan, run.status(), evidence),
         cast=cast(plan, evidence),
-        same=(plan.schedule or {}).get("name") == found.name,
+        same=(plan.schedule or {}).get("name") == counterexample.name,
         link=quote(link),
         said=model_text.section(said) if said else None,
         why=run.verdict().reasons,

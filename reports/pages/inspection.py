@@ -32,17 +32,17 @@ LISTED_MAX: Final = 2000
 _ORDER: Final = ("fork", "corrupt", "unknown", "lag", "agree")
 
 
-def write(found: Inspection, path: Path) -> Path:
+def write(inspection: Inspection, path: Path) -> Path:
     """Write the page. Returns the file."""
-    ordered = sorted(found.partitions, key=lambda each: _ORDER.index(each.verdict))
+    ordered = sorted(inspection.partitions, key=lambda partition: _ORDER.index(partition.verdict))
     telling = [each for each in ordered if _telling(each)] or ordered[:1]
     html = render(
         "inspect.html.j2",
-        found=found,
-        headline=headline(found),
+        found=inspection,
+        headline=headline(inspection),
         colours=COLOURS,
         says=SAYS,
-        counts=Counter(each.verdict for each in found.partitions),
+        counts=Counter(partition.verdict for partition in inspection.partitions),
         listed=ordered[:LISTED_MAX],
         more=max(0, len(ordered) - LISTED_MAX),
         detailed=telling[:DETAILED_MAX],
@@ -51,13 +51,13 @@ def write(found: Inspection, path: Path) -> Path:
     return save(path, html)
 
 
-def headline(found: Inspection) -> str:
+def headline(inspection: Inspection) -> str:
     """What matters most, in one sentence with denominators."""
-    total = count(len(found.partitions), "partition")
-    verdicts = Counter(each.verdict for each in found.partitions)
-    worst = found.verdict
+    total = count(len(inspection.partitions), "partition")
+    verdicts = Counter(partition.verdict for partition in inspection.partitions)
+    worst = inspection.verdict
     if worst == "fork":
-        offsets = sum(each.divergent for each in found.partitions)
+        offsets = sum(partition.divergent for partition in inspection.partitions)
         return (
             f"Replicas hold different records at {count(offsets, 'offset')}, in"
             f" {verdicts['fork']:,} of {total}."
@@ -71,7 +71,10 @@ def headline(found: Inspection) -> str:
     return f"All replicas of {total} agree."
 
 
-def _telling(each: InspectedPartition) -> bool:
+def _telling(partition: InspectedPartition) -> bool:
     """Whether there is anything to say beyond its line in the table."""
-    findings = [*each.findings, *(one for side in each.replicas for one in side.findings)]
-    return each.verdict != "agree" or any(one.severity != "note" for one in findings)
+    findings = [
+        *partition.findings,
+        *(finding for side in partition.replicas for finding in side.findings),
+    ]
+    return partition.verdict != "agree" or any(finding.severity != "note" for finding in findings)

@@ -87,7 +87,7 @@ def write(
         The file.
     """
     skipped = matrix.skipped if matrix else ()
-    kafkas = sorted({each.kafka for each in (*rows, *skipped)}, key=_numbers)
+    kafkas = sorted({row.kafka for row in (*rows, *skipped)}, key=_numbers)
     html = render(
         "matrix.html.j2",
         changes=_changes(rows, earlier),
@@ -139,18 +139,20 @@ def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
-    told = [row.as_predicted for row in rows if row.as_predicted is not None]
+    predictions = [row.as_predicted for row in rows if row.as_predicted is not None]
     words = [
         *([] if headline(rows) == f"{_broken(rows)}." else [_broken(rows)]),
         f"{lost:,} of {count(acknowledged, 'acknowledged record')} {_is(lost)} lost",
     ]
     if verdicts[UNKNOWN]:
         words.append(f"{count(verdicts[UNKNOWN], 'run')} could not be judged")
-    if told:
-        words.append(f"{sum(told)} of {count(len(told), 'story', 'stories')} ended as predicted")
-    if said := [row.model for row in rows if row.model is not None]:
-        understood = sum(word in GOOD for word in said)
-        words.append(f"the model explains {understood} of {count(len(said), 'run')}")
+    if predictions:
+        words.append(
+            f"{sum(predictions)} of {count(len(predictions), 'story', 'stories')} ended as predicted"
+        )
+    if models := [row.model for row in rows if row.model is not None]:
+        understood = sum(word in GOOD for word in models)
+        words.append(f"the model explains {understood} of {count(len(models), 'run')}")
     if matrix and matrix.seconds:
         words.append(f"took {matrix.seconds / 60:.1f} minutes")
     return words
@@ -200,9 +202,9 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
 
 def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]]:
     """Each reason, how many combinations it keeps from being run, and the first of them."""
-    found: dict[str, list[SkippedCombination]] = {}
+    combinations: dict[str, list[SkippedCombination]] = {}
     for each in skipped:
-        found.setdefault(each.reason, []).append(each)
+        combinations.setdefault(each.reason, []).append(each)
     return [
         (
             f"{reason[:1].upper()}{reason[1:]}",
@@ -212,7 +214,7 @@ def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]
                 for one in group[:_NAMED_MAX]
             ),
         )
-        for reason, group in found.items()
+        for reason, group in combinations.items()
     ]
 
 

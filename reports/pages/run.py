@@ -92,14 +92,14 @@ def page(run: Run) -> str:
     """
     plan, verdict = run.plan(), run.verdict()
     unread: list[str] = []
-    said = _or_none(lambda: model_text.read(run), unread)
-    about = subject(said, plan.topic.name)
+    model = _or_none(lambda: model_text.read(run), unread)
+    about = subject(model, plan.topic.name)
     asked = [*verdict.anomalies, *([about] if about else [])]
     without = frozenset(each.path for each in verdict.unread)
     evidence = gather(
         run,
         without=without,
-        values={a.value for a in asked if a.value is not None} | _sent(said),
+        values={a.value for a in asked if a.value is not None} | _sent(model),
         places=places(asked),
     )
     missing = [*evidence.missing, *unread]
@@ -108,8 +108,8 @@ def page(run: Run) -> str:
     known = any("cut short" in reason for reason in verdict.reasons)
     if status is not None and status.phase != "frozen" and not known:
         missing.insert(0, f"The run was cut short while it was {status.phase}.")
-    shown = _partitions(verdict, evidence)
-    holdings = {p: read_holdings(run, p, missing, without) for p in shown}
+    partitions = _partitions(verdict, evidence)
+    holdings = {p: read_holdings(run, p, missing, without) for p in partitions}
     found = bursts(verdict.anomalies)
     told, others = found[:STORIES_MAX], found[STORIES_MAX : STORIES_MAX + LISTED_MAX]
     raws = _raws(run, told, missing, without)
@@ -118,21 +118,21 @@ def page(run: Run) -> str:
         _story(i, link, each, evidence, holdings, raws)
         for i, (link, each) in enumerate(zip(_links(told), told, strict=True))
     ]
-    counted = sum(each.count for each in (*told, *others))
+    counted = sum(other.count for other in (*told, *others))
     return render(
         "run.html.j2",
         run=run.name,
         plan=plan,
         verdict=verdict,
-        model=said and model_text.section(said),
+        model=model and model_text.section(model),
         frame_of=partial(_frame_of, stories),
         foretold=foreseen(plan, status, evidence) if verdict.complete else (),
         cast=cast(plan, evidence),
         faults_unread=_no_faults(without),
-        acts=acts(said.course, about, evidence, holdings.get((about.topic, 0), {}))
-        if said and about
+        acts=acts(model.course, about, evidence, holdings.get((about.topic, 0), {}))
+        if model and about
         else (),
-        prevention=prevention(plan, said),
+        prevention=prevention(plan, model),
         facts=facts(plan, environment, evidence.deeds),
         happened=title(plan, evidence.deeds),
         environment=environment,
@@ -141,7 +141,7 @@ def page(run: Run) -> str:
         stories=stories,
         others=others,
         left_out=max(0, sum(verdict.counts.values()) - counted),
-        timelines=[_timeline(p, evidence, verdict) for p in shown if p in evidence.scenes],
+        timelines=[_timeline(p, evidence, verdict) for p in partitions if p in evidence.scenes],
         partitions=len(evidence.scenes),
         pace=pace(evidence),
         evidence=evidence,
@@ -159,11 +159,11 @@ def _no_faults(without: Collection[str]) -> bool:
     return any(path.startswith("events/faults.") for path in without)
 
 
-def _sent(said: Reconciliation | None) -> set[str]:
+def _sent(reconciliation: Reconciliation | None) -> set[str]:
     """Every record that the model sent in its script."""
     return {
         record
-        for beat in (said.course if said else ())
+        for beat in (reconciliation.course if reconciliation else ())
         for log in beat.logs.values()
         for record in log
     }
@@ -179,9 +179,9 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
 
 def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:
     """The partitions worth drawing: those with findings first."""
-    found = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies)
-    found |= dict.fromkeys(evidence.scenes)
-    return list(found)[:TIMELINES_MAX]
+    ordered = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies)
+    ordered |= dict.fromkeys(evidence.scenes)
+    return list(ordered)[:TIMELINES_MAX]
 
 
 def _story(
@@ -209,12 +209,12 @@ def _raws(
     run: Run, told: Sequence[Burst], missing: list[str], without: Collection[str]
 ) -> dict[Partition, Raws]:
     """What lies on the disks at the offset of every finding that is told."""
-    wanted: dict[Partition, set[int]] = {}
+    numbers: dict[Partition, set[int]] = {}
     for one in (each.first for each in told):
         if one.offset is not None:
-            wanted.setdefault((one.topic, one.partition), set()).add(one.offset)
+            numbers.setdefault((one.topic, one.partition), set()).add(one.offset)
     return {
-        where: read_raw(run, where, offsets, missing, without) for where, offsets in wanted.items()
+        where: read_raw(run, where, offsets, missing, without) for where, offsets in numbers.items()
     }
 
 
@@ -223,18 +223,18 @@ def _frame_of(
 ) -> tuple[str, int] | None:
     """The drawing that shows a link of the model's chain: its id, and the number of its step."""
     place = (finding.kind, finding.topic, finding.partition, finding.offset)
-    for each in stories:
-        a = each.anomaly
+    for story in stories:
+        a = story.anomaly
         if (a.kind, a.topic, a.partition, a.offset) != place or link.time_ns is None:
             continue
         apart = {
             frame.number: max(frame.start_ns - link.time_ns, link.time_ns - frame.end_ns, 0)
-            for frame, _ in each.frames
+            for frame, _ in story.frames
             if frame.start_ns is not None and frame.end_ns is not None
         }
         if apart:
             number = min(apart, key=apart.__getitem__)
-            return f"{each.link}:{number}", number
+            return f"{story.link}:{number}", number
     return None
 
 
@@ -319,14 +319,16 @@ def ledger_bars(verdict: Verdict) -> Markup:
 
 
 def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[FinalReplicas]:
-    found = []
-    for (topic, number), held in holdings.items():
-        if not held:
+    replicas = []
+    for (topic, number), holding in holdings.items():
+        if not holding:
             continue
         subjects = [
             a.offset
             for a in verdict.anomalies
             if (a.topic, a.partition) == (topic, number) and a.offset is not None
         ]
-        found.append(FinalReplicas(name=f"{topic}-{number}", table=side_by_side(held, subjects)))
-    return found
+        replicas.append(
+            FinalReplicas(name=f"{topic}-{number}", table=side_by_side(holding, subjects))
+        )
+    return replicas

@@ -53,14 +53,14 @@ def page(root: Path) -> str:
     if not root.is_dir():
         raise NotThereError(f"there is no store at {root}", hint="Name its folder with --store.")
     names = Store(root).names()
-    shown = [_entry(root, name) for name in reversed(names[-RUNS_MAX:])]
+    entries = [_entry(root, name) for name in reversed(names[-RUNS_MAX:])]
     return render(
         "shelf.html.j2",
         store=root.name,
-        entries=shown,
-        left_out=len(names) - len(shown),
+        entries=entries,
+        left_out=len(names) - len(entries),
         pages=[(name, link) for name, link in _pages(root)],
-        invalid=sum(one.verdict == "invalid" for one in shown),
+        invalid=sum(entry.verdict == "invalid" for entry in entries),
     )
 
 
@@ -70,7 +70,7 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
             yield name, name
     for each in sorted((*root.glob("demo-*.html"), *root.glob("compare-*.html"))):
         yield each.stem, quote(each.name)
-    for folder in sorted(each for each in root.iterdir() if each.is_dir()):
+    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         if is_file(MatrixFolder(folder).page):
             yield folder.name, quote(f"{folder.name}/index.html")
 
@@ -83,7 +83,7 @@ def _entry(root: Path, name: str) -> RunListing:
         plan = run.plan()
     except StoreError as error:
         return RunListing(name=name, link=link, why=error.message)
-    known = RunListing(
+    listing = RunListing(
         name=name,
         link=link,
         kafka=plan.kafka,
@@ -93,11 +93,11 @@ def _entry(root: Path, name: str) -> RunListing:
     try:
         verdict, said = run.verdict(), model_text.read(run)
     except StoreError as error:
-        return replace(known, why=error.message if run.judged else _phase(run) or error.message)
+        return replace(listing, why=error.message if run.judged else _phase(run) or error.message)
     except OSError as error:
-        return replace(known, why=f"{error.filename or name} cannot be read: {error.strerror}")
+        return replace(listing, why=f"{error.filename or name} cannot be read: {error.strerror}")
     return replace(
-        known,
+        listing,
         verdict=verdict.verdict,
         lost=verdict.ledger.lost if verdict.account == "whole" else None,
         acknowledged=verdict.ledger.acknowledged,

@@ -49,7 +49,7 @@ class Assumption:
 
 def assumptions(
     run: Run, plan: Plan, status: RunStatus | None, verdict: Verdict, evidence: RunObservations,
-    struck: list[Effect],
+    effects: list[Effect],
 ) -> list[Assumption]:  # fmt: skip
     """Every assumption, in the order in which a sceptic asks.
 
@@ -58,8 +58,8 @@ def assumptions(
     if not verdict.complete:
         return [_whole(verdict), _flushes(run, plan)]
     return [
-        _faults(plan, evidence, struck),
-        _window(struck),
+        _faults(plan, evidence, effects),
+        _window(effects),
         *_left_out(run),
         _observer(evidence),
         _clocks(evidence),
@@ -78,15 +78,15 @@ def _whole(verdict: Verdict) -> Assumption:
     return Assumption(name=name, word="not held", found=" ".join(found))
 
 
-def _faults(plan: Plan, evidence: RunObservations, struck: list[Effect]) -> Assumption:
+def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Assumption:
     name = "Every fault did something"
-    if not struck:
+    if not effects:
         none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing
         word: Word = "not held" if none else "held"
         return Assumption(name=name, word=word, found="No fault was injected.")
-    idle = [each.fault for each in struck if not each.seen]
+    idle = [effect.fault for effect in effects if not effect.seen]
     found = (
-        f"An effect was observed of {len(struck) - len(idle):,} of {count(len(struck), 'fault')}."
+        f"An effect was observed of {len(effects) - len(idle):,} of {count(len(effects), 'fault')}."
     )
     if idle:
         named = ", ".join(f"{one.name} at {seconds(one.start_ns, 2)}" for one in idle[:5])
@@ -94,9 +94,9 @@ def _faults(plan: Plan, evidence: RunObservations, struck: list[Effect]) -> Assu
     return Assumption(name=name, word="not observed" if idle else "held", found=found)
 
 
-def _window(struck: list[Effect]) -> Assumption:
+def _window(effects: list[Effect]) -> Assumption:
     name = "The HW-lag window was open when a fault struck"
-    known = [each for each in struck if each.watched]
+    known = [effect for effect in effects if effect.watched]
     if not known:
         return Assumption(name=name, word="not observed", found="No fault was observed to strike.")
     open_ = [each for each in known if each.window]
@@ -150,7 +150,7 @@ def _observer(evidence: RunObservations) -> Assumption:
 
 
 def _spans(evidence: RunObservations, broker: int) -> list[FaultInterval]:
-    return [one for one in evidence.faults if one.broker in (None, broker)]
+    return [fault for fault in evidence.faults if fault.broker in (None, broker)]
 
 
 def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
@@ -159,7 +159,7 @@ def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[t
     for start, end, leo in zip(track.time_ns, ends, track.leo, strict=True):
         if leo != UNKNOWN:
             continue
-        if not any(_during(one, int(start), int(end), end_ns) for one in faults):
+        if not any(_during(fault, int(start), int(end), end_ns) for fault in faults):
             yield int(start), int(end)
 
 
@@ -201,11 +201,11 @@ def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
 def _flushes(run: Run, plan: Plan) -> Assumption:
     name = "Brokers flush as Kafka does by default"
     topic = {k: v for k, v in plan.topic.config.items() if k.startswith("flush.")}
-    found = _logged_flushes(run)
-    if not found and not topic:
+    flushes = _logged_flushes(run)
+    if not flushes and not topic:
         return Assumption(name=name, word="not observed", found="No broker logged its settings.")
-    said = ", ".join(f"{key} = {value}" for key, value in sorted({**found, **topic}.items()))
-    lazy = all(value in _NEVER for value in (*found.values(), *topic.values()))
+    said = ", ".join(f"{key} = {value}" for key, value in sorted({**flushes, **topic}.items()))
+    lazy = all(value in _NEVER for value in (*flushes.values(), *topic.values()))
     means = (
         "No record is flushed by itself: what is acknowledged survives the end of a process, and"
         " need not survive a power failure."

@@ -46,7 +46,7 @@ class Effect:
 def effects(evidence: RunObservations) -> list[Effect]:
     """Every fault of a run, in order of time."""
     found = []
-    for fault in sorted(evidence.faults, key=lambda one: one.start_ns):
+    for fault in sorted(evidence.faults, key=lambda fault: fault.start_ns):
         window, watched = _window(evidence, fault.start_ns)
         seen = tuple(dict.fromkeys(_seen(fault, evidence)))
         found.append(Effect(fault=fault, seen=seen, window=window, watched=watched))

@@ -25,11 +25,15 @@ _SETTINGS: Final = {
 }
 
 
-def prevention(plan: Plan, said: Reconciliation | None) -> tuple[str, ...]:
+def prevention(plan: Plan, reconciliation: Reconciliation | None) -> tuple[str, ...]:
     """Sentences, the nearest remedy first; nothing where nothing was harmed or is understood."""
-    if said is None or plan.played_on not in RELEASES:
+    if reconciliation is None or plan.played_on not in RELEASES:
         return ()
-    harmed = [one for one in said.findings if one.kind in _HARM and one.verdict == "explained"]
+    harmed = [
+        finding
+        for finding in reconciliation.findings
+        if finding.kind in _HARM and finding.verdict == "explained"
+    ]
     return tuple(dict.fromkeys(each for one in harmed for each in _of(plan, one)))
 
 

@@ -70,7 +70,7 @@ def read_raw(
         missing: told of what cannot be read.
         without: paths of files that are no evidence.
     """
-    found: dict[int, list[RawRecord]] = {offset: [] for offset in offsets}
+    records: dict[int, list[RawRecord]] = {offset: [] for offset in offsets}
     for folder in replica_folders(run, partition, without) if offsets else ():
         broker = int(folder.parent.name)
         there: dict[int, RawRecord] = {}
@@ -81,8 +81,8 @@ def read_raw(
             missing.append(f"The records of broker {broker} cannot be read: {error}")
             continue
         for offset in offsets:
-            found[offset].append(there.get(offset, RawRecord(broker=broker)))
-    return {offset: sorted(raws, key=lambda raw: raw.broker) for offset, raws in found.items()}
+            records[offset].append(there.get(offset, RawRecord(broker=broker)))
+    return {offset: sorted(raws, key=lambda raw: raw.broker) for offset, raws in records.items()}
 
 
 def _rows(folder: Path, offsets: Collection[int]) -> Iterator[dict[str, Any]]:
@@ -164,7 +164,7 @@ def _headers(path: Path, position: int, row: Mapping[str, Any]) -> str:
         if not 0 < size <= _BATCH_MAX:
             return f"not read: the batch has {count(size, 'byte')}"
         records = MemoryRecords(head + file.read(size)).next_batch()
-    found = next((one.headers for one in records if one.offset == row["offset"]), ())
-    shown = [f"{_bytes(name.encode())}: {_bytes(value)}" for name, value in found[:HEADERS_MAX]]
-    more = [f"and {len(found) - HEADERS_MAX} more"] if len(found) > HEADERS_MAX else []
+    headers = next((record.headers for record in records if record.offset == row["offset"]), ())
+    shown = [f"{_bytes(name.encode())}: {_bytes(value)}" for name, value in headers[:HEADERS_MAX]]
+    more = [f"and {len(headers) - HEADERS_MAX} more"] if len(headers) > HEADERS_MAX else []
     return "; ".join([*shown, *more]) or "none"

@@ -58,7 +58,7 @@ def foreseen(
     except UsageError:
         return ()
     noted = dict(_noted((step.says, step.start_ns) for step in evidence.steps))
-    missed = dict(_noted((each, each) for each in (status.problems if status else ())))
+    missed = dict(_noted((problem, problem) for problem in (status.problems if status else ())))
     return tuple(_steps(schedule, noted, missed))
 
 
@@ -113,9 +113,9 @@ def _foretold(expect: Expect) -> Iterator[str]:
 
 def _instead(problem: str) -> str:
     """The differences that a missed step last saw, in names; else the problem as it is."""
-    found = _SEEN.search(problem)
+    match = _SEEN.search(problem)
     try:
-        seen = ast.literal_eval(found[1]) if found else None
+        seen = ast.literal_eval(match[1]) if match else None
     except (ValueError, SyntaxError):
         seen = None
     if not isinstance(seen, dict):
@@ -140,4 +140,4 @@ def _name(number: int) -> str:
 
 
 def _names(numbers: Iterable[int]) -> str:
-    return " ".join(_name(one) for one in sorted(numbers)) or "nobody"
+    return " ".join(_name(number) for number in sorted(numbers)) or "nobody"

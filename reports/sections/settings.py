@@ -24,11 +24,13 @@ class Fact:
     means: str = ""
 
 
-def facts(plan: Plan, found: Environment | None, deeds: FaultCounts | None = None) -> list[Fact]:
+def facts(
+    plan: Plan, environment: Environment | None, deeds: FaultCounts | None = None
+) -> list[Fact]:
     """The key facts of a run, in the order in which a person asks for them.
 
     Args:
-        found: on what it ran; None where that cannot be read.
+        environment: on what it ran; None where that cannot be read.
         deeds: what was done to the cluster; likewise.
     """
     happened = Happening.of(plan, deeds)
@@ -38,7 +40,7 @@ def facts(plan: Plan, found: Environment | None, deeds: FaultCounts | None = Non
         Fact(
             name="Kafka",
             value=plan.software,
-            means=_COORDINATION.get(found.coordination, "") if found else "",
+            means=_COORDINATION.get(environment.coordination, "") if environment else "",
         ),
         Fact(name="What happened", value=happened.value, means=happened.means),
         Fact(name="acks", value=work.acks, means=_ACKS[work.acks]),
@@ -59,6 +61,6 @@ def facts(plan: Plan, found: Environment | None, deeds: FaultCounts | None = Non
             + ("s" if topic.partitions != 1 else ""),
         ),
         Fact(name="Seed", value=str(plan.seed)),
-        Fact(name="Driver", value=plan.driver, means=found.platform if found else ""),
-        Fact(name="Truncation", value="", means=found.truncation if found else ""),
+        Fact(name="Driver", value=plan.driver, means=environment.platform if environment else ""),
+        Fact(name="Truncation", value="", means=environment.truncation if environment else ""),
     ]

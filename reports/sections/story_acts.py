@@ -72,22 +72,26 @@ class StoryAct:
     differs: tuple[str, ...] = ()
 
 
-def subject(said: Reconciliation | None, topic: str) -> Anomaly | None:
+def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
     """The record that a story is about: lost by the model's word, or sent last before the harm.
 
     Returns:
         None where the model played no script.
     """
-    if said is None or not said.course or said.predicted is None:
+    if reconciliation is None or not reconciliation.course or reconciliation.predicted is None:
         return None
-    logs = [log for beat in said.course for log in beat.logs.values()]
-    longest = max(said.course[_first_blow(said.course)].logs.values(), key=len)
-    record = said.predicted.lost[0] if said.predicted.lost else next(reversed(longest), None)
+    logs = [log for beat in reconciliation.course for log in beat.logs.values()]
+    longest = max(reconciliation.course[_first_blow(reconciliation.course)].logs.values(), key=len)
+    record = (
+        reconciliation.predicted.lost[0]
+        if reconciliation.predicted.lost
+        else next(reversed(longest), None)
+    )
     offset = next((log.index(record) for log in logs if record in log), None)
     if record is None or offset is None:
         return None
     return Anomaly(
-        kind="divergence" if offset in said.predicted.forked else "lost-write",
+        kind="divergence" if offset in reconciliation.predicted.forked else "lost-write",
         topic=topic, partition=0, offset=offset, value=record, sentence="", breaks=False,
     )  # fmt: skip
 
@@ -98,7 +102,7 @@ def _first_blow(course: Sequence[ModelSnapshot]) -> int:
 
 
 def acts(
-    course: Sequence[ModelSnapshot], about: Anomaly, evidence: RunObservations, held: Holdings
+    course: Sequence[ModelSnapshot], about: Anomaly, evidence: RunObservations, holdings: Holdings
 ) -> list[StoryAct]:
     """Every act; none where the model did not know who played whom."""
     scene = evidence.scenes.get((about.topic, about.partition))
@@ -106,14 +110,14 @@ def acts(
         return []
     grouped = list(_grouped(course, about, evidence, scene))
     moments = list(_moments(grouped, evidence))
-    frames = states(about, evidence, held, [one for one in moments if one is not None])
+    frames = states(about, evidence, holdings, [moment for moment in moments if moment is not None])
     seen = iter(frames)
     found, before = [], course[0]
     for number, ((beats, _), moment) in enumerate(zip(grouped, moments, strict=True), start=1):
-        told = _frame(number, beats[-1], before, about)
+        frame = _frame(number, beats[-1], before, about)
         brokers = None if moment is None else next(seen, None)
         differs = (
-            tuple(_differs(told, brokers, about, last=number == len(grouped))) if brokers else ()
+            tuple(_differs(frame, brokers, about, last=number == len(grouped))) if brokers else ()
         )
         found.append(
             StoryAct(
@@ -124,7 +128,7 @@ def acts(
                 else "otherwise"
                 if differs
                 else "as predicted",
-                model=frame_strip.frame(told, about, f"p{number}"),
+                model=frame_strip.frame(frame, about, f"p{number}"),
                 brokers=frame_strip.frame(brokers, about, f"o{number}") if brokers else None,
                 differs=differs,
             )
@@ -168,7 +172,7 @@ def _span(
     ids = [int(broker) for name, broker in zip(NAMES, beat.logs, strict=True) if name in words]
     if verb in _SENDING:
         records = words if verb == "settle" else words[:1]
-        times = [evidence.acked_at[one] for one in records if one in evidence.acked_at]
+        times = [evidence.acked_at[record] for record in records if record in evidence.acked_at]
         there = evidence.sends.get((about.topic, 0, about.offset or 0), ())
         begun = {value: time_ns for time_ns, value in there}
         if len(times) < len(records):
@@ -176,8 +180,8 @@ def _span(
         return min(begun.get(records[0], times[0]), *times), max(times)
     if verb == "expire":
         wanted = (int(beat.leader) if beat.leader else -1, beat.epoch)
-        found = [e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == wanted]
-        return (found[0], found[0]) if found and found[0] >= since else None
+        starts_ns = [e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == wanted]
+        return (starts_ns[0], starts_ns[0]) if starts_ns and starts_ns[0] >= since else None
     if verb == "heal":
         ends = [f.end_ns for f in evidence.faults if f.end_ns is not None and f.end_ns >= since]
         return (min(ends), max(ends)) if ends else None
@@ -251,7 +255,7 @@ def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -
     return FrameCell(offset=offset, state="none")
 
 
-def _differs(told: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterator[str]:
+def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterator[str]:
     """What stands at the record's place, where the replica is up in both; in the end who leads.
 
     Args:
@@ -259,7 +263,7 @@ def _differs(told: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterato
             yet as it was, nor the controller's word.
     """
     brokers: Mapping[int, Lane] = {lane.broker: lane for lane in seen.lanes}
-    for lane in told.lanes:
+    for lane in frame.lanes:
         other = brokers.get(lane.broker)
         if other is None:
             continue

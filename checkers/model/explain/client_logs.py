@@ -29,11 +29,11 @@ def unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
     midnight_ns = started_at_ns - started_at_ns % _DAY
     with path.open(encoding="utf-8", errors="backslashreplace") as lines:
         for line in lines:
-            if said := _UNANSWERED.match(line):
-                hours, minutes, seconds = said["time"].split(":")
+            if match := _UNANSWERED.match(line):
+                hours, minutes, seconds = match["time"].split(":")
                 time_ns = int((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * SECOND)
                 since_ns = (midnight_ns + time_ns - started_at_ns) % _DAY
-                found[said["client"]].append(ClientLogLine(since_ns, line.strip()))
+                found[match["client"]].append(ClientLogLine(since_ns, line.strip()))
     return found
 
 

@@ -32,8 +32,8 @@ def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, RuleViolat
     for partition, trace in observed.traces.items():
         here = reads.filter(pc.equal(reads["partition"], partition))
         for disk in trace.disks.values():
-            found = _unsent(sent, pa.array(disk.ids, pa.string()), "on a disk")
-            yield from ((partition, wrong) for wrong in found)
+            problems = _unsent(sent, pa.array(disk.ids, pa.string()), "on a disk")
+            yield from ((partition, wrong) for wrong in problems)
         yield from ((partition, wrong) for wrong in _disks(trace))
         if observed.status.quiesced and not observed.status.problems:
             fences = _fences(trace, sends)
@@ -53,8 +53,8 @@ def _gaps(sent: set[str]) -> Iterator[RuleViolation]:
     """A producer numbers its records from 0 without a gap."""
     numbers: dict[str, set[int]] = defaultdict(set)
     for value in sent:
-        if found := _SEQUENCE.fullmatch(value):
-            numbers[found[1]].add(int(found[2]))
+        if match := _SEQUENCE.fullmatch(value):
+            numbers[match[1]].add(int(match[2]))
     for prefix, seen in sorted(numbers.items()):
         missing = sorted(set(range(max(seen) + 1)) - seen)
         if missing:

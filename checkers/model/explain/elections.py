@@ -92,11 +92,11 @@ def _changed(
 def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
     """Whether a broker was surely down: struck well before, and mended well after."""
     return any(
-        one.broker == broker
-        and one.fault in _AWAY
-        and one.since_ns < time_ns - _SLACK
-        and time_ns + _SLACK < one.until_ns
-        for one in observed.faults
+        fault.broker == broker
+        and fault.fault in _AWAY
+        and fault.since_ns < time_ns - _SLACK
+        and time_ns + _SLACK < fault.until_ns
+        for fault in observed.faults
     )
 
 
@@ -109,14 +109,16 @@ def _lacks(trace: Trace, broker: int, now: LeadershipRow) -> bool:
 
 def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRow) -> bool:
     if any(
-        one.broker == broker and one.since_ns <= now.time_ns and one.until_ns >= now.time_ns - _LAG
-        for one in observed.faults
+        fault.broker == broker
+        and fault.since_ns <= now.time_ns
+        and fault.until_ns >= now.time_ns - _LAG
+        for fault in observed.faults
     ):
         return True
     own, leader = trace.mark_at(broker, now.time_ns), trace.mark_at(now.leader, now.time_ns)
     if own is None or leader is None:
         return True
-    return own.leo < leader.leo or any(one.since_ns <= now.time_ns for one in observed.faults)
+    return own.leo < leader.leo or any(fault.since_ns <= now.time_ns for fault in observed.faults)
 
 
 def _wrong(row: LeadershipRow, rule: str, says: str) -> RuleViolation:

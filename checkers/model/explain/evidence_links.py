@@ -69,10 +69,10 @@ def disturbed(
     leaders = {row.leader for row in rows} | {b for row in rows if waited for b in row.isr}
     if waited and observed.rules.async_isr:
         leaders |= {b for row in trace.leaderships for b in row.isr}
-    for one in observed.faults:
-        ends = one.until_ns + _CLIENT
-        if one.broker in leaders and one.since_ns - _CLIENT <= until_ns and since_ns <= ends:
-            return struck(one)
+    for fault in observed.faults:
+        ends = fault.until_ns + _CLIENT
+        if fault.broker in leaders and fault.since_ns - _CLIENT <= until_ns and since_ns <= ends:
+            return struck(fault)
     changed = [
         row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns + _CLIENT
     ]
@@ -125,14 +125,14 @@ def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
     return [first, *rows] if first else rows
 
 
-def struck(one: FaultOnBroker) -> ExplanationLink:
+def struck(broker: FaultOnBroker) -> ExplanationLink:
     """A fault."""
     return ExplanationLink(
-        rule=one.fault,
-        says=f"{one.says[:1].upper()}{one.says[1:]}.",
-        event=one.says,
-        broker=one.broker,
-        time_ns=one.since_ns,
+        rule=broker.fault,
+        says=f"{broker.says[:1].upper()}{broker.says[1:]}.",
+        event=broker.says,
+        broker=broker.broker,
+        time_ns=broker.since_ns,
     )
 
 

@@ -94,9 +94,9 @@ def _unread(outcome: PartitionOutcome, rows: Iterable[Row], why: str) -> Partiti
 
 def _anomalies(run: Run) -> list[Row]:
     """All that stand for themselves, that Kafka promises anything against, and that are ours."""
-    known = {name for name, one in our_kinds().items() if one.severity is not Severity.EXPECTED}
+    names = {name for name, kind in our_kinds().items() if kind.severity is not Severity.EXPECTED}
     rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []
-    return [row for row in rows if row.get("cause") is None and row["kind"] in known]
+    return [row for row in rows if row.get("cause") is None and row["kind"] in names]
 
 
 def _records(rows: Iterable[Row]) -> set[str]:
@@ -152,14 +152,14 @@ def _finding(row: Row, chain: Chain) -> ModelFinding:
 def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
     """One finding for anomalies that only differ in their record: the first, and how many."""
     found: dict[tuple[object, ...], ModelFinding] = {}
-    for one in findings:
-        links = (link for link in one.because if not link.rule.startswith("acks="))
+    for finding in findings:
+        links = (link for link in finding.because if not link.rule.startswith("acks="))
         events = tuple((link.rule, link.broker, link.time_ns) for link in links)
-        reason = one.because[-1].says if one.verdict == "unexplained" else ""
-        key = (one.kind, one.partition, one.verdict, events, reason)
+        reason = finding.because[-1].says if finding.verdict == "unexplained" else ""
+        key = (finding.kind, finding.partition, finding.verdict, events, reason)
         before = found.get(key)
-        count = one.count + (before.count if before else 0)
-        found[key] = msgspec.structs.replace(before or one, count=count)
+        count = finding.count + (before.count if before else 0)
+        found[key] = msgspec.structs.replace(before or finding, count=count)
     return list(found.values())
 
 

@@ -79,12 +79,16 @@ def _strayed(
         if kept is None or (send["offset"] not in {None, offset} and not again):
             continue
         appended = acknowledged(observed, trace, send)
-        led = led_without(start, {"value": value, "offset": offset})
+        elected_link = led_without(start, {"value": value, "offset": offset})
         if not observed.rules.epochs:
-            return Chain(links=(appended, led, _kept_link(kept, offset, "epochs", "its own HW")))
+            return Chain(
+                links=(appended, elected_link, _kept_link(kept, offset, "epochs", "its own HW"))
+            )
         if not observed.rules.exact_epochs and not _same_epoch(trace, broker, start, offset):
             says = "where its leader's answer was"
-            return Chain(links=(appended, led, _kept_link(kept, offset, "exact_epochs", says)))
+            return Chain(
+                links=(appended, elected_link, _kept_link(kept, offset, "exact_epochs", says))
+            )
     return unknown(f"No rule lets broker {broker} keep {value} at offset {offset}.")
 
 

@@ -80,7 +80,7 @@ def _not_to_the_leader(observed: RunTraces, trace: Trace, send: Row) -> Explanat
     """Nobody tells a producer of acks=0 that it sends to one who leads no more."""
     now = trace.leader_at(send["invoke_ns"])
     starts = (start for start in trace.starts if now is not None and start.epoch == now.epoch)
-    return next(filter(None, (_deposed(observed, trace, one, send) for one in starts)), None)
+    return next(filter(None, (_deposed(observed, trace, start, send) for start in starts)), None)
 
 
 def _went_with_its_log(trace: Trace, send: Row) -> ExplanationLink | None:
@@ -113,12 +113,12 @@ def _left(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | No
     )
 
 
-def _lost_at(observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink) -> Chain:
+def _lost_at(observed: RunTraces, trace: Trace, send: Row, link: ExplanationLink) -> Chain:
     """It stood at an offset, and somebody led from there or before without it."""
-    chains = [_lost_to(observed, trace, send, start, told) for start in _successors(trace, send)]
-    chains += _lost_at_once(observed, trace, send, told)
-    chains += _lost_from_disk(observed, trace, send, told)
-    none = unknown("Nobody was seen to begin to lead without it.", told)
+    chains = [_lost_to(observed, trace, send, start, link) for start in _successors(trace, send)]
+    chains += _lost_at_once(observed, trace, send, link)
+    chains += _lost_from_disk(observed, trace, send, link)
+    none = unknown("Nobody was seen to begin to lead without it.", link)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
 
 
@@ -126,24 +126,24 @@ def _lost_from_disk(
     observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink
 ) -> list[Chain]:
     """A fault took it from the front of the log of somebody who led then: nobody copies that."""
-    found = []
-    for one in observed.faults:
-        if one.fault != "segment-deleted":
+    chains = []
+    for fault in observed.faults:
+        if fault.fault != "segment-deleted":
             continue
-        gone = any(send["offset"] in taken_ for taken_ in _ranges(observed, trace, one))
-        led = [row for row in trace.leaderships if row.time_ns > one.since_ns]
-        later = next((row for row in led if row.leader == one.broker), None)
-        if gone and later and one.since_ns >= send["invoke_ns"]:
-            says = f"Broker {one.broker} led then, in epoch {later.epoch}."
+        gone = any(send["offset"] in taken_ for taken_ in _ranges(observed, trace, fault))
+        rows = [row for row in trace.leaderships if row.time_ns > fault.since_ns]
+        later = next((row for row in rows if row.leader == fault.broker), None)
+        if gone and later and fault.since_ns >= send["invoke_ns"]:
+            says = f"Broker {fault.broker} led then, in epoch {later.epoch}."
             link = ExplanationLink(
                 rule="elections",
                 says=says,
                 event=later.event,
-                broker=one.broker,
+                broker=fault.broker,
                 time_ns=later.time_ns,
             )
-            found.append(Chain(links=(told, struck(one), link)))
-    return found
+            chains.append(Chain(links=(told, struck(fault), link)))
+    return chains
 
 
 def _lost_to(
@@ -171,7 +171,7 @@ def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
     offset, since_ns, until_ns = send["offset"], send["invoke_ns"], send["complete_ns"]
     before = trace.leader_at(since_ns - LOOK) or trace.leaderships[0]
     wrote = trace.leader_at(until_ns) or before
-    found = [
+    starts = [
         start
         for start in trace.starts
         if start.epoch > before.epoch
@@ -184,24 +184,24 @@ def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
             )
         )
     ]
-    return sorted(found, key=lambda start: start.time_ns < until_ns - LOOK)
+    return sorted(starts, key=lambda start: start.time_ns < until_ns - LOOK)
 
 
 def _lost_at_once(
-    observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink
+    observed: RunTraces, trace: Trace, send: Row, link: ExplanationLink
 ) -> list[Chain]:
     """It was appended by one who led no more, and had not heard of it: nobody else ever had it."""
     if observed.plan.workload.acks == "all":
         return []
     now = trace.leader_at(send["invoke_ns"] - LOOK) or trace.leaderships[0]
-    found = []
+    chains = []
     for start in trace.starts:
         lacks = start.epoch == now.epoch and 0 <= start.offset <= send["offset"]
         if not (lacks and _took_its_place(trace, start, send["offset"])):
             continue
         if deposed := _deposed(observed, trace, start, send):
-            found.append(Chain(links=(led_without(start, send), deposed, told)))
-    return found
+            chains.append(Chain(links=(led_without(start, send), deposed, link)))
+    return chains
 
 
 def _deposed(
@@ -220,15 +220,17 @@ def _deposed(
     leader, acked_ns = others[-1].leader, send["complete_ns"]
     says = f"Broker {leader} led before, and had not heard that it led no more."
     follows = trace.of_kind(leader, "truncation", "fetcher")
-    heard_ns = next((one.time_ns for one in follows if one.time_ns > deposed_ns), 0)
-    for one in observed.faults:
+    heard_ns = next((follower.time_ns for follower in follows if follower.time_ns > deposed_ns), 0)
+    for fault in observed.faults:
         slept = (
-            one.fault in {"pause", "zombie"} and one.broker == leader and one.since_ns < deposed_ns
+            fault.fault in {"pause", "zombie"}
+            and fault.broker == leader
+            and fault.since_ns < deposed_ns
         )
-        if slept and -_ZOMBIE < acked_ns - one.until_ns < max(_ZOMBIE, heard_ns - one.until_ns):
-            woken = f"{one.says}; woken again {one.until_ns / SECOND:.3f} s"
+        if slept and -_ZOMBIE < acked_ns - fault.until_ns < max(_ZOMBIE, heard_ns - fault.until_ns):
+            woken = f"{fault.says}; woken again {fault.until_ns / SECOND:.3f} s"
             return ExplanationLink(
-                rule="zombie", says=says, event=woken, broker=leader, time_ns=one.until_ns
+                rule="zombie", says=says, event=woken, broker=leader, time_ns=fault.until_ns
             )
     if deposed_ns <= acked_ns < max(heard_ns + LOOK, deposed_ns + _ZOMBIE):  # its last answers
         event = others[-1].event
@@ -249,10 +251,10 @@ def _fell(
     observed: RunTraces, leader: int | None, send: Row, start: LeadershipStart
 ) -> ExplanationLink | None:
     """What befell who acknowledged it, if anything did: a planned move does it too."""
-    for one in observed.faults:
-        overlaps = one.since_ns - SECOND <= start.time_ns and send["invoke_ns"] <= one.until_ns
-        if one.broker == leader and overlaps:
-            return struck(one)
+    for fault in observed.faults:
+        overlaps = fault.since_ns - SECOND <= start.time_ns and send["invoke_ns"] <= fault.until_ns
+        if fault.broker == leader and overlaps:
+            return struck(fault)
     return None
 
 
@@ -310,16 +312,18 @@ def _taken(
     observed: RunTraces, trace: Trace, start: LeadershipStart, send: Row
 ) -> ExplanationLink | None:
     """The fault that took the record from the disk of who led without it, before that."""
-    for one in observed.faults:
-        before = one.broker == start.broker and send["invoke_ns"] <= one.since_ns <= start.time_ns
-        if before and any(send["offset"] in gone for gone in _ranges(observed, trace, one)):
-            return struck(one)
+    for fault in observed.faults:
+        before = (
+            fault.broker == start.broker and send["invoke_ns"] <= fault.since_ns <= start.time_ns
+        )
+        if before and any(send["offset"] in gone for gone in _ranges(observed, trace, fault)):
+            return struck(fault)
     return None
 
 
-def _ranges(observed: RunTraces, trace: Trace, one: FaultOnBroker) -> list[range]:
+def _ranges(observed: RunTraces, trace: Trace, broker: FaultOnBroker) -> list[range]:
     """The offsets that a fault took from its broker's replica."""
-    return list(taken(one.says, observed.topic, trace.partition))
+    return list(taken(broker.says, observed.topic, trace.partition))
 
 
 def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:

@@ -86,11 +86,11 @@ def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
         cut = trace and trace.sent_whole(copy["broker"], copy["offset"])
         if cut:
             return Chain(links=(cut_link(cut, "cut"), _whole_set(cut, copy)))
-        for one in observed.faults:
-            bits = taken(one.says, observed.topic, copy["partition"])
-            here = one.fault == "bit-flip" and one.broker == copy["broker"]
+        for fault in observed.faults:
+            bits = taken(fault.says, observed.topic, copy["partition"])
+            here = fault.fault == "bit-flip" and fault.broker == copy["broker"]
             if here and any(copy["offset"] in damaged for damaged in bits):
-                return Chain(links=(struck(one),))
+                return Chain(links=(struck(fault),))
     return refuse("No rule of replication damages a disk.")
 
 

@@ -96,17 +96,17 @@ def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[LeadershipRow]]:
 
 
 def _marks(run: Run) -> dict[int, dict[int, list[ReplicaSample]]]:
-    found: dict[int, dict[int, list[ReplicaSample]]] = defaultdict(lambda: defaultdict(list))
+    samples: dict[int, dict[int, list[ReplicaSample]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(run, "events/replicas"):
         if row["leo"] is not None and row["hw"] is not None:
             mark = ReplicaSample(time_ns=row["time_ns"], leo=row["leo"], hw=row["hw"])
-            found[row["partition"]][row["broker"]].append(mark)
-    return found
+            samples[row["partition"]][row["broker"]].append(mark)
+    return samples
 
 
 def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
     """Lines by partition and broker; what a broker says of itself is told of each partition."""
-    found: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
+    lines: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(run, "events/log_lines"):
         if row["kind"] in _IGNORED:
             continue
@@ -119,8 +119,8 @@ def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
         )
         own = row["partition"]
         for partition in range(plan.topic.partitions) if own is None else (own,):
-            found[partition][row["broker"]].append(line)
-    return found
+            lines[partition][row["broker"]].append(line)
+    return lines
 
 
 def _rows(run: Run, name: str) -> list[dict[str, Any]]:
@@ -203,14 +203,16 @@ _Tail: TypeAlias = tuple[FaultOnBroker, range]
 
 
 def _tails(faults: list[FaultOnBroker], plan: Plan, partition: int) -> list[_Tail]:
-    return [(one, gone) for one in faults for gone in taken(one.says, plan.topic.name, partition)]
+    return [
+        (fault, gone) for fault in faults for gone in taken(fault.says, plan.topic.name, partition)
+    ]
 
 
 def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
     """Every beginning of a leadership: a broker's own line where it writes one, or its LEO then."""
-    own = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
-    told = {(line.broker, line.epoch): line for line in reversed(own)}
-    found: list[LeadershipStart] = []
+    lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
+    told = {(line.broker, line.epoch): line for line in reversed(lines)}
+    starts: list[LeadershipStart] = []
     before: LeadershipRow | None = None
     for row in trace.leaderships:
         if row.leader >= 0 and (before is None or row.epoch != before.epoch):
@@ -218,12 +220,12 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
                 row.leader in before.isr or trace.joined(row.leader, before, row)
             )
             outside = row.event if away else None
-            said = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
+            unclean = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
             line = told.pop((row.leader, row.epoch), None)
-            found.append(_start(trace, row, line, said or outside, tails))
+            starts.append(_start(trace, row, line, unclean or outside, tails))
         before = row
     # Who led between two looks of the observer is known by its own line alone.
-    found += [
+    starts += [
         _began(
             line.broker,
             _said_unclean(trace, line.broker, line.epoch, line.time_ns),
@@ -236,7 +238,7 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
         )
         for line in told.values()
     ]
-    return sorted(found, key=lambda start: (start.epoch, start.time_ns))
+    return sorted(starts, key=lambda start: (start.epoch, start.time_ns))
 
 
 def _start(

@@ -62,7 +62,7 @@ def as_scripted(
     predicted = _cast(foretold, found.trace)
     observed = _with_logs(found)
     differences = tuple(_differences(predicted, observed))
-    findings = tuple(_foretold(one, predicted, remedies) for one in found.findings)
+    findings = tuple(_foretold(finding, predicted, remedies) for finding in found.findings)
     absent = tuple(_absent(predicted, observed))
     missed = run.status().problems
     return Reconciliation(
@@ -81,21 +81,21 @@ def as_scripted(
     )
 
 
-def _reasons(found: PartitionExplanations, verdict: Verdict) -> tuple[str, ...]:
-    unread = (found.unread,) if found.unread else ()
+def _reasons(explanations: PartitionExplanations, verdict: Verdict) -> tuple[str, ...]:
+    unread = (explanations.unread,) if explanations.unread else ()
     return unread + (verdict.reasons if verdict.verdict == UNKNOWN else ())
 
 
-def _random_status(found: PartitionExplanations, verdict: Verdict) -> Status:
-    if found.unread:
+def _random_status(explanations: PartitionExplanations, verdict: Verdict) -> Status:
+    if explanations.unread:
         return "unknown"
-    if any(one.verdict == "unexplained" for one in found.findings):
+    if any(finding.verdict == "unexplained" for finding in explanations.findings):
         return "unexplained"
     return "unknown" if verdict.verdict == UNKNOWN else "explained"
 
 
 def _scripted_status(
-    found: PartitionExplanations,
+    explanations: PartitionExplanations,
     verdict: Verdict,
     findings: Iterable[ModelFinding],
     absent: tuple[str, ...],
@@ -104,9 +104,9 @@ def _scripted_status(
 ) -> Status:
     if missed:
         return "not-reproduced"
-    if found.unread:
+    if explanations.unread:
         return "unknown"
-    if any(one.verdict == "unexplained" for one in findings):
+    if any(finding.verdict == "unexplained" for finding in findings):
         return "unexplained"
     if verdict.verdict == UNKNOWN:
         return "unknown"
@@ -125,18 +125,18 @@ def _cast(foretold: PartitionOutcome, trace: RunTraces | None) -> PartitionOutco
     return msgspec.structs.replace(foretold, logs=logs)
 
 
-def _with_logs(found: PartitionExplanations) -> PartitionOutcome:
+def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
     """What was observed, with the logs of the replicas, without the fence of the final read."""
-    if found.trace is None:
-        return found.observed
-    disks = found.trace.traces[0].disks
+    if explanations.trace is None:
+        return explanations.observed
+    disks = explanations.trace.traces[0].disks
     logs = {
         str(broker): tuple(
             str(record) for record in disk.ids if record and not record.startswith(_FENCE)
         )
         for broker, disk in sorted(disks.items())
     }
-    return msgspec.structs.replace(found.observed, logs=logs)
+    return msgspec.structs.replace(explanations.observed, logs=logs)
 
 
 def _differences(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[Difference]:
@@ -156,19 +156,19 @@ def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable
 
 
 def _foretold(
-    one: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
+    finding: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
 ) -> ModelFinding:
     """A finding with the model's word on it: what it does not predict, no chain explains.
 
     What it does predict, and no chain contradicts, follows from the rule without which it would
     not.
     """
-    expected = (one.kind == "lost-write" and one.record in predicted.lost) or (
-        one.kind == "divergence" and one.offset in predicted.forked
+    expected = (finding.kind == "lost-write" and finding.record in predicted.lost) or (
+        finding.kind == "divergence" and finding.offset in predicted.forked
     )
-    if one.kind not in {"lost-write", "divergence"}:
-        return one
-    if expected and remedies and one.because[-1].rule == UNKNOWN_RULE:
+    if finding.kind not in {"lost-write", "divergence"}:
+        return finding
+    if expected and remedies and finding.because[-1].rule == UNKNOWN_RULE:
         switches = remedies[0]
         held = " ".join(Rules.__dataclass_fields__[name].metadata["says"] for name in switches)
         because = ExplanationLink(
@@ -176,11 +176,11 @@ def _foretold(
             says=f"The model, playing the same script, does it too, and not if this held: {held}",
             event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
         )
-        links = (*one.because[:-1], because)
-        return msgspec.structs.replace(one, verdict="explained", because=links)
+        links = (*finding.because[:-1], because)
+        return msgspec.structs.replace(finding, verdict="explained", because=links)
     if expected:
-        return one
+        return finding
     link = ExplanationLink(
         rule="none", says="The model, playing the same script, does not do this."
     )
-    return msgspec.structs.replace(one, verdict="unexplained", because=(*one.because, link))
+    return msgspec.structs.replace(finding, verdict="unexplained", because=(*finding.because, link))

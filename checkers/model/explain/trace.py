@@ -71,26 +71,26 @@ class BrokerLogLine:
     @property
     def epoch(self) -> int:
         """The leader epoch that it tells, -1 for none."""
-        found = _EPOCH.search(self.text)
-        return int(found[1]) if found else -1
+        match = _EPOCH.search(self.text)
+        return int(match[1]) if match else -1
 
     @property
     def partition_epoch(self) -> int:
         """The number of the decision about the partition that it tells, -1 for none."""
-        found = _DECISION.search(self.text)
-        return int(found[1] or found[2]) if found else -1
+        match = _DECISION.search(self.text)
+        return int(match[1] or match[2]) if match else -1
 
     @property
     def isr(self) -> frozenset[int]:
         """The ISR that it tells, as it is to be."""
-        found = _ISR.search(self.text)
-        return frozenset(map(int, re.findall(r"\d+", found[1]))) if found else frozenset()
+        match = _ISR.search(self.text)
+        return frozenset(map(int, re.findall(r"\d+", match[1]))) if match else frozenset()
 
     @property
     def leader(self) -> int:
         """The leader that it tells, -1 for none."""
-        found = _LEADER.search(self.text)
-        return int(found[1] or found[2]) if found else -1
+        match = _LEADER.search(self.text)
+        return int(match[1] or match[2]) if match else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,5 +280,5 @@ class RunTraces:
     def suspect(self, values: Iterable[str]) -> None:
         """Look up the sends of some records, all in one pass."""
         wanted = pc.is_in(self.ops["value"], pa.array(sorted(values), pa.string()))
-        found = self.ops.filter(pc.and_(pc.equal(self.ops["kind"], SEND), wanted))
-        self.suspects.update((row["value"], row) for row in found.to_pylist())
+        rows = self.ops.filter(pc.and_(pc.equal(self.ops["kind"], SEND), wanted))
+        self.suspects.update((row["value"], row) for row in rows.to_pylist())

@@ -28,10 +28,10 @@ def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[RuleViolation]:
     message format it asks nobody, and answers itself with its HW.
     """
     for broker in sorted(trace.lines):
-        told = trace.of_kind(broker, *_KINDS)
-        says = rules.epochs or any(line.kind == "answer" for line in told)
+        kind = trace.of_kind(broker, *_KINDS)
+        says = rules.epochs or any(line.kind == "answer" for line in kind)
         check = _to_the_leaders_answer if says else _to_the_own_hw
-        yield from check(trace, rules, broker, told)
+        yield from check(trace, rules, broker, kind)
 
 
 def cut_count(trace: Trace) -> int:
@@ -40,18 +40,18 @@ def cut_count(trace: Trace) -> int:
 
 
 def _to_the_own_hw(
-    trace: Trace, _: Rules, broker: int, told: list[BrokerLogLine]
+    trace: Trace, _: Rules, broker: int, lines: list[BrokerLogLine]
 ) -> Iterator[RuleViolation]:
     """To 0.10.2: a new follower cuts to its HW, and then has a fetcher that begins there."""
-    for index, line in enumerate(told):
+    for index, line in enumerate(lines):
         if line.kind != "truncation":
             continue
-        if index and told[index - 1].kind == "range" and told[index - 1].offset == line.offset:
+        if index and lines[index - 1].kind == "range" and lines[index - 1].offset == line.offset:
             continue
-        life = [one.kind for one in told[:index] if one.kind in {"start", "stop"}]
+        life = [line.kind for line in lines[:index] if line.kind in {"start", "stop"}]
         ending = life[-1:] == ["stop"]
         kinds = {"fetcher", "start", "truncation"}
-        cause = next((one for one in told[index + 1 :] if one.kind in kinds), None)
+        cause = next((line for line in lines[index + 1 :] if line.kind in kinds), None)
         fetches = cause is not None and cause.kind == "fetcher"
         if not (fetches or ending or _died(trace, broker, line, cause)):
             yield _wrong(line, "epochs", "it did not begin to follow anybody")
@@ -83,8 +83,8 @@ def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
         return f"no HW was ever above {highest}"
     restarted = (
         any(
-            one.kind == "start" and one.time_ns > seen[-1].time_ns - SECOND
-            for one in trace.lines[broker]
+            line.kind == "start" and line.time_ns > seen[-1].time_ns - SECOND
+            for line in trace.lines[broker]
         )
         if seen
         else True
@@ -112,11 +112,11 @@ class _Following:
 
 
 def _to_the_leaders_answer(
-    trace: Trace, rules: Rules, _: int, told: list[BrokerLogLine]
+    trace: Trace, rules: Rules, _: int, lines: list[BrokerLogLine]
 ) -> Iterator[RuleViolation]:
     """Since 0.11: to where an epoch of the leader ends, to the HW if it cannot say, or its LEO."""
     now = _Following()
-    for line in _in_order(told):
+    for line in _in_order(lines):
         if line.kind in {"fetcher", "leader"}:
             now = _Following(cause=line, since_ns=_since(trace, now, line))
         elif line.kind in {"answer", "range"}:
@@ -139,16 +139,16 @@ def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
     return before.since_ns if idle else cause.time_ns
 
 
-def _in_order(told: list[BrokerLogLine]) -> list[BrokerLogLine]:
+def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
     """Lines by when what they tell began.
 
     A fetcher is told of when its thread runs and may have cut; but it is never older than its
     broker's last leadership.
     """
-    began, led = [], 0
-    for line in sorted(told, key=lambda one: one.time_ns):
-        led = line.time_ns if line.kind == "leader" else led
-        early = max(line.time_ns - LOOK, led) if line.kind == "fetcher" else line.time_ns
+    began, led_ns = [], 0
+    for line in sorted(lines, key=lambda line: line.time_ns):
+        led_ns = line.time_ns if line.kind == "leader" else led_ns
+        early = max(line.time_ns - LOOK, led_ns) if line.kind == "fetcher" else line.time_ns
         began.append((early, line))
     return [line for _, line in sorted(began, key=lambda one: one[0])]
 
@@ -176,7 +176,11 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
         return "it had fetched from its leader already"
     ends = _ends(trace, now.since_ns, line.time_ns)
     if rules.exact_epochs:  # to where its own next epoch began, too, if the leader has not that one
-        ends |= {one.offset for one in trace.starts if one.broker == line.broker and one.epoch > 0}
+        ends |= {
+            start.offset
+            for start in trace.starts
+            if start.broker == line.broker and start.epoch > 0
+        }
     known = line.offset in ends or _is_leo_of(trace, cause.leader, line)
     return "" if known else "no epoch of its leader ends there"
 
@@ -187,7 +191,7 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
     What was seen before its last start does not count: it may have written more before it ended.
     """
     starts = trace.of_kind(line.broker, "start")
-    alive_ns = max((one.time_ns for one in starts if one.time_ns <= cause.time_ns), default=0)
+    alive_ns = max((start.time_ns for start in starts if start.time_ns <= cause.time_ns), default=0)
     marks = [m for m in trace.marks.get(line.broker, ()) if m.time_ns >= alive_ns]
     begun = [m.leo for m in marks if m.time_ns <= cause.time_ns + LOOK]
     since = [m.leo for m in marks if cause.time_ns + LOOK < m.time_ns <= line.time_ns]

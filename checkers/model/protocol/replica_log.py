@@ -72,9 +72,9 @@ def largest_epoch_to(s: State, b: int, epoch: int) -> int:
     if elected and elected - 1 <= epoch:
         return elected - 1
     for position in range(get(s, b, LEO) - 1, -1, -1):
-        found = get(s, b, LOG + position) >> 3
-        if found <= epoch:
-            return found
+        number = get(s, b, LOG + position) >> 3
+        if number <= epoch:
+            return number
     return UNDEFINED
 
 
@@ -89,17 +89,17 @@ def start_after(s: State, b: int, epoch: int) -> int:
 
 
 @rule
-def told_epoch(s: State, k: Constants, b: int, asked: int) -> int:
-    """The epoch that a leader's answer about ``asked`` is for, or UNDEFINED if it has no answer.
+def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
+    """The epoch that a leader's answer about ``number`` is for, or UNDEFINED if it has no answer.
 
     ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 an epoch below all that the
     leader knows is answered as if it had known it, and it were empty.
     """
     latest = last_epoch(s, b)
-    if asked > latest:
+    if number > latest:
         return UNDEFINED
-    found = largest_epoch_to(s, b, asked)
-    return asked if found == UNDEFINED and k[K_BELOW_FIRST_IS_EMPTY] else found
+    to = largest_epoch_to(s, b, number)
+    return number if to == UNDEFINED and k[K_BELOW_FIRST_IS_EMPTY] else to
 
 
 @rule

@@ -80,50 +80,50 @@ def truncate(s: State, k: Constants, b: int) -> bool:
         or not _serves(s, k[K_FENCED_QUESTIONS] != 0, leader, b)
     ):
         return False
-    asked = last_epoch(s, b)
-    if asked < 0 or k[K_OLD_FORMAT]:
+    epoch = last_epoch(s, b)
+    if epoch < 0 or k[K_OLD_FORMAT]:
         defined = k[K_OLD_FORMAT] and not k[K_NO_EPOCHS_IS_UNDEFINED]
         cut(s, k, b, get(s, leader, LEO) if defined else get(s, b, HW))
         put(s, b, FETCHER, _FETCHING)
     elif k[K_EXACT_EPOCHS]:
-        if cut_to_epoch(s, k, b, told_epoch(s, k, leader, asked), start_after(s, leader, asked)):
+        if cut_to_epoch(s, k, b, told_epoch(s, k, leader, epoch), start_after(s, leader, epoch)):
             put(s, b, FETCHER, _FETCHING)
     else:
-        cut(s, k, b, _end_by_first_rule(s, leader, b, asked))
+        cut(s, k, b, _end_by_first_rule(s, leader, b, epoch))
         put(s, b, FETCHER, _FETCHING)
     return True
 
 
 @rule
-def _end_by_first_rule(s: State, leader: int, b: int, asked: int) -> int:
+def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
     """KIP-101: the start of the leader's first larger epoch, or the follower's HW if undefined."""
     latest = last_epoch(s, leader)
-    if asked == latest:
+    if number == latest:
         return get(s, leader, LEO)
-    if latest < asked or largest_epoch_to(s, leader, asked) < 0:
+    if latest < number or largest_epoch_to(s, leader, number) < 0:
         return get(s, b, HW)
-    return start_after(s, leader, asked)
+    return start_after(s, leader, number)
 
 
 @rule
-def cut_to_epoch(s: State, k: Constants, b: int, told: int, end: int) -> bool:
+def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
     """KIP-279: cut to where the leader's largest common epoch ends in both; False: ask again.
 
     Args:
-        told: the epoch that the leader's answer is for, UNDEFINED if it has none.
+        number: the epoch that the leader's answer is for, UNDEFINED if it has none.
         end: where it ends in the leader's log.
     """
-    if told == UNDEFINED:
+    if number == UNDEFINED:
         cut(s, k, b, get(s, b, HW))
         return True
-    own = largest_epoch_to(s, b, told)
-    if own == told or (own == UNDEFINED and k[K_BELOW_FIRST_IS_EMPTY] and last_epoch(s, b) >= 0):
-        cut(s, k, b, min(start_after(s, b, told), end))
+    to = largest_epoch_to(s, b, number)
+    if to == number or (to == UNDEFINED and k[K_BELOW_FIRST_IS_EMPTY] and last_epoch(s, b) >= 0):
+        cut(s, k, b, min(start_after(s, b, number), end))
         return True
-    if own == UNDEFINED:
+    if to == UNDEFINED:
         cut(s, k, b, end)
         return True
-    cut(s, k, b, start_after(s, b, own))
+    cut(s, k, b, start_after(s, b, to))
     return False
 
 

@@ -139,7 +139,7 @@ class Rules:
     )
 
 
-SWITCHES: Final = tuple(one.name for one in fields(Rules))
+SWITCHES: Final = tuple(switch.name for switch in fields(Rules))
 
 
 def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:

@@ -95,7 +95,7 @@ K_OLD_FORMAT: Final = 8
 K_BY_ROUND: Final = 9
 _FIRST_RULE: Final = 10
 
-_RULES: Final = {one.name: _FIRST_RULE + n for n, one in enumerate(fields(Rules))}
+_RULES: Final = {field.name: _FIRST_RULE + n for n, field in enumerate(fields(Rules))}
 
 K_KRAFT: Final = _RULES["kraft"]
 K_EPOCHS: Final = _RULES["epochs"]
@@ -131,7 +131,7 @@ def constants(scope: Scope, rules: Rules) -> Constants:
     bounds = [getattr(scope, name) for name in ("brokers", "records", "failures", "moves", "late")]
     settings = [ACKS.index(scope.acks), scope.min_isr, int(scope.unclean)]
     settings += [int(scope.old_format), int(scope.by == "round")]
-    switches = [int(getattr(rules, one.name)) for one in fields(rules)]
+    switches = [int(getattr(rules, field.name)) for field in fields(rules)]
     return np.array([*bounds, *settings, *switches], dtype=np.int64)
 
 

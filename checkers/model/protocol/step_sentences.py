@@ -43,7 +43,7 @@ def _decided(after: State) -> str:
     last = newest(after)
     leader = leader_of(after, last)
     who = "nobody leads" if leader < 0 else f"{NAMES[leader]} is to lead"
-    isr = ", ".join(NAMES[one] for one in range(3) if (isr_of(after, last) >> one) & 1)
+    isr = ", ".join(NAMES[number] for number in range(3) if (isr_of(after, last) >> number) & 1)
     return f"{who} in epoch {int(after[EPOCH + last])}, ISR {{{isr}}}"
 
 

@@ -69,7 +69,7 @@ class CompiledStep:
     moves: tuple[Row, ...]
 
 
-def compile_for(found: Counterexample, kafka: str) -> Schedule:
+def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
     """The schedule that plays a counterexample on a release.
 
     Raises:
@@ -77,28 +77,28 @@ def compile_for(found: Counterexample, kafka: str) -> Schedule:
             run for a command would run ahead, or because its elections need an order of the
             assignment that there is not; or the model knows no such release.
     """
-    if found.scope.by != "round":
+    if counterexample.scope.by != "round":
         raise UsageError(
             "this counterexample was found message by message, and messages cannot be held back",
             hint="Find one with highwater model explore --by round.",
         )
-    beats = _arrange(found)
+    beats = _arrange(counterexample)
     rules = rules_of(kafka)
-    k = constants(found.scope, rules)
-    path = [initial(found.scope)]
+    k = constants(counterexample.scope, rules)
+    path = [initial(counterexample.scope)]
     for beat in beats:
         path.append(_played(beat.moves, path[-1], k))
     killed = {beat.move[1] for beat in beats if beat.move[0] == Move.KILL}
     revived, revival = _revived(path[-1], k, killed)
     return Schedule(
         kafka=kafka,
-        name=found.name,
-        replicas=found.scope.brokers,
-        acks=found.scope.acks,
-        min_isr=found.scope.min_isr,
-        unclean=found.scope.unclean,
-        order=_order(beats, path, found.scope.brokers),
-        settings=dict(OLD_FORMAT) if found.scope.old_format else {},
+        name=counterexample.name,
+        replicas=counterexample.scope.brokers,
+        acks=counterexample.scope.acks,
+        min_isr=counterexample.scope.min_isr,
+        unclean=counterexample.scope.unclean,
+        order=_order(beats, path, counterexample.scope.brokers),
+        settings=dict(OLD_FORMAT) if counterexample.scope.old_format else {},
         steps=(
             *(
                 _step(beat, before, after, k)
@@ -110,12 +110,12 @@ def compile_for(found: Counterexample, kafka: str) -> Schedule:
     )
 
 
-def _arrange(found: Counterexample) -> list[CompiledStep]:
+def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
     """Choose who runs while each command is given, so that the invariant still breaks."""
-    machine = found.setting.machine()
-    bit = machine.invariants[found.invariant]
-    rows = [step.numbers() for step in found.steps]
-    kraft = found.setting.rules().kraft
+    machine = counterexample.setting.machine()
+    bit = machine.invariants[counterexample.invariant]
+    rows = [step.numbers() for step in counterexample.steps]
+    kraft = counterexample.setting.rules().kraft
     for chosen in product(*_choices(rows, kraft=kraft)):
         beats = [_beat(row, running) for row, running in zip(rows, chosen, strict=True)]
         moves = [row for beat in beats for row in beat.moves]
@@ -191,7 +191,11 @@ def _revived(
 def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
     """One step: who must be frozen meanwhile, and what must be seen after it."""
     kind, a, b = beat.move
-    up = {one for one in range(int(k[K_BROKERS])) if is_up(before, one) or is_up(after, one)}
+    up = {
+        number
+        for number in range(int(k[K_BROKERS]))
+        if is_up(before, number) or is_up(after, number)
+    }
     seen = decode(after, k)
     return ScheduleStep(
         action=_ACTIONS[Move(kind)],
@@ -203,19 +207,19 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
     )
 
 
-def _expect(seen: State, asked: set[int], kind: Move, a: int) -> Expect:
+def _expect(seen: State, numbers: set[int], kind: Move, a: int) -> Expect:
     """What the controller, the brokers that run, the disks and the producers must show."""
     replicas = seen.replicas
-    told = set(_members(a)) if kind in (Move.TELL, Move.SAVE) else set()
-    leading = {b for b in asked if replicas[b].follows == b}
-    leo = {b: replicas[b].leo for b in sorted(asked) if replicas[b].process == "up"}
-    hw = {b: replicas[b].hw for b in sorted((told | leading) & set(leo))}
+    members = set(_members(a)) if kind in (Move.TELL, Move.SAVE) else set()
+    leading = {b for b in numbers if replicas[b].follows == b}
+    leo = {b: replicas[b].leo for b in sorted(numbers) if replicas[b].process == "up"}
+    hw = {b: replicas[b].hw for b in sorted((members | leading) & set(leo))}
     return Expect(
         leader=seen.leader,
         isr=frozenset(seen.isr),
         leo=leo or None,
         hw=hw or None,
-        hw_on_disk={b: replicas[b].hw_on_disk for b in told} if kind is Move.SAVE else None,
+        hw_on_disk={b: replicas[b].hw_on_disk for b in members} if kind is Move.SAVE else None,
         acked=frozenset(seen.acked) if kind in ROUNDS else None,
     )
 

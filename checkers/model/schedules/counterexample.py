@@ -40,7 +40,7 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         """Kind and brokers as the rules take them."""
         kind = Move[self.move.upper()]
         if kind in ROUNDS:
-            return int(kind), sum(1 << one for one in set(self.brokers)), 0
+            return int(kind), sum(1 << broker for broker in set(self.brokers)), 0
         a, b = (*self.brokers, 0, 0)[:2]
         return int(kind), a, b
 
@@ -163,5 +163,5 @@ def counterexample(
 
 def _brokers(kind: Move, a: int, b: int) -> tuple[int, ...]:
     if kind in ROUNDS:
-        return tuple(one for one in range(8) if (a >> one) & 1)
+        return tuple(number for number in range(8) if (a >> number) & 1)
     return (a, b) if kind in OF_TWO else (a,)

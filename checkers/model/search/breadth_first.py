@@ -281,7 +281,7 @@ class _Search:
         """Whether the next round fits; the table is doubled for that if it must be."""
         after = self.states + self.jobs * BLOCK
         waiting = sum(rows.nbytes for rows in self.frontier)
-        waiting += sum(one.nbytes() for one in outputs)
+        waiting += sum(output.nbytes() for output in outputs)
         while after > FULL * len(self.table.keys):
             if waiting + 3 * size_of(self.table) > memory:
                 return after <= CROWDED * len(self.table.keys)

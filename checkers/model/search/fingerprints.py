@@ -135,13 +135,13 @@ def insert(table: Table, key: np.uint64, parent: np.uint64) -> bool:
     mask = np.uint64(keys.shape[0] - 1)
     slot = key & mask
     while True:
-        found = keys[slot]
-        if found == 0:
-            found = _take(keys, np.intp(slot), key)
-            if found == 0:
+        stored = keys[slot]
+        if stored == 0:
+            stored = _take(keys, np.intp(slot), key)
+            if stored == 0:
                 table.parents[slot] = parent
                 return True
-        if found == key:
+        if stored == key:
             return False
         slot = (slot + np.uint64(1)) & mask
 

@@ -19,7 +19,7 @@ from highwater.harness.base.suggestions import nearest
 
 LAWS: Final = MachineFunctions(apply=apply, canonical=canonical, broken=broken, possible=possible)
 
-PROMISES: Final = tuple(name for name, one in INVARIANTS.items() if one.promise)
+PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class ModelSettings:
             moves=moves(self.scope).astype(np.int64),
             constants=constants(self.scope, self.rules()),
             initial=initial(self.scope),
-            invariants={name: one.bit for name, one in INVARIANTS.items()},
+            invariants={name: invariant.bit for name, invariant in INVARIANTS.items()},
             renamed=_renamer(self.scope.brokers),
         )
 

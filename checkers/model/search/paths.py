@@ -51,11 +51,11 @@ def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int
     return found
 
 
-def _step(machine: Machine, form: State, wanted: int, steps: int) -> State:
+def _step(machine: Machine, form: State, number: int, steps: int) -> State:
     """The canonical state after ``form`` that has this fingerprint."""
     identify = kernels(machine.laws).identify
     for _, after in successors(machine, form):
-        if int(identify(after, machine.constants)) == wanted:
+        if int(identify(after, machine.constants)) == number:
             return _canonical(machine, after)
     raise _astray(steps)
 

@@ -79,11 +79,11 @@ def walk(
         open_bits = {name: bit for name, bit in bits.items() if name not in paths}
         problem = _problem(machine, open_bits.values())
         route = np.empty(depth, np.int64)
-        taken = take(machine.initial.copy(), problem, depth, _seed_of(seed, number), route)
-        tally.walks, tally.steps = tally.walks + 1, tally.steps + abs(taken)
-        tally.depth = max(tally.depth, abs(taken))
-        if taken < 0:
-            tried = machine.moves[route[:-taken]].tolist()
+        rows = take(machine.initial.copy(), problem, depth, _seed_of(seed, number), route)
+        tally.walks, tally.steps = tally.walks + 1, tally.steps + abs(rows)
+        tally.depth = max(tally.depth, abs(rows))
+        if rows < 0:
+            tried = machine.moves[route[:-rows]].tolist()
             for name, bit in open_bits.items():
                 if play(machine, tried, bit) is not None:
                     paths[name] = shrink(machine, tried, bit)

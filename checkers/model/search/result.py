@@ -59,10 +59,10 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> dict[str, object]:
         """The object that ``model explore --json`` prints: the counterexample is its steps."""
-        found: dict[str, object] = msgspec.to_builtins(self)
+        plain: dict[str, object] = msgspec.to_builtins(self)
         if self.counterexample is not None:
-            found["counterexample"] = msgspec.to_builtins(self.counterexample.steps)
-        return found
+            plain["counterexample"] = msgspec.to_builtins(self.counterexample.steps)
+        return plain
 
 
 def search(

@@ -82,7 +82,9 @@ def on_spark(command: Callable[..., None]) -> Callable[..., None]:
         command(**given, spark=_spark_options(**chosen))
 
     signature = inspect.signature(command, eval_str=True)
-    own = [one for one in signature.parameters.values() if one.name != "spark"]
-    run.__signature__ = signature.replace(parameters=[*own, *_SPARK.values()])  # type: ignore[attr-defined]
+    parameters = [
+        parameter for parameter in signature.parameters.values() if parameter.name != "spark"
+    ]
+    run.__signature__ = signature.replace(parameters=[*parameters, *_SPARK.values()])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run

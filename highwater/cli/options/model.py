@@ -25,16 +25,16 @@ _LEGEND: Final = (
 )
 
 
-def show(found: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
+def show(answers: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
     """Print what was asked, what was found about each invariant, and what it took."""
-    first = found[0]
+    first = answers[0]
     console.out.print(f"Kafka {first.kafka}, {settings(first.scope)}; {bounds(first.scope)}")
     if first.switched:
         switches = [f"{name} {'on' if on else 'off'}" for name, on in first.switched.items()]
         console.out.print(f"rules of its own: {', '.join(switches)}")
-    for one in found:
+    for one in answers:
         _verdict(one)
-    if any(one.counterexample for one in found):
+    if any(answer.counterexample for answer in answers):
         console.out.print(_LEGEND, style="dim")
     console.out.print(effort(first))
     for path in written:
@@ -60,25 +60,25 @@ def bounds(scope: Scope) -> str:
     return "at most " + ", ".join(parts)
 
 
-def effort(one: SearchAnswer) -> str:
+def effort(answer: SearchAnswer) -> str:
     """What it took, and how sure it is."""
-    if one.method == "walks":
+    if answer.method == "walks":
         return (
-            f"{one.states:,} steps of random walks in {one.seconds:.1f} s;"
-            f" {one.compile_seconds:.1f} s before for machine code"
+            f"{answer.states:,} steps of random walks in {answer.seconds:.1f} s;"
+            f" {answer.compile_seconds:.1f} s before for machine code"
         )
-    memory = f" {one.peak_bytes // _MB:,} MB;" if one.peak_bytes else ""
+    memory = f" {answer.peak_bytes // _MB:,} MB;" if answer.peak_bytes else ""
     return (
-        f"{one.states:,} states up to {one.depth} moves deep in {one.seconds:.1f} s,"
-        f" {one.rate:,.0f} a second; {one.compile_seconds:.1f} s before for machine code;{memory}"
-        f" a state was missed with a probability below {one.collision:.0e}"
+        f"{answer.states:,} states up to {answer.depth} moves deep in {answer.seconds:.1f} s,"
+        f" {answer.rate:,.0f} a second; {answer.compile_seconds:.1f} s before for machine code;{memory}"
+        f" a state was missed with a probability below {answer.collision:.0e}"
     )
 
 
-def steps(found: Counterexample) -> list[str]:
+def steps(counterexample: Counterexample) -> list[str]:
     """A counterexample's steps, and under each what every replica holds after it."""
     lines = []
-    for number, step in enumerate(found.steps, start=1):
+    for number, step in enumerate(counterexample.steps, start=1):
         lines.append(f"{number:>4}. {step.says}")
         lines.append(f"      {holdings(step.after)}")
     return lines
@@ -100,19 +100,19 @@ def _replica(name: str, replica: ModelReplica, *, leads: bool) -> str:
     return f"{name}{mark}{process} [{log}]"
 
 
-def _verdict(one: SearchAnswer) -> None:
-    word = {True: "HOLDS", False: "BROKEN", None: "UNKNOWN"}[one.holds]
-    colour = {True: "green", False: "red", None: "yellow"}[one.holds]
+def _verdict(answer: SearchAnswer) -> None:
+    word = {True: "HOLDS", False: "BROKEN", None: "UNKNOWN"}[answer.holds]
+    colour = {True: "green", False: "red", None: "yellow"}[answer.holds]
     tail = ""
-    if one.counterexample is not None:
-        count = len(one.counterexample.steps)
-        tail = f" in {count:,} steps" + (", the fewest" if one.counterexample.shortest else "")
-    elif one.holds:
+    if answer.counterexample is not None:
+        count = len(answer.counterexample.steps)
+        tail = f" in {count:,} steps" + (", the fewest" if answer.counterexample.shortest else "")
+    elif answer.holds:
         tail = " within these bounds"
     console.out.print(
-        Text(word, style=f"bold {colour}"), Text(f"{one.invariant}{tail}: {one.says}")
+        Text(word, style=f"bold {colour}"), Text(f"{answer.invariant}{tail}: {answer.says}")
     )
-    if one.reason is not None:
-        console.out.print(Text(f"  {_REASONS[one.reason]}"))
-    for line in steps(one.counterexample) if one.counterexample else []:
+    if answer.reason is not None:
+        console.out.print(Text(f"  {_REASONS[answer.reason]}"))
+    for line in steps(answer.counterexample) if answer.counterexample else []:
         console.out.print(Text(line))

@@ -49,7 +49,9 @@ def loses(monkeypatch: pytest.MonkeyPatch, left: Callable[[int], int]) -> None:
 
     def short(rows: pa.Table, *, asked: int) -> pa.Table:
         some = rows.slice(0, left(len(rows)))
-        return whole_tally(some, asked=asked) if len(some) else record_summaries.TALLY.empty_table()
+        return (
+            whole_tally(some, doubts=asked) if len(some) else record_summaries.TALLY.empty_table()
+        )
 
     monkeypatch.setattr(record_summaries, "tally", short)
 

@@ -67,11 +67,11 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
     """All anomalies of some checkers, computed once; here where they are few."""
     there: list[DataFrame] = []
     rows = [engine.table(SCHEMA.empty_table())]
-    for one in finds:
-        if isinstance(one, DataFrame):
-            there.append(one.select(*SCHEMA.names))
+    for source in finds:
+        if isinstance(source, DataFrame):
+            there.append(source.select(*SCHEMA.names))
         else:
-            rows.append(one if isinstance(one, Rows) else engine.table(one.cast(SCHEMA)))
+            rows.append(source if isinstance(source, Rows) else engine.table(source.cast(SCHEMA)))
     if there:
         rows.append(engine.few(reduce(DataFrame.unionByName, there), SCHEMA))
     return rows[0].union(*rows[1:]).kept()
@@ -88,17 +88,17 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
         targets: where each case's go, by its key.
     """
     causes = stretches(anomalies)
-    told = anomalies.map(partial(caused, causes=causes, alone="duplicate"), SCHEMA)
+    grouped = anomalies.map(partial(caused, causes=causes, alone="duplicate"), SCHEMA)
     counts: dict[str, AnomalyCounts] = {}
     for keys in _together(anomalies, targets):
-        some = told if told.here else told.only("run", *keys).kept()
-        if some.here:
-            parts = dict(_by_run(some.table()))
+        some_rows = grouped if grouped.here else grouped.only("run", *keys).kept()
+        if some_rows.here:
+            parts = dict(_by_run(some_rows.table()))
             for key in keys:
                 counts[key] = _bring(parts.get(key, SCHEMA.empty_table()), targets[key])
         else:
             (key,) = keys
-            counts[key] = _written(some.frame(), targets[key])
+            counts[key] = _written(some_rows.frame(), targets[key])
     return counts
 
 
@@ -122,7 +122,7 @@ def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """The rows of each run, in order: nulls first, and strings by their bytes."""
     order = [(name, "ascending", "at_start") for name in ORDER]
     # To compare words that are all the same takes its time.
-    telling = [each for each in order if _varies(table[each[0]])]
+    telling = [key for key in order if _varies(table[key[0]])]
     if telling:
         table = table.take(pc.sort_indices(table.select([name for name, *_ in telling]), telling))
     start = 0
@@ -162,19 +162,19 @@ def _counts(table: pa.Table) -> dict[str, int]:
 
 def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
     """The same for anomalies that are too many to be brought here, by Spark."""
-    kept = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
-    named = kept.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
+    written = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
+    named = written.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
     partial_path = _partial(target.path)
     where = target.uri or str(partial_path)
     named.write.option("compression", "zstd").parquet(where, mode="overwrite")
     if not target.uri:
         _replace(partial_path, target.path)
-    counted = kept.groupBy("kind", F.col("cause").isNotNull().alias("follows")).count().collect()
+    counted = written.groupBy("kind", F.col("cause").isNotNull().alias("follows")).count().collect()
     counts, following = Counter[str](), Counter[str]()
     for row in counted:
         (following if row["follows"] else counts)[row["kind"]] += row["count"]
     order = Window.partitionBy("kind").orderBy(*ORDER)
-    first = kept.where(F.col("cause").isNull()).withColumn("rank", F.row_number().over(order))
+    first = written.where(F.col("cause").isNull()).withColumn("rank", F.row_number().over(order))
     listed = first.where(F.col("rank") <= LISTED_MAX).orderBy(*ORDER).drop("rank")
     rows = [row.asDict(recursive=True) for row in listed.collect()]
     return AnomalyCounts(

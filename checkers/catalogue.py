@@ -45,18 +45,18 @@ def all_checkers() -> tuple[Checker, ...]:
         HarnessError: a package that has some cannot be loaded, or has what is no checker.
     """
     checkers = list(CHECKERS)
-    for package, one in extensions.load(extensions.CHECKERS):
-        if not isinstance(one, Checker):
+    for package, extension in extensions.load(extensions.CHECKERS):
+        if not isinstance(extension, Checker):
             raise HarnessError(
-                f"{package} has a {type(one).__name__} for {extensions.CHECKERS}, no checker",
+                f"{package} has a {type(extension).__name__} for {extensions.CHECKERS}, no checker",
                 hint="An entry point names a function that @checker decorates.",
             )
-        if twice := _names(checkers) & _names([one]):
+        if twice := _names(checkers) & _names([extension]):
             raise HarnessError(
                 f"{package} has a checker called {min(twice)}, and there is one already",
                 hint="Give it another name, or uninstall the package.",
             )
-        checkers.append(one)
+        checkers.append(extension)
     return tuple(checkers)
 
 

@@ -93,7 +93,9 @@ def _judge(
     afresh = [case.afresh() for case in cases]
     half = len(cases) // 2
     halves = (afresh[:half], afresh[half:])
-    return [one for part in halves for one in _judge(part, spark, folder, stories=stories)]
+    return [
+        findings for part in halves for findings in _judge(part, spark, folder, stories=stories)
+    ]
 
 
 def _pass(tables: Tables) -> _Pass:
@@ -132,9 +134,9 @@ def _gather_each(
     engine: Engine, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
 ) -> None:
     """The anomalies of every checker that does not crash."""
-    for names, one in finds.items():
+    for names, source in finds.items():
         try:
-            done.found = done.found.union(anomaly_files.gather(engine, [one]))
+            done.found = done.found.union(anomaly_files.gather(engine, [source]))
         except Exception as error:  # noqa: BLE001 - as above
             done.crashed |= dict.fromkeys(names, first_line(error))
 
@@ -155,7 +157,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
             case.unread.append(UnusedFile(path=f"{OPERATIONS_TABLE}.parquet", why=why))
     half_read = _half_read(tables)
     suspects: dict[str, list[Row]] = {
-        key: detailed(each.listed) for key, each in all_found.items() if each.listed
+        key: detailed(counts.listed) for key, counts in all_found.items() if counts.listed
     }
     evidence: dict[str, RecordEvidence] = {}
     untold = ""

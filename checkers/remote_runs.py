@@ -31,7 +31,7 @@ MIRRORED_MAX: Final = 1 << 30
 SEGMENTS_MAX: Final = 1 << 30
 """If all segments of a run are longer together, they are not brought here."""
 
-_BROUGHT: Final = 64 << 20  # bytes that come here at once
+_BATCH_BYTES: Final = 64 << 20  # bytes that come here at once
 
 _SEGMENT: Final = re.compile(r"replicas/\d+/[^/]+/\d{20}\.log")
 _PART: Final = re.compile(r"/part-\d{5}-[^/]+$")
@@ -80,7 +80,7 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
         NotThereError: what lies there is no run.
         HarnessError: Spark cannot read it, or one of its files is too long for Spark.
     """
-    with _told(spark, uri, "read"):
+    with _translated_errors(spark, uri, "read"):
         root = _root(spark, uri)
         sizes = _sizes(binary(spark, root), root)
         _require_readable(uri, sizes)
@@ -92,7 +92,7 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
             os.truncate(target, sizes[name])
         segments = {name: size for name, size in sizes.items() if _SEGMENT.fullmatch(name)}
         far = segments if sum(segments.values()) > SEGMENTS_MAX else {}
-        for name, start, data in _brought(spark, root, dict(sizes.items() - far.items())):
+        for name, start, data in _bring_files(spark, root, dict(sizes.items() - far.items())):
             with targets[name].open("r+b") as file:
                 file.seek(start)
                 file.write(data)
@@ -109,7 +109,7 @@ def send_back(spark: SparkSession, run: RemoteRun) -> None:
     Raises:
         HarnessError: Spark cannot write there.
     """
-    with _told(spark, run.uri, "written"):
+    with _translated_errors(spark, run.uri, "written"):
         if run.anomalies.exists():
             frame = spark.createDataFrame(pq.read_table(run.anomalies).combine_chunks())
             frame.coalesce(1).write.mode("overwrite").parquet(run.uri_of(run.anomalies))
@@ -158,24 +158,24 @@ def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
     }
 
 
-def _brought(
+def _bring_files(
     spark: SparkSession, root: str, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int, bytes]]:
     """Pieces of some files, and where they begin in them."""
-    found = contents(spark, [f"{root}/{name}" for name in sizes])
-    if (parts := sum(sizes.values()) // _BROUGHT) > 0:  # Spark brings one at a time
-        found = found.repartition(1 + parts)
-    for row in found.toLocalIterator():
+    files = contents(spark, [f"{root}/{name}" for name in sizes])
+    if (parts := sum(sizes.values()) // _BATCH_BYTES) > 0:  # Spark brings one at a time
+        files = files.repartition(1 + parts)
+    for row in files.toLocalIterator():
         yield row.path.removeprefix(f"{root}/"), row.start, row.piece
 
 
 def _digests(spark: SparkSession, root: str) -> dict[str, RecordedFile]:
     """What the segments are that hold anything."""
     files = binary(spark, f"{root}/replicas").where(F.col("path").rlike(f"{_SEGMENT.pattern}$"))
-    found = files.select("path", F.length("content"), F.sha2("content", 256)).collect()
+    digests = files.select("path", F.length("content"), F.sha2("content", 256)).collect()
     return {
         path.removeprefix(f"{root}/"): RecordedFile(bytes=size, sha256=digest)
-        for path, size, digest in found
+        for path, size, digest in digests
     }
 
 
@@ -186,7 +186,7 @@ def _write_text(spark: SparkSession, text: str, uri: str) -> None:
 
 
 @contextmanager
-def _told(spark: SparkSession, uri: str, done: str) -> Iterator[None]:
+def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[None]:
     """Say in a sentence why Spark cannot read or write somewhere."""
     try:
         yield

@@ -64,7 +64,7 @@ class RunFiles:
         plan, status = run.plan(), run.status()
         digests = run.digests if isinstance(run, RemoteRun) else {}
         unread = list(manifest.verify(run, digests))
-        if wrong := next((one for one in unread if one.path == "plan.json"), None):
+        if wrong := next((unused for unused in unread if unused.path == "plan.json"), None):
             raise StoreError(f"{run.path / wrong.path} {wrong.why}")
         recorded = manifest.rows(run)
         return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
@@ -83,23 +83,23 @@ class RunFiles:
     @property
     def reasons(self) -> list[str]:
         """Why the run cannot be judged as a whole, a sentence each."""
-        found = []
+        reasons = []
         if self.cut:
             phase = self.cut
-            found = [f"The run was cut short in its phase {phase}: what it left was judged."]
-        found += [each.says for each in self.unread[:_NAMED_MAX]]
+            reasons = [f"The run was cut short in its phase {phase}: what it left was judged."]
+        reasons += [unused.says for unused in self.unread[:_NAMED_MAX]]
         if (more := len(self.unread) - _NAMED_MAX) > 0:
-            found.append(f"{more:,} more files of the run are no evidence either.")
+            reasons.append(f"{more:,} more files of the run are no evidence either.")
         if self.unsealed:
             names = [f"{name} {rows:,}" for name, rows in self.unsealed.items()]
             first = f"{names[0]} rows up to the last whole batch"
             what = ", ".join([first, *names[1:]])
-            found.append(f"Tables that were never finished were judged: {what}.")
-        return found
+            reasons.append(f"Tables that were never finished were judged: {what}.")
+        return reasons
 
     def lacks(self, name: str) -> bool:
         """Whether a table of the run is no evidence."""
-        return any(each.path.rpartition(".")[0] == name for each in self.unread)
+        return any(unused.path.rpartition(".")[0] == name for unused in self.unread)
 
     @property
     def compacted(self) -> bool:
@@ -115,15 +115,20 @@ class RunFiles:
     @property
     def broken(self) -> frozenset[Path]:
         """The files, and the folders of replicas, that are no evidence."""
-        return frozenset(self.run.path / each.path for each in self.unread)
+        return frozenset(self.run.path / unused.path for unused in self.unread)
 
     @property
     def segments(self) -> list[Segment]:
         """The segments of the replicas that are compared; ``run`` is ``key``."""
-        found = [replace(one, run=self.key) for folder in self.replicas for one in inside(folder)]
+        segment_list = [
+            replace(segment, run=self.key) for folder in self.replicas for segment in inside(folder)
+        ]
         if isinstance(self.run, RemoteRun):
-            found = [replace(one, path=self.run.uri_of(Path(one.path))) for one in found]
-        return limited(found)
+            segment_list = [
+                replace(segment, path=self.run.uri_of(Path(segment.path)))
+                for segment in segment_list
+            ]
+        return limited(segment_list)
 
     def source(self, name: str) -> str:
         """Return what Spark reads a table by that is not sealed: its path, or its URI."""
@@ -186,14 +191,14 @@ def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) ->
     return ""
 
 
-def _missing_columns(schema: pa.Schema, wanted: pa.Schema) -> str:
+def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
     """The columns that are not there or of another type; dictionaries count as what they hold.
 
     A column that later releases added is null in an older run, which Spark reads as that.
     """
     return ", ".join(
         column.name
-        for column in wanted
+        for column in required
         if (
             column.name not in ADDED
             if column.name not in schema.names
@@ -226,23 +231,24 @@ def _stage_replicas(case: RunFiles) -> None:
     if not source.is_dir():
         if not case.copyless:
             why = "is missing: no disk was compared"
-            case.unread = [each for each in case.unread if not _inside(each.path, "replicas")]
+            case.unread = [unused for unused in case.unread if not _inside(unused.path, "replicas")]
             case.unread.insert(0, UnusedFile(path="replicas/", why=why))
         return
     topic = case.plan.topic
     names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
-    unread = {each.path for each in case.unread}
-    found = 0
+    unread = {unused.path for unused in case.unread}
+    replicas_seen = 0
     for folder in sorted(path for path in source.glob("*/*/") if path.name in names):
         path = folder.relative_to(case.run.path).as_posix()
-        found += 1
-        if not any(_inside(each, path) and not each.endswith("-checkpoint") for each in unread):
+        replicas_seen += 1
+        if not any(
+            _inside(path_unread, path) and not path_unread.endswith("-checkpoint")
+            for path_unread in unread
+        ):
             case.replicas.append(folder)
-    wanted = topic.partitions * topic.replication_factor
-    if found < wanted:
-        why = (
-            f"holds {found} of the {wanted} replicas of {topic.name}: the others were not compared"
-        )
+    replicas_planned = topic.partitions * topic.replication_factor
+    if replicas_seen < replicas_planned:
+        why = f"holds {replicas_seen} of the {replicas_planned} replicas of {topic.name}: the others were not compared"
         case.unread.insert(0, UnusedFile(path="replicas/", why=why))
 
 

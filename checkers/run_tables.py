@@ -139,11 +139,11 @@ class Tables:
     @cached_property
     def told(self) -> Rows:
         """What clients saw, and what became of records, as anomalies: told together, once."""
-        found = [
+        kinds_found = [
             record_outcomes.decided(self.view, self.cases, self.books),
             *findings(self.view, OF_RUNS),
         ]
-        return tell(self.view, found).kept()
+        return tell(self.view, kinds_found).kept()
 
     @cached_property
     def ledgers(self) -> dict[str, dict[str, int]]:

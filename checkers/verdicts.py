@@ -18,7 +18,7 @@ from highwater.checkers.lineage.story import witnesses
 from highwater.checkers.lineage.subject import Subject
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.fault_counts import FaultCounts, Happening, asked
+from highwater.harness.runs.fault_counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import OPERATIONS_TABLE
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import (
@@ -81,7 +81,7 @@ def verdict(findings: Findings) -> Verdict:
     case, counts, deeds = findings.case, findings.found.counts, findings.deeds
     # Some fault may have been injected where nobody can read whether one was.
     promise = promised(case.plan, faults=1 if deeds is None else deeds.count)
-    unstruck = [_UNSTRUCK.format(asked(case.plan))] if _unstruck(findings) else []
+    unstruck = [_UNSTRUCK.format(requested(case.plan))] if _unstruck(findings) else []
     word, reasons = decide(promise, counts, unjudged=_unjudged(findings), untested=unstruck)
     if following := sum(findings.found.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
@@ -139,7 +139,7 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
         rank[row["kind"]] = rank.get(row["kind"], 0) + 1
         if not row["steps"]:
             ranked.append((rank[row["kind"]], len(ranked), row))
-    ranked.sort(key=lambda each: each[:2])
+    ranked.sort(key=lambda ranked_row: ranked_row[:2])
     return [row for _, _, row in ranked[:DETAILED_MAX]]
 
 
@@ -200,7 +200,7 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
     if findings.case.cut:
         cut = f"cut short while {findings.case.cut}, not judged as a whole"
         return f"Kafka {plan.software}: {cut} {settings}"
-    did = _kept(findings.ledger, plan.workload.acks)
+    did = _kept_sentence(findings.ledger, plan.workload.acks)
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"
     if _unstruck(findings):
@@ -210,7 +210,7 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
     return f"Kafka {plan.software} {did} {settings}"
 
 
-def _kept(ledger: Ledger, acks: str) -> str:
+def _kept_sentence(ledger: Ledger, acks: str) -> str:
     total = ledger.acknowledged
     records = "record" if total == 1 else "records"
     # With acks=0 nobody acknowledges.
@@ -228,9 +228,10 @@ def _kept(ledger: Ledger, acks: str) -> str:
 
 def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
     rows = findings.found.listed
-    told = {id(row) for row in detailed(rows)} if findings.evidence else set()
+    detailed_ids = {id(row) for row in detailed(rows)} if findings.evidence else set()
     listed = [
-        _anomaly(row, promise, findings.evidence if id(row) in told else None) for row in rows
+        _anomaly(row, promise, findings.evidence if id(row) in detailed_ids else None)
+        for row in rows
     ]
     order = list(all_kinds())
     listed.sort(key=lambda anomaly: (not anomaly.breaks, order.index(anomaly.kind)))
@@ -241,18 +242,18 @@ def _anomaly(row: Row, promise: Promise, evidence: RecordEvidence | None) -> Ano
     subject = None if evidence is None else _subject(row, evidence)
     says = kind(row["kind"]).says
     if says is not None:
-        said = says(row)
+        sentence_text = says(row)
     else:
-        said = client_steps.sentence(row) if row["steps"] else sentence(row, subject)
+        sentence_text = client_steps.sentence(row) if row["steps"] else sentence(row, subject)
     return Anomaly(
         kind=row["kind"],
         topic=row["topic"],
         partition=-1 if row["partition"] is None else row["partition"],
         offset=row["offset"],
         value=row["value"],
-        sentence=said,
+        sentence=sentence_text,
         breaks=row["kind"] in promise.breaking,
-        witnesses=witnesses(subject) if subject else _basic(row, said),
+        witnesses=witnesses(subject) if subject else _basic(row, sentence_text),
     )
 
 
@@ -266,11 +267,11 @@ def _subject(row: Row, evidence: RecordEvidence) -> Subject:
     )
 
 
-def _basic(row: Row, said: str) -> tuple[Witness, ...]:
+def _basic(row: Row, sentence_text: str) -> tuple[Witness, ...]:
     if row["steps"]:
         return client_steps.witnesses(row)
     source = "replicas" if row["kind"] in (DIVERGENCE, CORRUPT) else OPERATIONS_TABLE
-    return (Witness(who="judge", what="found", says=said, source=source),)
+    return (Witness(who="judge", what="found", says=sentence_text, source=source),)
 
 
 def _sentence(words: str) -> str:

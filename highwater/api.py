@@ -133,11 +133,11 @@ def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judg
         session = starter.session()
         folder = scratch("runs")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        found = [
+        opened = [
             run if isinstance(run, Run) else fetch(session, run, folder / str(number))
             for number, run in enumerate(runs)
         ]
-        return [_sent_back(one, session) for one in judge_all(found, session)]
+        return [_sent_back(execute_one, session) for execute_one in judge_all(opened, session)]
 
 
 def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
@@ -152,15 +152,16 @@ def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
 def _execute_all(plans: Sequence[Plan], store: Store, jobs: int, progress: Progress) -> list[Run]:
     labels = _labels(plans)
 
-    def one(plan: Plan, label: str, stop: threading.Event) -> Run:
+    def execute_one(plan: Plan, label: str, stop: threading.Event) -> Run:
         return execute(plan, store, stop=stop, progress=lambda step: progress(label, step))
 
     stop = threading.Event()
     if jobs == 1:
-        return [one(plan, label, stop) for plan, label in zip(plans, labels, strict=True)]
+        return [execute_one(plan, label, stop) for plan, label in zip(plans, labels, strict=True)]
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="run")
     futures = [
-        pool.submit(one, plan, label, stop) for plan, label in zip(plans, labels, strict=True)
+        pool.submit(execute_one, plan, label, stop)
+        for plan, label in zip(plans, labels, strict=True)
     ]
     try:
         return [future.result() for future in futures]
@@ -199,8 +200,8 @@ class StoredRun:
     def table(self, name: str) -> "pd.DataFrame":
         """A table as pandas. Raises KeyError for an unknown name, StoreError when it is missing."""
         if name == "log":
-            found = segments(self.run.replicas)
-            batches = (batch for segment in found for batch in read_segment(segment))
+            log_segments = segments(self.run.replicas)
+            batches = (batch for segment in log_segments for batch in read_segment(segment))
             return pa.Table.from_batches(batches, schema=SCHEMA).to_pandas()
         return self.run.table(_TABLE_PATHS[name]).to_pandas()
 

@@ -153,8 +153,8 @@ def _say(line: str) -> None:
 
 def show_judged(judged: Sequence["JudgedRun"]) -> None:
     """What was found about a few runs, a paragraph each."""
-    for one in judged:
-        verdict = one.verdict
+    for judged_run in judged:
+        verdict = judged_run.verdict
         out.print(
             Text(verdict.verdict.upper(), style=f"bold {COLOURS[verdict.verdict]}"),
             Text(verdict.headline),
@@ -169,25 +169,25 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
             out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
         if len(verdict.anomalies) > 5:  # noqa: PLR2004 - as many as fit beside the next run
             out.print(f"  … and {sum(verdict.counts.values()) - 5} more in the report")
-        _show_model(one)
-        if one.page:
-            out.print(Text(f"  report: {one.page}"))
+        _show_model(judged_run)
+        if judged_run.page:
+            out.print(Text(f"  report: {judged_run.page}"))
 
 
 def finish(judged: Sequence["JudgedRun"], *, as_json: bool) -> NoReturn:
     """Print what was found about runs, and exit with the code that it deserves."""
     if as_json:
-        print_json([one.summary() for one in judged])
+        print_json([judged_run.summary() for judged_run in judged])
     else:
         show_judged(judged)
-    verdicts = {one.verdict.verdict for one in judged}
+    verdicts = {judged_run.verdict.verdict for judged_run in judged}
     raise typer.Exit(BROKEN if "invalid" in verdicts else UNKNOWN if "unknown" in verdicts else OK)
 
 
 def print_json(objects: list[Any]) -> None:
     """Print one object, or a list for several."""
-    shown = objects[0] if len(objects) == 1 else objects
-    sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+    printed = objects[0] if len(objects) == 1 else objects
+    sys.stdout.write(json.dumps(printed, indent=2) + "\n")
 
 
 def modelled(judged: "JudgedRun") -> Text:
@@ -205,8 +205,8 @@ def _show_model(judged: "JudgedRun") -> None:
     if model is None:
         return
     out.print(Text("  model: "), modelled(judged), Text(f". {model_text.sentence(model)}"), sep="")
-    amiss = [f"not reproduced: {one}" for one in model.absent]
-    amiss += model_text.told(
+    amiss = [f"not reproduced: {absence}" for absence in model.absent]
+    amiss += model_text.sentences(
         [finding for finding in model.findings if finding.verdict == "unexplained"]
     )
     for line in amiss[:MODEL_LINES]:

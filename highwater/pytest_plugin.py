@@ -253,7 +253,7 @@ def pytest_terminal_summary(
     terminalreporter: "pytest.TerminalReporter", config: pytest.Config
 ) -> None:
     """One line a run, what happened to which Kafka and what it lost; and what was left out."""
-    reports = [one for group in terminalreporter.stats.values() for one in group]
+    reports = [report for group in terminalreporter.stats.values() for report in group]
     reports.sort(key=lambda report: getattr(report, "start", 0.0))
     here = config.invocation_params.dir
     rows = [_line(row, here) for report in reports for row in getattr(report, "highwater_runs", ())]

@@ -70,9 +70,11 @@ class Nemesis:
         self._lock = threading.Lock()
 
     @property
-    def struck(self) -> frozenset[int]:
+    def broken_brokers(self) -> frozenset[int]:
         """Ids of the brokers that a fault is open on."""
-        return frozenset(one.broker for one in self._open.values() if one.broker is not None)
+        return frozenset(
+            opened.broker for opened in self._open.values() if opened.broker is not None
+        )
 
     def can(self, name: str, broker: int | None = None) -> bool:
         """Whether a fault could be opened now: nothing that is open is in its way."""
@@ -140,12 +142,12 @@ class Nemesis:
 
     def _in_the_way(self, chosen: Fault, broker: int | None) -> _Open | None:
         """What is open and overlaps with a fault."""
-        for one in self._open.values():
-            both = {one.fault.scope, chosen.scope}
+        for opened in self._open.values():
+            both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both
-            unheard = chosen.awaits_sessions and one.fault.scope == "coordination"
-            if alone or unheard or one.target == _target(chosen, broker):
-                return one
+            unheard = chosen.awaits_sessions and opened.fault.scope == "coordination"
+            if alone or unheard or opened.target == _target(chosen, broker):
+                return opened
         return None
 
     def heal(self, broker: int) -> None:
@@ -158,22 +160,22 @@ class Nemesis:
 
     def _heal(self, target: str) -> None:
         with self._lock:
-            found = self._open.get(target)
-            if found is None or target in self._mending:
+            opened = self._open.get(target)
+            if opened is None or target in self._mending:
                 return
             self._mending.add(target)
         try:
-            found.stack.close()
+            opened.stack.close()
         finally:  # only now, so that nothing strikes a broker that still starts
             with self._lock:
                 self._open.pop(target)
                 self._mending.discard(target)
-        self._scribe.fault(found.fault.name, "heal", f"{target} is mended", found.broker)
+        self._scribe.fault(opened.fault.name, "heal", f"{target} is mended", opened.broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
         """Mend everything that is open on these brokers (all, if none are named), side by side."""
-        wanted = None if brokers is None else {f"broker {broker}" for broker in brokers}
-        targets = sorted(one for one in self._open if wanted is None or one in wanted)
+        names = None if brokers is None else {f"broker {broker}" for broker in brokers}
+        targets = sorted(name for name in self._open if names is None or name in names)
         if targets:
             with ThreadPoolExecutor(len(targets), thread_name_prefix="heal") as pool:
                 list(pool.map(self._heal, targets))

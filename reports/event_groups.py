@@ -52,20 +52,20 @@ def beat(witness: Witness) -> str:
     """To which part of the story a piece of evidence belongs; "" to whichever it falls into."""
     if witness.what == "read" and witness.who != "reader":
         return ""  # a consumer of the run, not the final read
-    known = _BEATS.get(witness.what)
-    if known is not None:
-        return known
+    beat = _BEATS.get(witness.what)
+    if beat is not None:
+        return beat
     return "fault" if witness.who == "nemesis" or witness.what in PAST.values() else ""
 
 
 def actors(witnesses: Sequence[Witness]) -> list[int]:
     """Ids of the brokers that acted: who is named, or else the first broker in the sentence."""
-    found: dict[int, None] = {}
+    brokers: dict[int, None] = {}
     for witness in witnesses:
         named = _BROKER.search(witness.who) or _BROKER.search(witness.says)
         if named:
-            found[int(named[1])] = None
-    return list(found)
+            brokers[int(named[1])] = None
+    return list(brokers)
 
 
 def title(name: str, witnesses: Sequence[Witness]) -> str:
@@ -84,9 +84,9 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
     }
     if not ids or name not in verbs:
         return TITLES.get(name, name.capitalize())
-    one, many, rest = verbs[name]
+    single, many, rest = verbs[name]
     if len(ids) == 1:
-        return f"Broker {ids[0]} {one}{rest}"
+        return f"Broker {ids[0]} {single}{rest}"
     return f"Brokers {', '.join(map(str, ids[:-1]))} and {ids[-1]} {many}{rest}"
 
 
@@ -126,8 +126,8 @@ def _untangled(groups: list[Group]) -> list[Group]:
 def _caused(cut: Sequence[Witness], election: Sequence[Witness]) -> bool:
     gap = (election[0].time_ns or 0) - (cut[-1].time_ns or 0)
     cutters, elected = (
-        set(actors([w for w in each if beat(w) == name]))
-        for name, each in (("cut", cut), ("elected", election))
+        set(actors([w for w in event if beat(w) == name]))
+        for name, event in (("cut", cut), ("elected", election))
     )
     return gap <= TANGLE_NS and not cutters & elected
 
@@ -143,14 +143,14 @@ class Burst:
 
 def bursts(anomalies: Sequence[Anomaly]) -> list[Burst]:
     """Findings in their own order, neighbours (at most ``NEAR`` offsets apart) together."""
-    found: list[Burst] = []
+    grouped: list[Burst] = []
     for anomaly in anomalies:
-        last = found[-1] if found else None
+        last = grouped[-1] if grouped else None
         if last is not None and _neighbours(last, anomaly):
-            found[-1] = Burst(first=last.first, last_offset=anomaly.offset, count=last.count + 1)
+            grouped[-1] = Burst(first=last.first, last_offset=anomaly.offset, count=last.count + 1)
         else:
-            found.append(Burst(first=anomaly, last_offset=anomaly.offset, count=1))
-    return found
+            grouped.append(Burst(first=anomaly, last_offset=anomaly.offset, count=1))
+    return grouped
 
 
 def _neighbours(burst: Burst, next_: Anomaly) -> bool:

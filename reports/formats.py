@@ -69,15 +69,16 @@ def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
         UsageError: there is none of this name.
     """
     if name not in _FORMATS:
-        known = ("html", *_FORMATS)
-        raise UsageError(f"there is no format {name!r}", hint=nearest(name, known))
+        formats = ("html", *_FORMATS)
+        raise UsageError(f"there is no format {name!r}", hint=nearest(name, formats))
     return _FORMATS[name]
 
 
 def as_json(summaries: Sequence[RunSummary]) -> str:
     """What ``highwater check --json`` prints: an object, or a list for several runs."""
     found = [
-        summary.verdict.summary(str(summary.run.report)) | {"model": msgspec.to_builtins(summary.model)}
+        summary.verdict.summary(str(summary.run.report))
+        | {"model": msgspec.to_builtins(summary.model)}
         for summary in summaries
     ]
     return json.dumps(found[0] if len(found) == 1 else found, indent=2) + "\n"

@@ -124,7 +124,7 @@ def side_by_side(reconciliation: Reconciliation) -> tuple[Logs, ...]:
         ("The model's logs", reconciliation.predicted),
         ("The brokers' logs", reconciliation.observed),
     )
-    longest = max(len(log) for _, one in both for log in (*one.logs.values(), ()))
+    longest = max(len(log) for _, outcome in both for log in (*outcome.logs.values(), ()))
     offsets = tuple(range(max(0, longest - OFFSETS_MAX), longest))
     odd = {(str(difference.broker), difference.offset) for difference in reconciliation.differences}
     return tuple(_logs(title, outcome, offsets, odd) for title, outcome in both)
@@ -171,11 +171,11 @@ def section(reconciliation: Reconciliation) -> Section:
         sentence=sentence(reconciliation),
         logs=side_by_side(reconciliation),
         findings=tuple(ordered[:FINDINGS_MAX]),
-        more=sum(one.count for one in ordered[FINDINGS_MAX:]),
+        more=sum(finding.count for finding in ordered[FINDINGS_MAX:]),
     )
 
 
-def told(findings: Sequence[ModelFinding]) -> list[str]:
+def sentences(findings: Sequence[ModelFinding]) -> list[str]:
     """Findings with their chains as lines of text, for a terminal."""
     return [
         line for finding in findings for line in (heading(finding), *map(_line, finding.because))

@@ -80,15 +80,15 @@ class Track:
 
     def answered(self, until_ns: int) -> list[tuple[int, int]]:
         """From when to when the replica answered, over and over, in ns."""
-        known = np.concatenate([[False], self.leo != UNKNOWN, [False]])
-        edges = np.flatnonzero(known[1:] != known[:-1])
+        is_known = np.concatenate([[False], self.leo != UNKNOWN, [False]])
+        edges = np.flatnonzero(is_known[1:] != is_known[:-1])
         times = np.append(self.time_ns, until_ns)
         return [(int(times[a]), int(times[b])) for a, b in edges.reshape(-1, 2)]
 
     def drops(self) -> Iterator[EndOffsetDrop]:
         """Every time at which the LEO was seen to have gone down, silences in between left out."""
-        told = self.leo != UNKNOWN
-        times, leo = self.time_ns[told], self.leo[told]
+        has_leo = self.leo != UNKNOWN
+        times, leo = self.time_ns[has_leo], self.leo[has_leo]
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
             yield EndOffsetDrop(
                 since_ns=int(times[i - 1]),

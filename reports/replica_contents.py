@@ -76,9 +76,9 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
     """
     brokers = tuple(sorted(holdings))
     offsets = sorted({offset for holding in holdings.values() for offset in holding})
-    wanted = set(subjects)
+    subject_offsets = set(subjects)
     differing = [o for o in offsets if _differs([holdings[b].get(o) for b in brokers])]
-    marked = _ends(sorted(wanted | set(differing)))
+    marked = _ends(sorted(subject_offsets | set(differing)))
     keep: set[int] = set(offsets[-TAIL:])
     for offset in marked:
         if len(keep) >= ROWS_MAX:
@@ -87,7 +87,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
     odd = set(differing)
     rows: list[OffsetRow | Gap] = []
     skipped = skipped_odd = 0
-    for offset in sorted(set(offsets) | wanted):
+    for offset in sorted(set(offsets) | subject_offsets):
         if offset not in keep:
             skipped += 1
             skipped_odd += offset in odd
@@ -95,7 +95,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
         if skipped:
             rows.append(Gap(offsets=skipped, differing=skipped_odd))
             skipped = skipped_odd = 0
-        rows.append(_row(holdings, brokers, offset, subject=offset in wanted))
+        rows.append(_row(holdings, brokers, offset, subject=offset in subject_offsets))
     if skipped:
         rows.append(Gap(offsets=skipped, differing=skipped_odd))
     return SideBySide(
@@ -120,15 +120,15 @@ def _differs(disks: Iterable[RecordOnDisk | None]) -> bool:
 
 
 def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: bool) -> OffsetRow:
-    held = tuple(holdings[b].get(offset) for b in brokers)
-    present = [(h.value, h.note) for h in held if h is not None]
+    copies = tuple(holdings[b].get(offset) for b in brokers)
+    present = [(h.value, h.note) for h in copies if h is not None]
     differs = len(set(present)) > 1
     usual = max(set(present), key=lambda v: (present.count(v), v[0] or "")) if present else None
     states = tuple(
         "none" if h is None else "odd" if differs and (h.value, h.note) != usual else "same"
-        for h in held
+        for h in copies
     )
-    return OffsetRow(offset=offset, subject=subject, differs=differs, held=held, states=states)
+    return OffsetRow(offset=offset, subject=subject, differs=differs, held=copies, states=states)
 
 
 def replica_folders(run: Run, partition: Partition, without: Collection[str]) -> list[Path]:
@@ -142,10 +142,10 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
     topic, number = partition
     if not run.disks_here:
         return []
-    found = run.replicas.glob(f"*/{glob.escape(topic)}-{number}")
+    folders = run.replicas.glob(f"*/{glob.escape(topic)}-{number}")
     return [
         folder
-        for folder in sorted(found)
+        for folder in sorted(folders)
         if folder.parent.name.isdecimal()
         and not any(
             path.startswith(folder.relative_to(run.path).as_posix())
@@ -162,20 +162,20 @@ def read_holdings(
     topic, number = partition
     disks: dict[int, dict[int, RecordOnDisk]] = {}
     for folder in replica_folders(run, partition, without):
-        held: dict[int, RecordOnDisk] = {}
+        records: dict[int, RecordOnDisk] = {}
         try:
             for batch in read_partition(folder):
-                held.update(_held(batch))
+                records.update(_records(batch))
         except (HighwaterError, OSError, pa.ArrowException, ValueError) as error:
             missing.append(f"The replica on broker {folder.parent.name} cannot be read: {error}")
-        disks[int(folder.parent.name)] = held
+        disks[int(folder.parent.name)] = records
     if not disks:
         what = "was frozen" if run.disks_here else "was brought here: they are too large"
         missing.append(f"No replica of {topic}-{number} {what}.")
     return disks
 
 
-def _held(batch: pa.RecordBatch) -> Iterable[tuple[int, RecordOnDisk]]:
+def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, RecordOnDisk]]:
     columns = ("offset", "record_id", "leader_epoch", "crc_ok", "control_type")
     rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
     for offset, value, epoch, crc_ok, control in rows:

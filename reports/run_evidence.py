@@ -58,7 +58,7 @@ def gather(
     tracks = _tracks(tables["events/replicas"])
     leaderships = _leaderships(tables["events/partitions"])
     cuts = _cuts(tables["events/log_lines"])
-    asked = set(places)
+    wanted_places = set(places)
     scenes = {
         key: _silenced(
             PartitionObservations(
@@ -67,7 +67,7 @@ def gather(
                 leaderships=tuple(leaderships.get(key, ())),
                 cuts=_merged(cuts.get(key, []), tracks.get(key, {})),
             ),
-            _in_sync(tables["history/ops"], key, asked),
+            _in_sync(tables["history/ops"], key, wanted_places),
         )
         for key in sorted({*tracks, *leaderships})
     }
@@ -85,7 +85,7 @@ def gather(
         acks=acks,
         done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
         acked_at=acked_at,
-        sends=_sends(tables["history/ops"], asked),
+        sends=_sends(tables["history/ops"], wanted_places),
         pace=_pace(tables["history/ops"]),
         log_lines=tables["events/log_lines"],
         end_ns=max(ends, default=0),
@@ -182,7 +182,7 @@ def _merged(
     for broker, track in tracks.items():
         for drop in track.drops():
             first, last = drop.since_ns - second, drop.time_ns + second
-            if not any(each.broker == broker and first <= each.time_ns <= last for each in logged):
+            if not any(cut.broker == broker and first <= cut.time_ns <= last for cut in logged):
                 cuts.append(TruncationEvent(time_ns=drop.time_ns, broker=broker, offset=drop.after))
     return tuple(sorted(cuts, key=lambda cut: cut.time_ns))
 
@@ -213,7 +213,9 @@ def _silenced(
     tracks = dict(scene.tracks)
     for began_ns, acked_ns, offset in acknowledged:
         ruled = [scene.leadership(at_ns) for at_ns in (began_ns, acked_ns)]
-        members = set.intersection(*({*each.isr} if each else set[int]() for each in ruled))
+        members = set.intersection(
+            *({*leadership.isr} if leadership else set[int]() for leadership in ruled)
+        )
         for broker in members & {*tracks}:
             since_ns = tracks[broker].told(acked_ns)
             cut = any(c.broker == broker and since_ns <= c.time_ns <= acked_ns for c in scene.cuts)
@@ -223,12 +225,12 @@ def _silenced(
 
 
 def _faults(
-    table: pa.Table, known: Strikes
+    table: pa.Table, strikes: Strikes
 ) -> tuple[tuple[FaultInterval, ...], tuple[FaultInterval, ...]]:
     """Pair every inject with the heal after it; notes become steps of their own.
 
     Args:
-        known: when the schedule began to inject what; a fault begins then.
+        strikes: when the schedule began to inject what; a fault begins then.
     """
     spans: list[FaultInterval] = []
     steps: list[FaultInterval] = []
@@ -238,7 +240,7 @@ def _faults(
             _heal(spans, name, broker, time_ns, row["says"])
             continue
         note = row["phase"] == "note"
-        since_ns = time_ns if note else begun(known, name, broker, time_ns)
+        since_ns = time_ns if note else begun(strikes, name, broker, time_ns)
         fault = FaultInterval(
             name=name, broker=broker, start_ns=since_ns, end_ns=None, says=row["says"]
         )
@@ -305,9 +307,9 @@ def _sends(table: pa.Table, places: set[Place]) -> dict[Place, tuple[tuple[int, 
     offsets = pa.array(sorted({offset for _, _, offset in places}), pa.int64())
     sent = pc.equal(table["kind"].cast(pa.string()), SEND)
     rows = table.filter(pc.and_(sent, pc.is_in(table["offset"], offsets))).sort_by("invoke_ns")
-    found: dict[Place, tuple[tuple[int, str], ...]] = {}
+    assignments: dict[Place, tuple[tuple[int, str], ...]] = {}
     for row in rows.to_pylist():
         place = (row["topic"], row["partition"], row["offset"])
         if place in places:
-            found[place] = (*found.get(place, ()), (row["invoke_ns"], row["value"]))
-    return found
+            assignments[place] = (*assignments.get(place, ()), (row["invoke_ns"], row["value"]))
+    return assignments

@@ -9,7 +9,7 @@ LONGEST: Final = 400
 
 _CLOCK: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\S+ (?:[A-Z]{4,5} )?")
 _FOLDER: Final = re.compile(r",? ?\bdir=[^\],\s]*")
-_KEPT: Final = {"\n", "\t"}
+_WHITESPACE: Final = {"\n", "\t"}
 _HIDDEN: Final = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
 """Unicode categories that cannot be seen, that reorder what stands beside them, or that no XML may
 hold: a noncharacter such as U+FFFE would break a drawing's file."""
@@ -18,12 +18,14 @@ hold: a noncharacter such as U+FFFE would break a drawing's file."""
 def plain(words: str, longest: int = LONGEST) -> str:
     """The text with every control and bidi character spelled out, no longer than ``longest``."""
     cut = words[:longest]
-    shown = "".join(_visible(c) for c in cut) if not cut.isascii() or not cut.isprintable() else cut
-    return shown if len(words) <= longest else f"{shown}… ({len(words):,} characters)"
+    visible = (
+        "".join(_visible(c) for c in cut) if not cut.isascii() or not cut.isprintable() else cut
+    )
+    return visible if len(words) <= longest else f"{visible}… ({len(words):,} characters)"
 
 
 def _visible(character: str) -> str:
-    if character in _KEPT or unicodedata.category(character) not in _HIDDEN:
+    if character in _WHITESPACE or unicodedata.category(character) not in _HIDDEN:
         return character
     return character.encode("unicode_escape").decode("ascii")
 
@@ -35,8 +37,8 @@ def logged(line: str) -> str:
 
 def short(words: str, longest: int = 7) -> str:
     """A record's id as a log cell has room for: its end, which is what tells records apart."""
-    shown = plain(words)
-    return shown if len(shown) <= longest else "…" + shown[-(longest - 1) :]
+    visible = plain(words)
+    return visible if len(visible) <= longest else "…" + visible[-(longest - 1) :]
 
 
 def were(done: str) -> str:

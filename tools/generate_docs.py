@@ -86,9 +86,10 @@ _VERSIONS_INTRO: Final = (
 def faults() -> str:
     """docs/faults.md."""
     every = registered_faults().values()
-    rows = [(f"`{one.name}`", one.family, one.scope, one.summary) for one in every]
+    rows = [(f"`{fault.name}`", fault.family, fault.scope, fault.summary) for fault in every]
     where = [
-        (f"`{one.name}`", *(_had(one, name) for name in DRIVERS), _outside(one)) for one in every
+        (f"`{fault.name}`", *(_had(fault, name) for name in DRIVERS), _outside(fault))
+        for fault in every
     ]
     targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
     tales = [(f"`{story.name}`", story.summary, story.outcome) for story in STORIES.values()]
@@ -116,7 +117,7 @@ def _outside(fault: Fault) -> str:
     """What a fault needs on a cluster that somebody else runs."""
     if fault.commands is None:
         return "none would do"
-    requests = [fault.why_not(one, "external") for one in CATALOGUE.values()]
+    requests = [fault.why_not(release, "external") for release in CATALOGUE.values()]
     limits = "; ".join(dict.fromkeys(filter(None, requests)))
     words = ", ".join(f"`{verb}`" for verb in sorted(fault.commands)) or "none is needed"
     return f"{words} (not on ZooKeeper: {limits})" if limits else words
@@ -124,8 +125,8 @@ def _outside(fault: Fault) -> str:
 
 def _had(fault: Fault, driver: str) -> str:
     """On how many releases a fault can be had by a driver, and why not on the others."""
-    able = [one for one in CATALOGUE.values() if driver in one.drivers]
-    reasons = [fault.why_not(one, driver) for one in able]
+    able = [release for release in CATALOGUE.values() if driver in release.drivers]
+    reasons = [fault.why_not(release, driver) for release in able]
     refused = list(dict.fromkeys(filter(None, reasons)))
     count = reasons.count("")
     if not refused:
@@ -139,7 +140,7 @@ def checkers() -> str:
         (f"`{kind.name}`", kind.guarantee, kind.severity, kind.promise)
         for kind in all_kinds().values()
     ]
-    others = [(f"`{one.name}`", one.severity, one.promise) for one in FOREIGN]
+    others = [(f"`{kind.name}`", kind.severity, kind.promise) for kind in FOREIGN]
     heads = ("severity", "the promise that it breaks")
     return "\n".join(
         [
@@ -155,12 +156,17 @@ def checkers() -> str:
 
 def versions() -> str:
     """docs/versions.md."""
-    rows = [tuple(one.row().values()) for one in CATALOGUE.values()]
+    rows = [tuple(release.row().values()) for release in CATALOGUE.values()]
     heads = tuple(next(iter(CATALOGUE.values())).row())
     rules = [(f"`{rule}`", rule.explanation) for rule in Truncation]
     notes = [
-        (one.name, one.note, _settings({**one.client, **one.config}), _wire(one))
-        for one in CATALOGUE.values()
+        (
+            release.name,
+            release.note,
+            _settings({**release.client, **release.config}),
+            _wire(release),
+        )
+        for release in CATALOGUE.values()
     ]
     return "\n".join(
         [
@@ -196,7 +202,7 @@ def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, typer.core.Ty
     """Every command by the words that call it; of a group of commands each."""
     for name, command in group.commands.items():
         if isinstance(command, typer.core.TyperGroup):
-            yield from ((f"{name} {inner}", each) for inner, each in _commands(command))
+            yield from ((f"{name} {inner}", command_) for inner, command_ in _commands(command))
         else:
             assert isinstance(command, typer.core.TyperCommand)
             yield name, command

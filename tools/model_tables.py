@@ -82,13 +82,13 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 def model() -> str:
     """docs/model.md: its text as it stands, its tables anew."""
     text = (DOCS / "model.md").read_text("utf-8")
-    found = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
+    results = msgspec.json.decode(RESULTS.read_bytes(), type=Results)
     blocks: dict[str, Callable[[], str]] = {
         "rules": rules,
         "invariants": invariants,
-        "searches": lambda: searches(found.scopes),
-        "replays": lambda: replays(found.replays),
-        "mutations": lambda: mutations(found.mutations),
+        "searches": lambda: searches(results.scopes),
+        "replays": lambda: replays(results.replays),
+        "mutations": lambda: mutations(results.mutations),
     }
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
@@ -123,8 +123,8 @@ def invariants() -> str:
 def searches(measured: Sequence[Searched]) -> str:
     """A table for each set of bounds: releases and failures against what clients rely on."""
     tables: dict[str, list[Searched]] = {}
-    for one in measured:
-        tables.setdefault(_bounds(one), []).append(one)
+    for search in measured:
+        tables.setdefault(_bounds(search), []).append(search)
     heads = ("Kafka", "failures", *(f"`{name}`" for name in PROMISES), "states", "depth")
     return "\n".join(
         f"{bounds}\n\n{table(heads, _merged(rows))}" for bounds, rows in tables.items()
@@ -142,11 +142,11 @@ def _bounds(searched: Searched) -> str:
 def _merged(measured: Iterable[Searched]) -> list[tuple[str, ...]]:
     """A row a search; releases for which the same was found, state by state, share one."""
     rows: dict[tuple[str, ...], list[str]] = {}
-    for one in sorted(measured, key=lambda one: (ORDER.index(one.kafka), one.failures)):
-        cells = tuple(_cell(one, name) for name in PROMISES)
-        shown = (str(one.failures), *cells, f"{one.states:,}", str(one.depth))
-        rows.setdefault(shown, []).append(one.kafka)
-    return [(ranges(names), *shown) for shown, names in rows.items()]
+    for search in sorted(measured, key=lambda search: (ORDER.index(search.kafka), search.failures)):
+        cells = tuple(_cell(search, name) for name in PROMISES)
+        columns = (str(search.failures), *cells, f"{search.states:,}", str(search.depth))
+        rows.setdefault(columns, []).append(search.kafka)
+    return [(ranges(names), *columns) for columns, names in rows.items()]
 
 
 def _cell(searched: Searched, name: str) -> str:
@@ -158,39 +158,42 @@ def _cell(searched: Searched, name: str) -> str:
     return f"**{_linked(f'{broken.depth} steps', broken.counterexample)}**"
 
 
-def replays(found: Sequence[Replay]) -> str:
+def replays(replays_: Sequence[Replay]) -> str:
     """A row a counterexample: where real brokers did the same, and where they did not."""
     grouped: dict[str, list[Replay]] = {}
-    for one in found:
-        grouped.setdefault(one.counterexample, []).append(one)
+    for replay in replays_:
+        grouped.setdefault(replay.counterexample, []).append(replay)
     rows = [
         (
             _linked(name.removesuffix(".json"), name),
-            _counted(one for one in group if one.reproduced),
-            _counted(one for one in group if not one.reproduced),
-            " ".join(dict.fromkeys(one.note for one in group if one.note)),
+            _counted(replay for replay in group if replay.reproduced),
+            _counted(replay for replay in group if not replay.reproduced),
+            " ".join(dict.fromkeys(replay.note for replay in group if replay.note)),
         )
         for name, group in grouped.items()
     ]
     return table(("counterexample", "reproduced on", "kept by", "what else"), rows) if rows else ""
 
 
-def _counted(found: Iterable[Replay]) -> str:
-    return "<br>".join(f"{one.kafka}: {one.reproduced or one.runs} of {one.runs}" for one in found)
+def _counted(replays_: Iterable[Replay]) -> str:
+    return "<br>".join(
+        f"{replay.kafka}: {replay.reproduced or replay.runs} of {replay.runs}"
+        for replay in replays_
+    )
 
 
-def mutations(found: Sequence[Mutation]) -> str:
+def mutations(measured: Sequence[Mutation]) -> str:
     """A row for each rule that was switched the other way."""
     rows = [
         (
-            f"`{one.switch}`",
-            one.kafka,
-            f"`{one.invariant}`" if one.depth is not None else "nothing",
-            str(one.depth) if one.depth is not None else "-",
-            f"{one.states:,}",
-            one.scope,
+            f"`{mutation.switch}`",
+            mutation.kafka,
+            f"`{mutation.invariant}`" if mutation.depth is not None else "nothing",
+            str(mutation.depth) if mutation.depth is not None else "-",
+            f"{mutation.states:,}",
+            mutation.scope,
         )
-        for one in found
+        for mutation in measured
     ]
     heads = ("rule", "switched on Kafka", "what breaks", "steps", "states", "within")
     return table(heads, rows) if rows else ""

@@ -99,15 +99,15 @@ def main() -> None:
             _add("mutations", [_mutated(switch, *_BASES.get(switch, _ZOOKEEPER))])
 
 
-def _there(key: str, wanted: Mapping[str, Any]) -> bool:
+def _there(key: str, wanted_scope: Mapping[str, Any]) -> bool:
     rows: Rows = json.loads(RESULTS.read_text("utf-8"))[key]
-    return any(wanted.items() <= row.items() for row in rows)
+    return any(wanted_scope.items() <= row.items() for row in rows)
 
 
 def _add(key: str, rows: Rows) -> None:
-    found = json.loads(RESULTS.read_text("utf-8"))
-    found[key] += rows
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    saved = json.loads(RESULTS.read_text("utf-8"))
+    saved[key] += rows
+    RESULTS.write_text(json.dumps(saved, indent=1) + "\n", "utf-8")
     sys.stderr.write(f"{key}: {rows[0]}\n")
 
 
@@ -138,8 +138,8 @@ def _searched(names: list[str], scope: Scope) -> Rows:
         "states": first.states,
         "depth": first.depth,
         "seconds": round(first.seconds, 1),
-        "exhausted": any(one.holds for one in results),
-        "invariants": {one.invariant: _broken(one) for one in results},
+        "exhausted": any(answer.holds for answer in results),
+        "invariants": {answer.invariant: _broken(answer) for answer in results},
     }
     return [{"kafka": name, **row} for name in names]
 
@@ -167,18 +167,18 @@ def _search(setting: ModelSettings, names: tuple[str, ...]) -> tuple[SearchAnswe
 def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any]:
     """The first scope in which a rule that is switched alone breaks what holds with it."""
     usual = base.get(switch, getattr(rules_of(kafka), switch))
-    name = ", ".join((kafka, *(f"{one} on" for one in base)))
+    name = ", ".join((kafka, *(f"{rule} on" for rule in base)))
     states = 0
     for scope in (*_MUTATED, *([_ALSO[switch]] if switch in _ALSO else [])):
-        asked = ("promises", "leader-live") if scope == _TWO_IN_SYNC else PROMISES
-        results = _search(ModelSettings(kafka=kafka, scope=scope, switched=dict(base)), asked)
-        holds = tuple(one.invariant for one in results if one.counterexample is None)
+        invariants = ("promises", "leader-live") if scope == _TWO_IN_SYNC else PROMISES
+        results = _search(ModelSettings(kafka=kafka, scope=scope, switched=dict(base)), invariants)
+        holds = tuple(answer.invariant for answer in results if answer.counterexample is None)
         if not holds:
             continue
         switched = {**base, switch: not usual}
         results = _search(ModelSettings(kafka=kafka, scope=scope, switched=switched), holds)
         states += results[0].states
-        breaks = [one for one in results if one.counterexample is not None]
+        breaks = [answer for answer in results if answer.counterexample is not None]
         if breaks:
             first = min(breaks, key=_steps)
             return _mutation(name, switch, first.invariant, _steps(first), results[0].states, scope)

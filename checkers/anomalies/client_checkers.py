@@ -155,5 +155,5 @@ def clients(tables: Tables) -> Rows:
 )
 def operations(tables: Tables) -> Rows | pa.Table:
     """What the operations of their clients were to each other."""
-    found = cycles.find(tables.view, ww=False) if tables.view.entangled else None
-    return SCHEMA.empty_table() if found is None else found
+    anomalies = cycles.find(tables.view, ww=False) if tables.view.entangled else None
+    return SCHEMA.empty_table() if anomalies is None else anomalies

@@ -90,13 +90,13 @@ def divergence(tables: Tables) -> DataFrame:
         )
         .select(*_PLACE)
     )
-    found = (
+    copies = (
         tables.log.join(differing, list(_PLACE), "left_semi")
         .join(replicas.select(*_REPLICA, "hw"), list(_REPLICA))
         .groupBy(*_PLACE)
         .agg(F.array_sort(F.collect_list(_copy())).alias("copies"))
     )
-    return anomalies(found, DIVERGENCE, value=F.element_at("copies", 1)["value"])
+    return anomalies(copies, DIVERGENCE, value=F.element_at("copies", 1)["value"])
 
 
 def _differs(column: Column) -> Column:

@@ -13,7 +13,7 @@ from highwater.checkers.anomalies.step_checks import KINDS as STEPS
 from highwater.checkers.anomalies.step_checks import passed, step_findings
 from highwater.checkers.anomalies.vanished import VANISHED, vanished
 from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.history.findings import FINDING, FOUND, told
+from highwater.checkers.history.findings import FINDING, FINDING_COLUMNS, rows_of_findings
 from highwater.checkers.history.rows import REFERENCE
 from highwater.checkers.history.steps import wrong_steps
 from highwater.checkers.history.view import ClientHistory
@@ -36,25 +36,25 @@ def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
     rows: list[Rows | None] = [*contents(view, kinds)]
     if INCONSISTENT in kinds:
         rows.append(shared_offsets(view))
-    asked = kinds.intersection(STEPS)
-    if asked or VANISHED in kinds:
+    step_kinds = kinds.intersection(STEPS)
+    if step_kinds or VANISHED in kinds:
         steps = wrong_steps(view)
-        rows.append(step_findings(view, steps, asked))
+        rows.append(step_findings(view, steps, step_kinds))
         if VANISHED in kinds:
             rows.append(vanished(view, passed(view, steps)))
     return [row for row in rows if row is not None]
 
 
-def tell(view: ClientHistory, found: Sequence[Rows]) -> Rows:
+def tell(view: ClientHistory, found_rows: Sequence[Rows]) -> Rows:
     """Findings as anomalies, in ``checkers.core.anomaly.SCHEMA``.
 
     Args:
         view: of the histories.
-        found: in ``checkers.history.findings.FINDING``.
+        found_rows: in ``checkers.history.findings.FINDING``.
     """
     none = view.engine.table(FINDING.empty_table())
-    all_of_them = none.union(*found).kept()
+    all_of_them = none.union(*found_rows).kept()
     if not len(all_of_them):
         return view.engine.table(SCHEMA.empty_table())
-    rows = all_of_them.renamed(FOUND).join(view.words, REFERENCE)
-    return rows.brought().by(["finding"], told, SCHEMA)
+    rows = all_of_them.renamed(FINDING_COLUMNS).join(view.words, REFERENCE)
+    return rows.brought().by(["finding"], rows_of_findings, SCHEMA)

@@ -81,15 +81,15 @@ _FURTHEST: Final = pa.schema([(name, pa.int64()) for name in ("slot", "client", 
 
 def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
     """Return the findings of these kinds, in ``FINDING``."""
-    asked = {kind for kind, doubt in _DOUBTS.items() if kind in kinds and view.suspects[doubt]}
+    suspected = {kind for kind, doubt in _DOUBTS.items() if kind in kinds and view.suspects[doubt]}
     tables = []
-    if "duplicate" in asked:
+    if "duplicate" in suspected:
         tables.append(_duplicates(view))
-    if wrong := frozenset(asked & {"G1a", "precommitted-read", "phantom"}):
+    if wrong := frozenset(suspected & {"G1a", "precommitted-read", "phantom"}):
         rows = view.doubtful.where(bits(*(_DOUBTS[kind] for kind in wrong)), "doubts")
         kernel = partial(wrong_records, kinds=wrong, adrift=view.adrift["key"])
         tables.append(rows.by(["key"], kernel, FINDING))
-    if unread := frozenset(asked & {"lost-write", "unseen"}):
+    if unread := frozenset(suspected & {"lost-write", "unseen"}):
         tables.append(_unread(view, unread))
     return tables
 
@@ -164,9 +164,9 @@ def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.
     unseen = unread & ~lost & any_of(record["facts"], SENT_OK)
     client, at = reference(columns, sent)
     fate = np.where(lost, _LOST, np.where(unseen, _UNSEEN, 0))
-    known = {"client": client, "at": at, "last": last, "bound": bound, "fate": fate}
-    asked = fate != 0
-    arrays = [nullable((record | known)[name][asked]) for name in _UNREAD.names]
+    reads_columns = {"client": client, "at": at, "last": last, "bound": bound, "fate": fate}
+    doubtful = fate != 0
+    arrays = [nullable((record | reads_columns)[name][doubtful]) for name in _UNREAD.names]
     return pa.table(arrays, names=_UNREAD.names)
 
 
@@ -183,7 +183,7 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
     if "lost-write" in kinds:
         lost = choose(columns, any_of(columns["fate"], _LOST))
         reader = look_up_columns(furthest, "slot", lost["slot"])
-        ends = [(each["client"], each["at"]) for each in (lost, reader)]
+        ends = [(step["client"], step["at"]) for step in (lost, reader)]
         tables.append(steps("lost-write", lost["key"], ends, lost["last"]))
     if "unseen" in kinds:
         unseen = choose(columns, any_of(columns["fate"], _UNSEEN))
@@ -207,17 +207,17 @@ def end_rows(kind: str, rows: Numbers, first: Ints, finding: Ints, *, fault: int
         fault: of ``checkers.history.findings``; the offset at fault is the group's least.
     """
     size = sizes(first, len(rows["at"]))
-    shown = np.repeat(size > 1, size)
-    offset = np.repeat(rows["offset"][first], size)[shown]
-    rows = choose(rows, shown)
+    several = np.repeat(size > 1, size)
+    offset = np.repeat(rows["offset"][first], size)[several]
+    rows = choose(rows, several)
     columns = {"client": rows["client"], "at": rows["at"], "place": rows["offset"]}
-    number = np.repeat(finding, size)[shown]
+    number = np.repeat(finding, size)[several]
     return findings(kind, number, part=END, fault=fault, offset=offset, **columns)
 
 
-def mix(one: Ints, other: Ints) -> Ints:
+def mix(first: Ints, other: Ints) -> Ints:
     """Return a number for each pair of numbers, as unlikely to be shared as a hash."""
-    return one ^ (other * np.int64(-7046029254386353131))  # 2**64 divided by the golden ratio
+    return first ^ (other * np.int64(-7046029254386353131))  # 2**64 divided by the golden ratio
 
 
 def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:

@@ -48,7 +48,7 @@ DUPLICATE: Final = "duplicate"
 _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
 """What ``harness.runs.verdict.Ledger`` calls acknowledged records that were not read back."""
 
-_MET: Final = "a reader met it"
+_READ_NOTE: Final = "a reader met it"
 
 _LIMIT: Final = pa.schema([("slot", pa.int64()), ("reach", pa.int64()), ("complete", pa.bool_())])
 """How far the final read came in a slot, and whether that is all of it. The slot of records whose
@@ -128,19 +128,19 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     """
     columns = sort(numbers(rows, DOUBTFUL.names), "key")
     first, fact, offset = groups(columns["key"]), columns["fact"], columns["offset"]
-    sent, known = any_of(fact, SENT), offset != NONE
-    met = known & any_of(fact, IN_FINAL) & any_of(fact, SEEN_OK)
+    sent, has_offset = any_of(fact, SENT), offset != NONE
+    read_back = has_offset & any_of(fact, IN_FINAL) & any_of(fact, SEEN_OK)
     record = choose(columns, first)
     there = look_up_columns(adrift, "key", record["key"])["there"]
-    low, high = least(first, offset, met), greatest(first, offset, met)
+    low, high = least(first, offset, read_back), greatest(first, offset, read_back)
     low, high = (np.where(place == NONE, there, place) for place in (low, high))
-    offered = greatest(first, offset, sent & known)
+    offered = greatest(first, offset, sent & has_offset)
     limit = look_up_columns(limits, "slot", record["slot"])
     # A log that was cut may end, fence and all, before the offset that was acknowledged once.
     reached = (offered != NONE) & (limit["reach"] != NONE) & (offered <= limit["reach"])
     passed = (limit["complete"] == 1) | reached
     missing = any_of(record["facts"], SENT_OK) & (low == NONE)
-    place = least(first, offset, known & ~any_of(fact, SENT_FAIL))
+    place = least(first, offset, has_offset & ~any_of(fact, SENT_FAIL))
     copy = np.where(offered == NONE, place, NONE)
     twice = (low != high) & any_of(record["facts"], SENT)
     columns["record"] = np.repeat(np.arange(len(first)), sizes(first, len(fact)))
@@ -150,7 +150,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     return pa.concat_tables(
         [
             _subjects(LOST, sends, lost, offered),
-            _copies(LOST, record, lost, offered, copy, _MET),
+            _copies(LOST, record, lost, offered, copy, _READ_NOTE),
             _subjects(UNSEEN, sends, unseen, offered),
             _subjects(DUPLICATE, sends, twice, low),
             *(_copies(DUPLICATE, record, twice, low, place) for place in (low, high)),
@@ -168,10 +168,10 @@ def ledger(
         counts: how many anomalies there are of each run and kind.
     """
     runs: dict[str, Counter[str]] = {}
-    for each in books:
-        book = runs.setdefault(each.run, Counter())
+    for ledger in books:
+        book = runs.setdefault(ledger.run, Counter())
         for name in ("sent", "acknowledged", "failed", "unknown"):
-            book[name] += getattr(each, name)
+            book[name] += getattr(ledger, name)
     for run, book in runs.items():
         book.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
         # Records without a partition may be found in any: ``PartitionLedger.read`` lacks them.
@@ -199,10 +199,10 @@ def _copies(
     kind: str, record: Numbers, chosen: Bools, offset: Ints, place: Ints, note: str | None = None
 ) -> pa.Table:
     """Return a copy of each chosen record whose ``place`` is known; it refers to the first send."""
-    shown = chosen & (place != NONE)
-    columns = {name: record[name][shown] for name in ("client", "at")}
-    columns |= {"offset": nullable(offset[shown]), "place": place[shown]}
-    return findings(kind, record["key"][shown], part=COPY, note=note, **columns)
+    placed = chosen & (place != NONE)
+    columns = {name: record[name][placed] for name in ("client", "at")}
+    columns |= {"offset": nullable(offset[placed]), "place": place[placed]}
+    return findings(kind, record["key"][placed], part=COPY, note=note, **columns)
 
 
 def _limits(

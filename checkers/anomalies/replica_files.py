@@ -109,13 +109,13 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
 def epochs(tables: Tables) -> pa.Table:
     """Replicas whose records and leader-epoch-checkpoint (KIP-101) tell different epochs."""
     facts = _facts(tables)
-    for one in tables.spans:
-        key: Key = (one.run, one.broker, one.topic, one.partition)
-        if one.epoch is not None and key in facts:
-            told = {"epoch": one.epoch, "first": one.first, "last": one.last}
-            span = {"segment": 0, "covered": None, **told}
+    for epoch_span in tables.spans:
+        key: Key = (epoch_span.run, epoch_span.broker, epoch_span.topic, epoch_span.partition)
+        if epoch_span.epoch is not None and key in facts:
+            copy = {"epoch": epoch_span.epoch, "first": epoch_span.first, "last": epoch_span.last}
+            span = {"segment": 0, "covered": None, **copy}
             facts[key].spans = [*facts[key].spans, span]
-    return _found("epochs", facts, lambda one: [*disordered(one), *contradicted(one)])
+    return _finding_rows("epochs", facts, lambda facts: [*disordered(facts), *contradicted(facts)])
 
 
 @checker(
@@ -139,7 +139,7 @@ def checkpoint(tables: Tables) -> pa.Table:
         (end.run, end.broker, end.topic, end.partition) for end in tables.ends if end.damaged
     }
     facts = {key: fact for key, fact in _facts(tables).items() if key not in damaged}
-    return _found("checkpoint", facts, beyond)
+    return _finding_rows("checkpoint", facts, beyond)
 
 
 @checker(
@@ -167,7 +167,7 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
         *("sequence", "producer_id", "offset", "again"),
     )
     nothing = F.lit(None).cast("string")
-    found = (
+    repeats = (
         tables.log.where(F.col("sequence").isNotNull())
         .groupBy("run", "topic", "partition", "broker", "producer_id", "producer_epoch", "sequence")
         .agg(
@@ -183,7 +183,7 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
         .groupBy("run", "topic", "partition", "offset", "value")
         .agg(F.array_sort(F.collect_list("copy")).alias("copies"))
     )
-    return anomalies(found, "repeated-sequence")
+    return anomalies(repeats, "repeated-sequence")
 
 
 def _facts(tables: Tables) -> dict[Key, Facts]:
@@ -211,11 +211,11 @@ def _span(end: LogExtent) -> Row:
 
 def _compared(case: RunFiles) -> dict[int, set[str]]:
     """The replicas that are compared: broker to the names of their folders."""
-    found: dict[int, set[str]] = {}
+    folders: dict[int, set[str]] = {}
     for folder in case.replicas:
         if folder.parent.name.isdecimal():
-            found.setdefault(int(folder.parent.name), set()).add(folder.name)
-    return found
+            folders.setdefault(int(folder.parent.name), set()).add(folder.name)
+    return folders
 
 
 def _replicas(case: RunFiles) -> list[ReplicaFolder]:
@@ -232,7 +232,7 @@ def _replicas(case: RunFiles) -> list[ReplicaFolder]:
     return replicas(dirs, internal=False)
 
 
-def _found(
+def _finding_rows(
     kind: str,
     facts: Mapping[Key, Facts],
     look: Callable[[Facts], Iterable[LogFinding]],

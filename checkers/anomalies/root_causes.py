@@ -107,21 +107,23 @@ class TruncatedRanges:
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """The ``cause`` of each anomaly, of columns of ``checkers.core.anomaly.ANOMALY``."""
-        asked = self._asked(batch)
-        stretch = np.searchsorted(self._ordinals, self._ordinal(asked.log, asked.high), "right") - 1
+        places = self._places_of(batch)
+        stretch = (
+            np.searchsorted(self._ordinals, self._ordinal(places.log, places.high), "right") - 1
+        )
         kind = batch["kind"]
         deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
-        met = (stretch >= 0) & (asked.log != _NOWHERE)
-        at = stretch[met]
-        met[met] = (
-            (self._log[at] == asked.log[met])
-            & (self._high[at] >= asked.low[met])
-            & (self._deep[at] | ~deep[asked.row[met]])
+        inside = (stretch >= 0) & (places.log != _NOWHERE)
+        at = stretch[inside]
+        inside[inside] = (
+            (self._log[at] == places.log[inside])
+            & (self._high[at] >= places.low[inside])
+            & (self._deep[at] | ~deep[places.row[inside]])
         )
         best = np.full(len(batch), _LAST)
-        np.minimum.at(best, asked.row[met], self._place[stretch[met]])
-        hits = np.bincount(asked.row[met], minlength=len(batch))
-        asks = np.bincount(asked.row, minlength=len(batch))
+        np.minimum.at(best, places.row[inside], self._place[stretch[inside]])
+        hits = np.bincount(places.row[inside], minlength=len(batch))
+        asks = np.bincount(places.row, minlength=len(batch))
         follows = (hits > 0) & (~every | (hits == asks))
         return self._called.take(pa.array(best, mask=~follows))
 
@@ -135,21 +137,21 @@ class TruncatedRanges:
         # Under acks=0 nobody is told where a record stands; a reader may have met it all the same.
         untold = pc.and_(batch["offset"].is_null(), pc.equal(batch["kind"], LOST))
         points = _points(batch, "copies", untold.to_numpy(zero_copy_only=False))
-        offset, told = _numbers(batch["offset"])
+        offset, has_offset = _numbers(batch["offset"])
         least = np.full(len(batch), _LAST)
         np.minimum.at(least, points[0], points[2])
         offset = np.where(least < _LAST, least, offset)
         log = self._logs(batch, np.arange(len(batch)), *_numbers(batch["partition"]))
-        good = (told | (least < _LAST)) & (log != _NOWHERE)
+        good = (has_offset | (least < _LAST)) & (log != _NOWHERE)
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
-    def _asked(self, batch: pa.RecordBatch) -> _Places:
+    def _places_of(self, batch: pa.RecordBatch) -> _Places:
         """The offsets that anomalies ask for a stretch."""
         kind, rows = batch["kind"], np.arange(len(batch))
-        offset, told = _numbers(batch["offset"])
-        partition, known = _numbers(batch["partition"])
-        itself = rows[_among(kind, (INCONSISTENT,)) & told]
-        parts = [(itself, offset[itself], offset[itself], partition[itself], known[itself])]
+        offset, has_offset = _numbers(batch["offset"])
+        partition, has_partition = _numbers(batch["partition"])
+        itself = rows[_among(kind, (INCONSISTENT,)) & has_offset]
+        parts = [(itself, offset[itself], offset[itself], partition[itself], has_partition[itself])]
         for array, kinds in (("copies", _COPIED), ("steps", _CYCLES)):
             row, place, at, sure = _points(batch, array, _among(kind, kinds))
             parts.append((row, at, at, place, sure))
@@ -158,8 +160,10 @@ class TruncatedRanges:
         np.minimum.at(low, row, at)
         np.maximum.at(high, row, at)
         back = np.unique(row)
-        parts.append((back, low[back], high[back], partition[back], known[back]))
-        row, low, high, place, sure = (np.concatenate(each) for each in zip(*parts, strict=True))
+        parts.append((back, low[back], high[back], partition[back], has_partition[back]))
+        row, low, high, place, sure = (
+            np.concatenate(columns) for columns in zip(*parts, strict=True)
+        )
         return _Places(row, self._logs(batch, row, place, sure), low, high)
 
     def _logs(self, batch: pa.RecordBatch, row: Ints, partition: Ints, mask: Bools) -> Ints:
@@ -235,7 +239,7 @@ def _points(batch: pa.RecordBatch, array: str, mask: Bools) -> tuple[Ints, Ints,
     rows = np.flatnonzero(mask)
     column = batch[array].take(pa.array(rows))
     structs = pc.list_flatten(column)
-    offset, told = _numbers(pc.struct_field(structs, "offset"))
-    partition, known = _numbers(pc.struct_field(structs, "partition"))
+    offset, has_offset = _numbers(pc.struct_field(structs, "offset"))
+    partition, has_partition = _numbers(pc.struct_field(structs, "partition"))
     row = rows[pc.list_parent_indices(column).to_numpy().astype(np.int64)]
-    return row[told], partition[told], offset[told], known[told]
+    return row[has_offset], partition[has_offset], offset[has_offset], has_partition[has_offset]

@@ -10,9 +10,9 @@ from highwater.checkers.anomalies.record_checks import end_rows, mix
 from highwater.checkers.history.columns import NONE, any_of, groups, nullable, numbers
 from highwater.checkers.history.findings import FINDING, OF_NONE
 from highwater.checkers.history.kernel_tools import choose, first_of, look_up_columns
-from highwater.checkers.history.offset_runs import KNOWN, READS, STRIDE
+from highwater.checkers.history.offset_runs import READS, SLOT_TOLD, STRIDE
 from highwater.checkers.history.row_flags import ENDED
-from highwater.checkers.history.steps import known
+from highwater.checkers.history.steps import located_rows
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
@@ -27,7 +27,7 @@ def places(view: ClientHistory) -> pa.Table:
     """Return what is known of each slot's offsets, in ``PLACES``."""
     rows = view.strides
     if view.late:
-        rows = rows.union(view.placed_late.map(known, STRIDE))
+        rows = rows.union(view.placed_late.map(located_rows, STRIDE))
     return rows.by(["slot"], known_places, PLACES).table()
 
 
@@ -39,7 +39,7 @@ def known_places(rows: pa.Table) -> pa.Table:
     """
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
-    tells = (what == KNOWN) | ((what == READS) & columns["sure"])
+    tells = (what == SLOT_TOLD) | ((what == READS) & columns["sure"])
     ended = any_of(what, ENDED) & (place != NONE)
     stretches = choose(columns, tells)
     if not tells.any():

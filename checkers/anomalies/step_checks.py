@@ -26,7 +26,7 @@ KINDS: Final = (
 )
 """What steps that are not right are called; see ``kinds``."""
 
-_WANTED: Final = pa.schema(
+_OFFSETS_SKIPPED: Final = pa.schema(
     [
         ("kind", pa.string()),
         *((name, pa.int64()) for name in ("finding", "reader", "from_at", "to_at", "delta")),
@@ -40,44 +40,46 @@ _OVER: Final = pa.schema(
 )
 
 
-def step_findings(view: ClientHistory, steps: Rows, asked: frozenset[str]) -> Rows:
+def step_findings(view: ClientHistory, steps: Rows, kinds: frozenset[str]) -> Rows:
     """The steps of these kinds, in ``FINDING``."""
-    back = steps.map(partial(steps_back, asked=asked), FINDING)
-    wanted = steps.map(partial(offsets_left_out, asked=asked), _WANTED).kept()
-    if not len(wanted):
+    back = steps.map(partial(steps_back, kinds=kinds), FINDING)
+    skipped = steps.map(partial(offsets_left_out, kinds=kinds), _OFFSETS_SKIPPED).kept()
+    if not len(skipped):
         return back
     placed = view.placed.select(["slot", "offset", "key", "client", "at"])
-    return back.union(placed.join(wanted, ["slot", "offset"]).by(["finding"], skips, FINDING))
+    return back.union(placed.join(skipped, ["slot", "offset"]).by(["finding"], skips, FINDING))
 
 
 def kinds(steps: pa.Table) -> pa.Array:
     """What steps that are not right are called; null for one that begins at a place sought."""
     columns = numbers(steps, ("inner", "sent", "sought", "delta"))
     inner, sent, back = columns["inner"], columns["sent"], columns["delta"] < 1
-    each = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
-    return pa.array(KINDS).take(pa.array(np.select(each, range(7)), mask=columns["sought"]))
+    conditions = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
+    return pa.array(KINDS).take(pa.array(np.select(conditions, range(7)), mask=columns["sought"]))
 
 
-def steps_back(steps: pa.Table, *, asked: frozenset[str]) -> pa.Table:
+def steps_back(steps: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
     """Steps of these kinds that lead back, or to where they begin, in ``FINDING``. A kernel.
 
     The record at fault is that of the last row.
     """
-    kind, rows = _of_kinds(steps.filter(pc.less(steps["delta"], 1)), asked)
+    kind, rows = _of_kinds(steps.filter(pc.less(steps["delta"], 1)), kinds)
     columns = numbers(rows, ("client", "from_at", "at", "delta"))
     return _steps(kind, mix(columns["client"], columns["at"]), columns, fault=OF_LAST)
 
 
-def offsets_left_out(steps: pa.Table, *, asked: frozenset[str]) -> pa.Table:
+def offsets_left_out(steps: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
     """What steps of these kinds leave out, in ``_WANTED``, a row for each offset. A kernel."""
-    kind, rows = _of_kinds(steps.filter(pc.greater(steps["delta"], 1)), asked)
+    kind, rows = _of_kinds(steps.filter(pc.greater(steps["delta"], 1)), kinds)
     lists = rows["left_out"].combine_chunks()
     row = pc.list_parent_indices(lists)
     columns = numbers(rows, ("client", "from_at", "at", "delta", "slot"))
     finding = mix(columns["client"], columns["at"])
     names = ("client", "from_at", "at", "delta", "slot")
-    told = [pa.array(column).take(row) for column in (finding, *(columns[name] for name in names))]
-    return pa.table([kind.take(row), *told, lists.flatten()], names=_WANTED.names)
+    arrays = [
+        pa.array(column).take(row) for column in (finding, *(columns[name] for name in names))
+    ]
+    return pa.table([kind.take(row), *arrays, lists.flatten()], names=_OFFSETS_SKIPPED.names)
 
 
 def skips(rows: pa.Table) -> pa.Table:
@@ -157,15 +159,15 @@ def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
     """
     number = np.arange(len(begin))
     power = np.frexp(end - begin)[1] - 1
-    found = np.full(size, NONE)
-    for each in range(int(power.max()), -1, -1):
-        block = 1 << each
+    positions = np.full(size, NONE)
+    for exponent in range(int(power.max()), -1, -1):
+        block = 1 << exponent
         # What has been found up to here is of blocks that begin there, and are twice as long.
-        found[block:] = np.maximum(found[block:], found[:-block])
-        mine = power == each
-        np.maximum.at(found, begin[mine], number[mine])
-        np.maximum.at(found, end[mine] - block, number[mine])
-    return found
+        positions[block:] = np.maximum(positions[block:], positions[:-block])
+        at_power = power == exponent
+        np.maximum.at(positions, begin[at_power], number[at_power])
+        np.maximum.at(positions, end[at_power] - block, number[at_power])
+    return positions
 
 
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
@@ -175,11 +177,11 @@ def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
         rows: that tell where a record stands.
         ranges: as ``last_over`` gives them. The last one of a slot is nobody's.
     """
-    known, asked = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
-    low, end = known["low"].min(), known["low"].max()
-    asked = choose(asked, (asked["offset"] >= low) & (asked["offset"] < end))
-    last = so_far((known["slot"], known["low"]), (asked["slot"], asked["offset"])) - 1
-    gone = {"key": asked["key"], "client": known["client"][last], "at": known["at"][last]}
+    spans, targets = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
+    low, end = spans["low"].min(), spans["low"].max()
+    targets = choose(targets, (targets["offset"] >= low) & (targets["offset"] < end))
+    last = so_far((spans["slot"], spans["low"]), (targets["slot"], targets["offset"])) - 1
+    gone = {"key": targets["key"], "client": spans["client"][last], "at": spans["at"][last]}
     return pa.table(choose(gone, gone["at"] != NONE))
 
 

@@ -53,20 +53,20 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
         Rows of ``FINDING``; None: nobody came by a place without finding what was there.
     """
     gone = [passed] if len(passed) else []
-    known = places(view)
-    slots = crowded(view, known)
+    order = places(view)
+    slots = crowded(view, order)
     if len(slots):
         gone.append(_replaced(view, slots))
-    shorter = known.filter(pc.less_equal(known["end"], known["far"])).select(["slot"])
+    shorter = order.filter(pc.less_equal(order["end"], order["far"])).select(["slot"])
     suspects = pa.concat_tables([slots, shorter]).group_by("slot").aggregate([])
     if len(suspects):
         gone.append(_cut_off(view, suspects))
     if not gone:
         return None
-    found = gone[0].union(*gone[1:]).kept()
-    rows = view.rows.where(SENT_OK | SEEN_OK).join(found, ["key"], "semi")
+    records = gone[0].union(*gone[1:]).kept()
+    rows = view.rows.where(SENT_OK | SEEN_OK).join(records, ["key"], "semi")
     rows = rows.select(["key", "client", "at", "offset", "fact"])
-    return rows.union(found).by(["key"], vanished_records, FINDING)
+    return rows.union(records).by(["key"], vanished_records, FINDING)
 
 
 def vanished_records(rows: pa.Table) -> pa.Table:
@@ -175,8 +175,8 @@ def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints
     base = np.cumsum(fresh) * (size + 1)  # the ranks of a slot are less than all of those before
     least_since = np.empty(len(rank), np.int64)
     least_since[order] = np.minimum.accumulate(rank[order] - base) + base
-    found = least_since[size:]
-    return at_place(np.append(best, NONE), found)
+    after = least_since[size:]
+    return at_place(np.append(best, NONE), after)
 
 
 def _replaced(view: ClientHistory, slots: pa.Table) -> Rows:

@@ -58,13 +58,15 @@ def decide(
         untested: why no promise was put to the test, though all could be judged; likewise.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
-    broken = [said(kind, counts[kind], promise.acks) for kind in kinds if kind in promise.breaking]
+    broken = [
+        phrase(kind, counts[kind], promise.acks) for kind in kinds if kind in promise.breaking
+    ]
     others = [
-        f"{said(kind, counts[kind], promise.acks)} Nothing was promised against that."
+        f"{phrase(kind, counts[kind], promise.acks)} Nothing was promised against that."
         for kind in kinds
         if kind not in promise.breaking and kind != UNSEEN
     ]
-    unseen = [said(UNSEEN, counts[UNSEEN], promise.acks)] if counts.get(UNSEEN) else []
+    unseen = [phrase(UNSEEN, counts[UNSEEN], promise.acks)] if counts.get(UNSEEN) else []
     reasons = (*unjudged, *broken, *unseen, *untested, *others)
     if unjudged:
         return "unknown", reasons
@@ -73,10 +75,10 @@ def decide(
     return ("unknown" if unseen or untested else "valid"), reasons
 
 
-def said(kind: str, count: int, acks: str = "all") -> str:
+def phrase(kind: str, count: int, acks: str = "all") -> str:
     """Return a finding and how often, as a sentence."""
-    found = catalogue.kind(kind)
-    words = found.one if count == 1 else found.many
+    entry = catalogue.kind(kind)
+    words = entry.one if count == 1 else entry.many
     if acks in ACKNOWLEDGED:
         words = words.removeprefix("acknowledged ")
     return f"{count:,} {words}."

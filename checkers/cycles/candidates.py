@@ -98,33 +98,33 @@ def _places(view: ClientHistory) -> Rows:
 
 def _place_sends(sends: pa.Table) -> pa.Table:
     """Place records, given as rows of ``RECORD``."""
-    found = numbers(sends)
-    found = choose(found, any_of(found["facts"], SENT) & (found["first"] != NONE))
+    sent = numbers(sends)
+    sent = choose(sent, any_of(sent["facts"], SENT) & (sent["first"] != NONE))
     columns = {
-        "slot": found["slot"],
-        "offset": found["first"],
-        "deed": found["writer"],
-        "key": found["key"],
-        "sure": found["first"] == found["last"],
-        "floor": found["begun"] * _TICKS,
-        "end": _ticks(found["ended"]),
+        "slot": sent["slot"],
+        "offset": sent["first"],
+        "deed": sent["writer"],
+        "key": sent["key"],
+        "sure": sent["first"] == sent["last"],
+        "floor": sent["begun"] * _TICKS,
+        "end": _ticks(sent["ended"]),
     }
     return _placed(SENDER, columns)
 
 
 def _place_proven(rows: pa.Table) -> pa.Table:
     """Place records, given as rows of ``DOUBTFUL`` by ``key``, whose writers are proven."""
-    sends, found = records(rows), numbers(rows, ("deed", "fact"))
-    proven = np.isin(sends["writer"], found["deed"][any_of(found["fact"], PROVEN)])
+    sends, columns = records(rows), numbers(rows, ("deed", "fact"))
+    proven = np.isin(sends["writer"], columns["deed"][any_of(columns["fact"], PROVEN)])
     return _place_sends(sends.filter(pa.array(proven)))
 
 
 def _place_reads(rows: pa.Table) -> pa.Table:
     """Place reads, given as rows of ``ROW``."""
-    found = numbers(rows)
-    succeeded = np.where(any_of(found["fact"], READ_OK), found["complete_ns"], NONE)
-    columns = {name: found[name] for name in ("slot", "offset", "deed")}
-    columns |= {"floor": found["invoke_ns"] * _TICKS, "end": _ticks(succeeded)}
+    row_columns = numbers(rows)
+    succeeded = np.where(any_of(row_columns["fact"], READ_OK), row_columns["complete_ns"], NONE)
+    columns = {name: row_columns[name] for name in ("slot", "offset", "deed")}
+    columns |= {"floor": row_columns["invoke_ns"] * _TICKS, "end": _ticks(succeeded)}
     return _merge(_placed(READER, columns))
 
 
@@ -161,20 +161,20 @@ def _bounds(view: ClientHistory, places: Rows) -> Rows:
 
 
 def _set_bounds(places: pa.Table) -> pa.Table:
-    found, first = _order(places)
-    earlier = _most_before(first, found["ahead"])
-    found["bound"] = np.where(earlier != NONE, earlier + found["place"], NONE)
-    late = _at_most(np.maximum(found["floor"], found["bound"]), found["end"])
-    late = np.where(found["rank"] == READER, found["end"], late)
-    found["time"] = np.where(found["several"], found["floor"], late)
-    return _table(choose(found, found["offset"] != NONE))
+    ordered, first = _order(places)
+    earlier = _most_before(first, ordered["ahead"])
+    ordered["bound"] = np.where(earlier != NONE, earlier + ordered["place"], NONE)
+    late = _at_most(np.maximum(ordered["floor"], ordered["bound"]), ordered["end"])
+    late = np.where(ordered["rank"] == READER, ordered["end"], late)
+    ordered["time"] = np.where(ordered["several"], ordered["floor"], late)
+    return _table(choose(ordered, ordered["offset"] != NONE))
 
 
 def _sum_up(places: pa.Table) -> pa.Table:
     """Count the places of each chunk, and find the ``most`` that any of them is ahead."""
-    found, first = _order(places)
-    rows, most = sizes(first, len(places)), np.maximum.reduceat(found["ahead"], first)
-    return _table(choose(found, first) | {"rows": rows, "most": most})
+    ordered, first = _order(places)
+    rows, most = sizes(first, len(places)), np.maximum.reduceat(ordered["ahead"], first)
+    return _table(choose(ordered, first) | {"rows": rows, "most": most})
 
 
 def _carry(chunks: pa.Table) -> pa.Table:
@@ -220,13 +220,13 @@ def _clock(view: ClientHistory, places: Rows) -> pa.Table:
     names = view.names.select(["slot", "history"])
     extents = places.map(_extents, _EXTENT).table().join(names, "slot", join_type="inner")
     whole = extents.group_by("history").aggregate([("start", "min"), ("end", "max")])
-    found = numbers(names.join(whole, "history", join_type="inner"))
-    length = (found["end_max"] - found["start_min"]) // _TICKS
+    columns = numbers(names.join(whole, "history", join_type="inner"))
+    length = (columns["end_max"] - columns["start_min"]) // _TICKS
     return _table(
         {
-            "slot": found["slot"],
-            "history": np.unique(found["history"], return_inverse=True)[1],
-            "start": found["start_min"],
+            "slot": columns["slot"],
+            "history": np.unique(columns["history"], return_inverse=True)[1],
+            "start": columns["start_min"],
             "width": np.maximum(-(-length // _BLOCKS), 1) * _TICKS,
         }
     )
@@ -235,17 +235,17 @@ def _clock(view: ClientHistory, places: Rows) -> pa.Table:
 def _extents(places: pa.Table) -> pa.Table:
     end = pc.coalesce(places["end"], places["floor"])
     times = pa.table([places["slot"], places["floor"], end], _EXTENT.names)
-    found = times.group_by("slot").aggregate([("start", "min"), ("end", "max")])
-    return found.rename_columns(_EXTENT.names)
+    slots = times.group_by("slot").aggregate([("start", "min"), ("end", "max")])
+    return slots.rename_columns(_EXTENT.names)
 
 
 def _spans(timed: pa.Table, *, clock: pa.Table, ww: bool) -> pa.Table:
     """Find the blocks from which, and to which, edges lead back in time."""
-    found = numbers(timed)
-    back = (found["time"] != NONE) & (found["bound"] > found["time"])
-    found = choose(found, back if ww else back & (found["rank"] == READER))
-    history, low = _blocks(found, clock, found["time"])
-    spans = {"history": history, "low": low, "high": _blocks(found, clock, found["bound"])[1]}
+    columns = numbers(timed)
+    back = (columns["time"] != NONE) & (columns["bound"] > columns["time"])
+    columns = choose(columns, back if ww else back & (columns["rank"] == READER))
+    history, low = _blocks(columns, clock, columns["time"])
+    spans = {"history": history, "low": low, "high": _blocks(columns, clock, columns["bound"])[1]}
     merged = _table(spans).group_by(["history", "low"]).aggregate([("high", "max")])
     return merged.rename_columns(_SPAN.names)
 
@@ -261,18 +261,18 @@ def _segments(spans: pa.Table) -> pa.Table:
 
 def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Table:
     """Choose the operations whose time lies in a segment, in ``MEMBER``."""
-    found, known = numbers(timed), numbers(segments)
-    found = choose(found, found["time"] != NONE)
-    before, after = int(known["low"].min()) - 1, int(known["high"].max()) + 1
+    columns, pieces = numbers(timed), numbers(segments)
+    columns = choose(columns, columns["time"] != NONE)
+    before, after = int(pieces["low"].min()) - 1, int(pieces["high"].max()) + 1
 
     def code(history: Ints, block: Ints) -> Ints:
         """Number the blocks of all histories; one at each end stands for all others."""
         return history * (after - before + 1) + np.clip(block, before, after)
 
-    block = code(*_blocks(found, clock, found["time"]))
-    segment = np.searchsorted(code(known["history"], known["low"]), block, side="right") - 1
-    inside = (segment >= 0) & (block <= code(known["history"], known["high"])[segment])
-    return _table(choose(found | {"segment": segment}, inside))
+    block = code(*_blocks(columns, clock, columns["time"]))
+    segment = np.searchsorted(code(pieces["history"], pieces["low"]), block, side="right") - 1
+    inside = (segment >= 0) & (block <= code(pieces["history"], pieces["high"])[segment])
+    return _table(choose(columns | {"segment": segment}, inside))
 
 
 def _blocks(places: Numbers, clock: pa.Table, time: Ints) -> tuple[Ints, Ints]:
@@ -284,10 +284,10 @@ def _blocks(places: Numbers, clock: pa.Table, time: Ints) -> tuple[Ints, Ints]:
 
 def _most_before(first: Ints, column: Ints) -> Ints:
     """Return the greatest number before each row in its group; NONE for the first of a group."""
-    found = np.full(len(column), NONE)
+    least = np.full(len(column), NONE)
     for low, high in pairwise([*first.tolist(), len(column)]):
-        np.maximum.accumulate(column[low : high - 1], out=found[low + 1 : high])
-    return found
+        np.maximum.accumulate(column[low : high - 1], out=least[low + 1 : high])
+    return least
 
 
 def _at_most(time: Ints, end: Ints) -> Ints:

@@ -60,9 +60,9 @@ _WITNESS: Final = pa.schema(
         ("sends", pa.bool_()),
     ]
 )
-_SHOWN: Final = ("deed", "key", "sends")
+_WITNESS_KEY: Final = ("deed", "key", "sends")
 _REFERENCE: Final = pa.schema(
-    [*(_WITNESS.field(name) for name in _SHOWN), *((name, pa.int64()) for name in REFERENCE)]
+    [*(_WITNESS.field(name) for name in _WITNESS_KEY), *((name, pa.int64()) for name in REFERENCE)]
 )
 _STEP: Final = SCHEMA.field("steps").type.value_type.names
 
@@ -103,17 +103,17 @@ def _log_edges(senders: pa.Table) -> pa.Table:
     A kernel by ``slot``. The next of the members: were one between them that is none, and in a
     cycle with both, then it would be a member.
     """
-    found = numbers(senders)
-    found = choose(found, np.lexsort((found["offset"], found["slot"])))
-    first = groups(found["slot"], found["offset"])
+    ordered = numbers(senders)
+    ordered = choose(ordered, np.lexsort((ordered["offset"], ordered["slot"])))
+    first = groups(ordered["slot"], ordered["offset"])
     alone = first[sizes(first, len(senders)) == 1]
-    alone = alone[found["sure"][alone]]
-    found = choose(found, alone)
+    alone = alone[ordered["sure"][alone]]
+    ordered = choose(ordered, alone)
     nth = np.arange(1, len(alone))
-    one, two = choose(found, nth - 1), choose(found, nth)
-    linked = (one["slot"] == two["slot"]) & (one["segment"] == two["segment"])
-    linked &= one["deed"] != two["deed"]
-    columns = one["segment"], one["deed"], two["deed"], one["key"], two["key"]
+    before, after = choose(ordered, nth - 1), choose(ordered, nth)
+    linked = (before["slot"] == after["slot"]) & (before["segment"] == after["segment"])
+    linked &= before["deed"] != after["deed"]
+    columns = before["segment"], before["deed"], after["deed"], before["key"], after["key"]
     return pa.table([column[linked] for column in columns], _EDGE)
 
 
@@ -159,8 +159,8 @@ def _search(graph: pa.Table) -> pa.Table:
         return _WITNESS.empty_table()
     source, target = np.split(ends, 2)
     operations, segment = _operations(rows, deeds)
-    found = cycles(operations, Dependencies(source=source, target=target, wr=edges["wr"]))
-    shown = _Shown(edges, source, target)
+    all_cycles = cycles(operations, Dependencies(source=source, target=target, wr=edges["wr"]))
+    witnesses_of = _Witnesses(edges, source, target)
     steps = [
         {
             "segment": int(segment[leg.source]),
@@ -169,9 +169,9 @@ def _search(graph: pa.Table) -> pa.Table:
             "place": 2 * place + end,
             "deed": int(deeds[deed]),
             "why": leg.why,
-            **(shown.at(leg.edge, end) if leg.edge >= 0 else shown.of(deed)),
+            **(witnesses_of.at(leg.edge, end) if leg.edge >= 0 else witnesses_of.of(deed)),
         }
-        for number, (kind, legs) in enumerate(found)
+        for number, (kind, legs) in enumerate(all_cycles)
         for place, leg in enumerate(legs)
         for end, deed in enumerate((leg.source, leg.target))
     ]
@@ -199,7 +199,7 @@ def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
     return operations, segment
 
 
-class _Shown:
+class _Witnesses:
     """Which record an operation is shown by; edges are in the order of their sources."""
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
@@ -223,28 +223,28 @@ class _Shown:
 
 def _first_rows(rows: pa.Table) -> pa.Table:
     """Refer to the first row in which each operation sent, or read, each record; by ``deed``."""
-    found = numbers(rows)
-    found["sends"] = any_of(found["fact"], SENT)
-    found = first_of(found, *_SHOWN)
-    return pa.table([found[name] for name in _REFERENCE.names], _REFERENCE)
+    columns = numbers(rows)
+    columns["sends"] = any_of(columns["fact"], SENT)
+    columns = first_of(columns, *_WITNESS_KEY)
+    return pa.table([columns[name] for name in _REFERENCE.names], _REFERENCE)
 
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
     """Make anomalies of cycles, with what was recorded of each step."""
     records = ["deed", "key"]
-    shown = view.engine.table(witnesses.select(records))
-    first = rows.join(shown, records, "semi").by(["deed"], _first_rows, _REFERENCE)
+    witness_keys = view.engine.table(witnesses.select(records))
+    first = rows.join(witness_keys, records, "semi").by(["deed"], _first_rows, _REFERENCE)
     words = view.words.join(first, REFERENCE).table().to_pylist()
-    row_of = {itemgetter(*_SHOWN)(row): row for row in words}
+    row_of = {itemgetter(*_WITNESS_KEY)(row): row for row in words}
     steps = sorted(witnesses.to_pylist(), key=itemgetter("segment", "cycle", "place"))
     anomalies = []
     for _, cycle in groupby(steps, itemgetter("segment", "cycle")):
-        told = [(step, row_of[itemgetter(*_SHOWN)(step)]) for step in cycle]
+        steps_and_rows = [(step, row_of[itemgetter(*_WITNESS_KEY)(step)]) for step in cycle]
         anomalies.append(
             {
-                "kind": told[0][0]["kind"],
-                "steps": [_step(row, step["why"]) for step, row in told],
-                **{name: min(row[name] for _, row in told) for name in ("run", "topic")},
+                "kind": steps_and_rows[0][0]["kind"],
+                "steps": [_step(row, step["why"]) for step, row in steps_and_rows],
+                **{name: min(row[name] for _, row in steps_and_rows) for name in ("run", "topic")},
             }
         )
     return view.engine.table(pa.Table.from_pylist(anomalies, SCHEMA))

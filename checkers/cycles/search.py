@@ -94,7 +94,7 @@ class Leg:
     edge: int
     why: str
 
-    def told(self, operations: Ints, edges: Ints) -> "Leg":
+    def renumbered(self, operations: Ints, edges: Ints) -> "Leg":
         """The same in terms of what these operations and edges were chosen from."""
         return Leg(
             source=int(operations[self.source]),
@@ -117,13 +117,15 @@ class _Graph(NamedTuple):
     weight: NDArray[np.float64]
 
     def matrix(self, chosen: Bools | None = None) -> "scipy.sparse.csr_array":
-        some = slice(None) if chosen is None else chosen
+        chosen_rows = slice(None) if chosen is None else chosen
         # A pair that is linked more than once is linked by the cheapest of its edges.
-        order = np.lexsort((self.weight[some], self.target[some], self.source[some]))
-        source, target = self.source[some][order], self.target[some][order]
+        order = np.lexsort(
+            (self.weight[chosen_rows], self.target[chosen_rows], self.source[chosen_rows])
+        )
+        source, target = self.source[chosen_rows][order], self.target[chosen_rows][order]
         first = np.ones(len(order), bool)
         first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
-        weight = self.weight[some][order][first]
+        weight = self.weight[chosen_rows][order][first]
         return scipy.sparse.csr_array(
             (weight, (source[first], target[first])), shape=(self.size, self.size)
         )
@@ -149,38 +151,38 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
     operations of one process that overlap, as those of a producer do, are not ordered.
     """
     whole = _graph(operations, dependencies, SORTS[-1]).components()
-    kept = np.flatnonzero(whole[: len(operations)] >= 0)
-    if not len(kept):
+    vertices = np.flatnonzero(whole[: len(operations)] >= 0)
+    if not len(vertices):
         return []
     edges = np.flatnonzero(
         (whole[dependencies.source] >= 0)
         & (whole[dependencies.source] == whole[dependencies.target])
     )
     place = np.zeros(len(operations), np.int64)
-    place[kept] = np.arange(len(kept))
+    place[vertices] = np.arange(len(vertices))
     cycles = _search(
         Operations(
-            history=operations.history[kept],
-            process=operations.process[kept],
-            begin=operations.begin[kept],
-            end=operations.end[kept],
+            history=operations.history[vertices],
+            process=operations.process[vertices],
+            begin=operations.begin[vertices],
+            end=operations.end[vertices],
         ),
         Dependencies(
             source=place[dependencies.source[edges]],
             target=place[dependencies.target[edges]],
             wr=dependencies.wr[edges],
         ),
-        whole[kept],
+        whole[vertices],
     )
-    return [(name, [leg.told(kept, edges) for leg in legs]) for name, legs in cycles]
+    return [(name, [leg.renumbered(vertices, edges) for leg in legs]) for name, legs in cycles]
 
 
 def _search(operations: Operations, dependencies: Dependencies, whole: Ints) -> list[Cycle]:
     """The cycles of components; ``whole`` says of each operation in which of them it is."""
-    found: list[Cycle] = []
-    said: list[tuple[_Sort, Ints]] = []
+    cycles: list[Cycle] = []
+    searches: list[tuple[_Sort, Ints]] = []
     for sort in SORTS:
-        implied = [holders for other, holders in said if other.implies(sort)]
+        implied = [holders for other, holders in searches if other.implies(sort)]
         graph = _graph(operations, dependencies, sort)
         part = graph.components()
         inside = part[: len(operations)]
@@ -190,11 +192,11 @@ def _search(operations: Operations, dependencies: Dependencies, whole: Ints) -> 
         if not news.any():
             continue
         chosen = _smallest(inside, whole, news)
-        said.append((sort, np.unique(whole[np.isin(inside, chosen)])))
+        searches.append((sort, np.unique(whole[np.isin(inside, chosen)])))
         part[~np.isin(part, chosen)] = -1
         paths = _shortest(graph, part, operations, dependencies, sort)
-        found += [(sort.name, legs) for legs in _legs(paths, operations, dependencies, sort)]
-    return found
+        cycles += [(sort.name, legs) for legs in _legs(paths, operations, dependencies, sort)]
+    return cycles
 
 
 def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort) -> _Graph:
@@ -290,7 +292,7 @@ def _closing(
     distance, before, _ = scipy.sparse.csgraph.dijkstra(
         matrix, indices=starts, return_predecessors=True, min_only=True
     )
-    found = []
+    paths = []
     for edge, start, goal in zip(edges.tolist(), starts.tolist(), goals.tolist(), strict=True):
         path, at = [goal], goal
         while at != start:
@@ -298,8 +300,8 @@ def _closing(
             if at < count:
                 path.append(at)
         # The way was walked backwards, from the source; the edge itself leads to its end.
-        found.append((edge, float(distance[goal]), [goal, *path[:0:-1]]))
-    return found
+        paths.append((edge, float(distance[goal]), [goal, *path[:0:-1]]))
+    return paths
 
 
 def _legs(
@@ -319,9 +321,9 @@ def _legs(
         legs = []
         for source, target in pairwise(round_trip):
             at = int(np.searchsorted(pairs, source * count + target))
-            known = at < len(pairs) and pairs[at] == source * count + target
-            edge = int(usable[at]) if known else -1
-            why = (WR if dependencies.wr[edge] else WW) if known else str(sort.order)
+            present = at < len(pairs) and pairs[at] == source * count + target
+            edge = int(usable[at]) if present else -1
+            why = (WR if dependencies.wr[edge] else WW) if present else str(sort.order)
             legs.append(Leg(source=source, target=target, edge=edge, why=why))
         found.append(legs)
     return found

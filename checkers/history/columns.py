@@ -49,22 +49,22 @@ def groups(*columns: NDArray[Any]) -> Ints:
 
 def sizes(first: Ints, count: int) -> Ints:
     """How many rows each group has, of so many rows in all."""
-    found: Ints = np.diff(np.append(first, count))
-    return found
+    lengths: Ints = np.diff(np.append(first, count))
+    return lengths
 
 
 def least(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
     """The least number of each group among the rows asked for; ``NONE`` where there are none."""
     most = np.iinfo(np.int64).max
-    found: Ints = np.minimum.reduceat(np.where(mask, column, most), first)
-    found[found == most] = NONE
-    return found
+    least: Ints = np.minimum.reduceat(np.where(mask, column, most), first)
+    least[least == most] = NONE
+    return least
 
 
 def greatest(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
     """The greatest number of each group among the rows asked for; ``NONE`` likewise."""
-    found: Ints = np.maximum.reduceat(np.where(mask, column, NONE), first)
-    return found
+    greatest: Ints = np.maximum.reduceat(np.where(mask, column, NONE), first)
+    return greatest
 
 
 def distinct(column: NDArray[Any]) -> Ints:
@@ -73,5 +73,5 @@ def distinct(column: NDArray[Any]) -> Ints:
     numpy's own ``unique`` hashes them first: six million that differ take it 6.4 s, and this 0.4.
     """
     ordered = np.sort(column)
-    found: Ints = ordered[groups(ordered)] if len(ordered) else ordered
-    return found
+    distinct: Ints = ordered[groups(ordered)] if len(ordered) else ordered
+    return distinct

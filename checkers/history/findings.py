@@ -1,6 +1,6 @@
 """Findings: what kernels find wrong, by reference to the rows that show it.
 
-A kernel knows numbers alone. It says which rows show an anomaly, and in what part; ``told`` has
+A kernel knows numbers alone. It says which rows show an anomaly, and in what part; ``rows_of_findings`` has
 those rows with their words, and makes the anomaly.
 """
 
@@ -73,15 +73,15 @@ def findings(kind: str | pa.Array, finding: Any, **columns: Any) -> pa.Table:  #
     return pa.table(arrays, names=FINDING.names).cast(FINDING)
 
 
-FOUND: Final = {"kind": "found", "offset": "found_offset"}
+FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
 """What these columns of a finding are called beside the words of its rows."""
 
 
-def told(rows: pa.Table) -> pa.Table:
+def rows_of_findings(rows: pa.Table) -> pa.Table:
     """Findings with the words of their rows as anomalies, in ``SCHEMA``. A kernel by ``finding``.
 
     Args:
-        rows: in columns of ``FINDING``, two of them called as in ``FOUND``, and of
+        rows: in columns of ``FINDING``, two of them called as in ``FINDING_COLUMNS``, and of
             ``checkers.history.rows.WORDS``.
     """
     by = ("found", "finding", "part", "nth", "place", "value")
@@ -92,8 +92,8 @@ def told(rows: pa.Table) -> pa.Table:
     number = np.repeat(np.arange(len(first)), size)
     step = _steps(rows["part"].to_numpy(), number)
     copy = np.isin(rows["part"].to_numpy(), (COPY, END))
-    shown = np.where(step | ~copy & ~_any(step, first, size), np.arange(len(rows)), -1)
-    last = np.maximum.reduceat(shown, first)
+    nth = np.where(step | ~copy & ~_any(step, first, size), np.arange(len(rows)), -1)
+    last = np.maximum.reduceat(nth, first)
     last = np.where(last >= 0, last, first + size - 1)
     partition = rows["partition"].take(pa.array(last))
     columns = {
@@ -124,8 +124,8 @@ def _steps(part: Ints, number: Ints) -> Bools:
 
 def _any(mask: Bools, first: Ints, size: Ints) -> Bools:
     """Whether any row of its finding is asked for, row by row."""
-    found: Bools = np.repeat(np.logical_or.reduceat(mask, first), size)
-    return found
+    by_row: Bools = np.repeat(np.logical_or.reduceat(mask, first), size)
+    return by_row
 
 
 def _fault(
@@ -153,24 +153,24 @@ def _acks(rows: pa.Table, step: Bools, first: Ints, size: Ints) -> pa.Array:
     Of subjects that were acknowledged, if there are any.
     """
     words = rows["acks"].combine_chunks()
-    known = words.drop_null().unique().sort()
-    rank = pc.index_in(words, known).fill_null(-1).to_numpy()
+    vocabulary = words.drop_null().unique().sort()
+    rank = pc.index_in(words, vocabulary).fill_null(-1).to_numpy()
     subject = rows["part"].to_numpy() == SUBJECT
     sure = subject & (rows["nth"].to_numpy() == 1)
     # An acknowledged one's word may be null; the others' are asked for then.
     sure &= _any(sure & (rank >= 0), first, size)
-    asked = step | np.where(_any(sure, first, size), sure, subject)
-    most = np.maximum.reduceat(np.where(asked, rank, -1), first)
-    return known.take(pa.array(most, mask=most < 0))
+    witness = step | np.where(_any(sure, first, size), sure, subject)
+    most = np.maximum.reduceat(np.where(witness, rank, -1), first)
+    return vocabulary.take(pa.array(most, mask=most < 0))
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
     """Copies of records that clients met: they stand on no broker that we know of."""
-    asked = pa.array(copy)
+    is_copy = pa.array(copy)
     given = {
         "partition": partition.take(pa.array(number[copy])),
-        "offset": rows["place"].filter(asked),
-        **{name: rows[name].filter(asked) for name in ("value", "note")},
+        "offset": rows["place"].filter(is_copy),
+        **{name: rows[name].filter(is_copy) for name in ("value", "note")},
     }
     size = int(copy.sum())
     columns = [given.get(field.name, pa.nulls(size, field.type)) for field in COPIES]

@@ -31,9 +31,9 @@ def first_of(rows: Numbers, *by: str) -> Numbers:
     return choose(ordered, groups(*(ordered[name] for name in by)))
 
 
-def choose(rows: Numbers, asked: Ints | Bools) -> Numbers:
+def choose(rows: Numbers, chosen: Ints | Bools) -> Numbers:
     """Return some rows, by their places or by a mask."""
-    return {name: column[asked] for name, column in rows.items()}
+    return {name: column[chosen] for name, column in rows.items()}
 
 
 def first_place(first: Ints, mask: Bools) -> Ints:
@@ -48,36 +48,36 @@ def last_place(first: Ints, mask: Bools) -> Ints:
 
 def at_place(column: Ints, place: Ints) -> Ints:
     """Return what a column has at some places, and NONE where the place is NONE."""
-    known = place != NONE
+    has_place = place != NONE
     values = np.full(len(place), NONE)
-    values[known] = column[place[known]]
+    values[has_place] = column[place[has_place]]
     return values
 
 
-def look_up(known: Ints, asked: Ints) -> Ints:
+def look_up(haystack: Ints, needles: Ints) -> Ints:
     """Return the place of each number among the known ones, which differ; NONE if it is not there.
 
     Args:
         known: numbers in any order.
-        asked: the numbers to look up, in any order.
+        needles: the numbers to look up, in any order.
     """
-    if not len(known):
-        return np.full(len(asked), NONE)
-    order = np.argsort(known)
-    place = order[np.minimum(np.searchsorted(known, asked, sorter=order), len(known) - 1)]
-    return np.where(known[place] == asked, place, NONE)
+    if not len(haystack):
+        return np.full(len(needles), NONE)
+    order = np.argsort(haystack)
+    place = order[np.minimum(np.searchsorted(haystack, needles, sorter=order), len(haystack) - 1)]
+    return np.where(haystack[place] == needles, place, NONE)
 
 
-def look_up_columns(table: pa.Table, by: str, asked: Ints) -> Numbers:
+def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
     """Return the columns of a small table for some numbers, NONE where it does not have them.
 
     Args:
         table: one row for each number in ``by``.
         by: the column to look up.
-        asked: the numbers, in any order.
+        needles: the numbers, in any order.
     """
     columns = columns_of(table)
-    place = look_up(columns.pop(by), asked)
+    place = look_up(columns.pop(by), needles)
     return {name: at_place(column, place) for name, column in columns.items()}
 
 

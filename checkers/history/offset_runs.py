@@ -27,7 +27,7 @@ from highwater.checkers.history.row_flags import (
     SENT_OK,
 )
 
-KNOWN: Final = 0
+SLOT_TOLD: Final = 0
 READS: Final = 1
 SENDS: Final = 2
 COUNTED: Final = 3
@@ -66,24 +66,24 @@ def strides(rows: pa.Table) -> pa.Table:
     columns = numbers(rows, INPUT)
     fact = columns["fact"]
     columns["pair"], columns["place"] = _told_apart(columns)
-    found = [_counted(columns)]
+    parts = [_counted(columns)]
     moves = (fact & (MOVES | ENDED)) != 0
     if moves.any():
-        found.append(_moves(_some(columns, moves)))
-    told = ((fact & (SENT_OK | SEEN)) != 0) & ((fact & (BLIND | ADRIFT)) == 0)
-    told &= columns["offset"] != NONE
-    sent = told & ((fact & SENT_OK) != 0)
+        parts.append(_moves(_chosen(columns, moves)))
+    located = ((fact & (SENT_OK | SEEN)) != 0) & ((fact & (BLIND | ADRIFT)) == 0)
+    located &= columns["offset"] != NONE
+    sent = located & ((fact & SENT_OK) != 0)
     if sent.any():
-        sends = _some(columns, sent)
-        found += [_known(sends), _strides(sends, SENDS)]
-    seen = told & ~sent
+        sends = _chosen(columns, sent)
+        parts += [_slots_told(sends), _strides(sends, SENDS)]
+    seen = located & ~sent
     if seen.any():
-        found.append(_strides(_some(columns, seen), READS))
-    return pa.Table.from_batches(found, STRIDE)
+        parts.append(_strides(_chosen(columns, seen), READS))
+    return pa.Table.from_batches(parts, STRIDE)
 
 
-def _some(columns: Numbers, asked: NDArray[np.bool_]) -> Numbers:
-    return {name: column[asked] for name, column in columns.items()}
+def _chosen(columns: Numbers, chosen: NDArray[np.bool_]) -> Numbers:
+    return {name: column[chosen] for name, column in columns.items()}
 
 
 def _told_apart(columns: Numbers) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -151,17 +151,19 @@ def _sorted(groups: NDArray[Any], *by: NDArray[Any]) -> NDArray[Any]:
     group = groups[order]
     same, grows = group[1:] == group[:-1], np.zeros(max(len(group) - 1, 0), np.bool_)
     for column in reversed(by):
-        told = column[order]
-        grows = (told[1:] > told[:-1]) | ((told[1:] == told[:-1]) & grows)
+        sorted_column = column[order]
+        grows = (sorted_column[1:] > sorted_column[:-1]) | (
+            (sorted_column[1:] == sorted_column[:-1]) & grows
+        )
     return order if bool((grows | ~same).all()) else np.lexsort((*reversed(by), groups))
 
 
-def _known(sends: Numbers) -> pa.RecordBatch:
+def _slots_told(sends: Numbers) -> pa.RecordBatch:
     """Stretches of offsets that acknowledged sends, whoever's, say are taken."""
     order = _sorted(sends["place"], sends["offset"])
     slot, place = sends["slot"][order], sends["offset"][order]
     first, last = _stretches((slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1))
-    return _batch(what=KNOWN, slot=slot[first], place=place[first], last_place=place[last])
+    return _batch(what=SLOT_TOLD, slot=slot[first], place=place[first], last_place=place[last])
 
 
 def _stretches(goes_on: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from highwater.checkers.history.columns import Ints, Numbers, any_of, numbers
 from highwater.checkers.history.kernel_tools import choose, first_of
-from highwater.checkers.history.row_flags import ASSIGNED, EVERYWHERE, REBALANCED, SOUGHT
+from highwater.checkers.history.row_flags import ASSIGNED, EVERYWHERE, REBALANCED, SEEK_FLAG
 from highwater.checkers.history.version_order import so_far
 
 MOVED: Final = pa.schema(
@@ -39,16 +39,16 @@ def unexcused(rows: pa.Table) -> pa.Table:
     begin = end | {"op": end["from_op"], "at": end["from_at"]}
     before = end | {"op": end["from_op"] - 1}
     fact = moves["fact"]
-    assigned, sought, shaken = (any_of(fact, bits) for bits in (ASSIGNED, SOUGHT, REBALANCED))
+    assigned, seeks, shaken = (any_of(fact, bits) for bits in (ASSIGNED, SEEK_FLAG, REBALANCED))
     everywhere = any_of(fact, EVERYWHERE)
     # An assignment is told in a row for each partition, which all bear the number of its operation.
     all_of_them = first_of(choose(moves, assigned), "client", "op")
-    kept = first_of(choose(moves, assigned & ~everywhere), "client", "slot", "op")
+    first_assigned = first_of(choose(moves, assigned & ~everywhere), "client", "slot", "op")
     left = _between(begin, end, all_of_them, "client", "op")
-    left -= _between(begin, end, kept, "client", "slot", "op")
+    left -= _between(begin, end, first_assigned, "client", "slot", "op")
     moved = 0 * left
     for here, whose in ((everywhere, ("client",)), (~everywhere, ("client", "slot"))):
-        moved += _between(begin, end, choose(moves, sought & here), *whose, "op", "at")
+        moved += _between(begin, end, choose(moves, seeks & here), *whose, "op", "at")
         moved += _between(before, end, choose(moves, shaken & here), *whose, "op")
     excused = (left > 0) | (~end["sent"] & (moved > 0))
     return steps.filter(pa.array(~excused))
@@ -56,7 +56,7 @@ def unexcused(rows: pa.Table) -> pa.Table:
 
 def _between(begin: Numbers, end: Numbers, moves: Numbers, *by: str) -> Ints:
     """How many moves come after each begin, and not after the end, in the order of columns."""
-    known = [moves[name] for name in by]
-    until, since = (so_far(known, [rows[name] for name in by]) for rows in (end, begin))
-    found: Ints = until - since
-    return found
+    keys = [moves[name] for name in by]
+    until, since = (so_far(keys, [rows[name] for name in by]) for rows in (end, begin))
+    counts: Ints = until - since
+    return counts

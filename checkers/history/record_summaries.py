@@ -96,8 +96,8 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
         doubts: those whose records' rows are given on.
     """
     ordered, first, record = _summed(rows)
-    some = np.repeat((record["doubts"] & np.int32(doubts)) != 0, record["rows"])
-    row = np.flatnonzero(some)
+    in_doubt = np.repeat((record["doubts"] & np.int32(doubts)) != 0, record["rows"])
+    row = np.flatnonzero(in_doubt)
     doubtful = {name: ordered[name][row] for name in ROW.names}
     record_of = np.repeat(np.arange(len(first)), record["rows"])[row]
     facts = record["facts"][record_of]
@@ -107,9 +107,11 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
     doubtful |= {"facts": facts, "doubts": record["doubts"][record_of]}
     sums = _slots(record)
     columns = [_arrow(doubtful[field.name]) for field in DOUBTFUL]
-    told = pa.table([*columns, pa.nulls(len(row), TALLY.field("sums").type)], schema=TALLY)
+    doubtful_rows = pa.table([*columns, pa.nulls(len(row), TALLY.field("sums").type)], schema=TALLY)
     none = [pa.nulls(len(sums), field.type) for field in DOUBTFUL]
-    return pa.concat_tables([told, pa.table([*none, sums.to_struct_array()], schema=TALLY)])
+    return pa.concat_tables(
+        [doubtful_rows, pa.table([*none, sums.to_struct_array()], schema=TALLY)]
+    )
 
 
 def records(rows: pa.Table) -> pa.Table:
@@ -121,57 +123,57 @@ def records(rows: pa.Table) -> pa.Table:
 def summed(sums: pa.Table) -> pa.Table:
     """Rows of ``SLOT``, several for a slot, as one a slot."""
     how = {"bound": "max", "reach": "max", "complete": "any"}
-    asked = [(name, how.get(name, "sum")) for name in SLOT.names[1:]]
-    found = sums.group_by("slot").aggregate(asked)
-    return found.rename_columns(["slot", *SLOT.names[1:]]).cast(SLOT)
+    aggregations = [(name, how.get(name, "sum")) for name in SLOT.names[1:]]
+    grouped = sums.group_by("slot").aggregate(aggregations)
+    return grouped.rename_columns(["slot", *SLOT.names[1:]]).cast(SLOT)
 
 
 def _summed(rows: pa.Table) -> tuple[Numbers, Ints, Numbers]:
     """Rows in the order of their records, where each record begins, and what is said of each."""
-    found = numbers(rows, ROW.names)
-    order = np.argsort(found["key"], kind="stable")
-    found = {name: column[order] for name, column in found.items()}
-    key, fact, offset = found["key"], found["fact"], found["offset"]
+    columns = numbers(rows, ROW.names)
+    order = np.argsort(columns["key"], kind="stable")
+    columns = {name: column[order] for name, column in columns.items()}
+    key, fact, offset = columns["key"], columns["fact"], columns["offset"]
     first = groups(key)
     sent, seen_by_any = any_of(fact, SENT), any_of(fact, READ_BY_ANY)
     placed = ~any_of(fact, SENT_FAIL) & (offset != NONE)
-    met = any_of(fact, IN_FINAL) & any_of(fact, SEEN_OK) & (offset != NONE)
-    answered = found["complete_ns"] != NONE
-    writer = greatest(first, found["deed"], sent)
+    read_back = any_of(fact, IN_FINAL) & any_of(fact, SEEN_OK) & (offset != NONE)
+    answered = columns["complete_ns"] != NONE
+    writer = greatest(first, columns["deed"], sent)
     size = sizes(first, len(key))
-    met_by = np.repeat(writer, size) == found["deed"]
+    met_by = np.repeat(writer, size) == columns["deed"]
     record = {
         "rows": size,
         "key": key[first],
-        "slot": found["slot"][first],
+        "slot": columns["slot"][first],
         "facts": np.bitwise_or.reduceat(fact, first),
         "first": least(first, offset, placed),
         "last": greatest(first, offset, placed),
         "writer": writer,
-        "begun": least(first, found["invoke_ns"], sent),
-        "ended": greatest(first, found["complete_ns"], any_of(fact, SENT_OK) & answered),
-        "met_first": least(first, offset, met),
-        "met_last": greatest(first, offset, met),
-        "met_by": least(first, found["complete_ns"], seen_by_any & answered),
+        "begun": least(first, columns["invoke_ns"], sent),
+        "ended": greatest(first, columns["complete_ns"], any_of(fact, SENT_OK) & answered),
+        "met_first": least(first, offset, read_back),
+        "met_last": greatest(first, offset, read_back),
+        "met_by": least(first, columns["complete_ns"], seen_by_any & answered),
         "fence": np.logical_or.reduceat(any_of(fact, OF_FENCE) & sent, first),
         "own": np.logical_or.reduceat(met_by & seen_by_any, first)
-        | (writer != least(first, found["deed"], sent)),
+        | (writer != least(first, columns["deed"], sent)),
     }
     doubts = _doubts(record)
     all_doubts = np.zeros(len(first), np.int32)
     for place, name in enumerate(DOUBTS):
         all_doubts |= doubts[name].astype(np.int32) << np.int32(place)
-    return found, first, record | {"doubts": all_doubts}
+    return columns, first, record | {"doubts": all_doubts}
 
 
 def _doubts(record: Numbers) -> dict[str, Bools]:
-    facts, told = record["facts"], record["first"] != NONE
+    facts, has_first = record["facts"], record["first"] != NONE
     sent, sure = any_of(facts, SENT), any_of(facts, SENT_OK | READ_BY_ANY)
     maybe = any_of(facts, SENT_OK | SENT_INFO)
     acknowledged = any_of(facts, SENT_OK) & ~record["fence"]
     met_by, begun = record["met_by"], record["begun"]
     return {
-        "maybe": ~sure & any_of(facts, SENT_INFO) & told,
+        "maybe": ~sure & any_of(facts, SENT_INFO) & has_first,
         "twice": record["first"] != record["last"],
         "aborted": any_of(facts, SENT_FAIL) & ~maybe & any_of(facts, READ_OK),
         "phantom": ~sent,
@@ -190,7 +192,7 @@ def _slots(record: Numbers) -> pa.Table:
     """Records summed up, in ``SLOT``, a row a slot."""
     slot, place = np.unique(record["slot"], return_inverse=True)
     facts, fence = record["facts"], record["fence"]
-    sent, met = any_of(facts, SENT) & ~fence, record["met_first"] != NONE
+    sent, read_back = any_of(facts, SENT) & ~fence, record["met_first"] != NONE
     acknowledged = sent & any_of(facts, SENT_OK)
     sums = {
         "known": any_of(facts, SENT_OK | READ_BY_ANY) & (record["first"] != NONE),
@@ -198,20 +200,20 @@ def _slots(record: Numbers) -> pa.Table:
         "acknowledged": acknowledged,
         "failed": sent & any_of(facts, SENT_FAIL),
         "unknown": sent & any_of(facts, SENT_INFO),
-        "read": acknowledged & met,
+        "read": acknowledged & read_back,
     } | {name: (record["doubts"] >> bit) & 1 != 0 for bit, name in enumerate(DOUBTS)}
     columns: dict[str, Any] = {"slot": slot}
     for name, true in sums.items():
         columns[name] = np.bincount(place[true], minlength=len(slot))
-    for name, column, asked in (
+    for name, column, condition in (
         ("bound", "first", any_of(facts, SEEN_OK)),
-        ("reach", "met_last", met),
+        ("reach", "met_last", read_back),
     ):
         most = np.full(len(slot), NONE)
-        np.maximum.at(most, place[asked], record[column][asked])
+        np.maximum.at(most, place[condition], record[column][condition])
         columns[name] = nullable(most)
     columns["rows"] = np.bincount(place, record["rows"], len(slot)).astype(np.int64)
-    columns["complete"] = np.bincount(place[fence & met], minlength=len(slot)) > 0
+    columns["complete"] = np.bincount(place[fence & read_back], minlength=len(slot)) > 0
     return pa.table([pa.array(columns[name]) for name in SLOT.names], names=SLOT.names).cast(SLOT)
 
 

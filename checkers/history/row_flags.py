@@ -41,10 +41,10 @@ ADRIFT: Final = 4096
 some); ADRIFT with a send to a partition that the client was never told."""
 
 ASSIGNED: Final = 256
-SOUGHT: Final = 512
+SEEK_FLAG: Final = 512
 REBALANCED: Final = 1024
 EVERYWHERE: Final = 2048
-MOVES: Final = ASSIGNED | SOUGHT | REBALANCED
+MOVES: Final = ASSIGNED | SEEK_FLAG | REBALANCED
 """What moved a reader (``assign`` and ``subscribe`` do the same); EVERYWHERE with it: in all its
 partitions. What failed moved nobody, and says nothing."""
 
@@ -92,7 +92,7 @@ def _saying(kind: str, outcome: str, *, peek: bool) -> RowFlags:
         return RowFlags(ENDED if outcome == OK else 0)
     if outcome == FAIL:
         return RowFlags(0)
-    moved = {SEEK: SOUGHT, REBALANCE: REBALANCED}.get(kind, ASSIGNED)
+    moved = {SEEK: SEEK_FLAG, REBALANCE: REBALANCED}.get(kind, ASSIGNED)
     return RowFlags(moved, no_partition=EVERYWHERE)
 
 
@@ -116,22 +116,24 @@ def fact() -> Column:
 
 
 def _by_outcome(kind: str) -> str:
-    told = {}
+    cases = {}
     for outcome in OUTCOMES:
-        committed, peek = (_told(SAYINGS[kind, outcome, each]) for each in (False, True))
+        committed, peek = (
+            _expression(SAYINGS[kind, outcome, outcome_kind]) for outcome_kind in (False, True)
+        )
         peeks = f"isolation <=> '{READ_UNCOMMITTED}'"
-        told[outcome] = committed if committed == peek else f"if({peeks}, {peek}, {committed})"
-    return _case("outcome", told)
+        cases[outcome] = committed if committed == peek else f"if({peeks}, {peek}, {committed})"
+    return _case("outcome", cases)
 
 
-def _case(column: str, told: Mapping[str, str]) -> str:
-    whens = " ".join(f"WHEN '{word}' THEN {what}" for word, what in told.items())
+def _case(column: str, cases: Mapping[str, str]) -> str:
+    whens = " ".join(f"WHEN '{word}' THEN {what}" for word, what in cases.items())
     return f"CASE {column} {whens} ELSE 0 END"
 
 
-def _told(saying: RowFlags) -> str:
-    told = str(saying.bits)
+def _expression(saying: RowFlags) -> str:
+    expression = str(saying.bits)
     for name in ("offset", "partition"):
         if more := getattr(saying, f"no_{name}"):
-            told += f" | if(`{name}` IS NULL, {more}, 0)"
-    return f"({told})"
+            expression += f" | if(`{name}` IS NULL, {more}, 0)"
+    return f"({expression})"

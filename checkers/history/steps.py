@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from highwater.checkers.history.columns import NONE, Numbers, any_of, groups, least, numbers, sizes
 from highwater.checkers.history.kernel_tools import choose, sort
-from highwater.checkers.history.offset_runs import KNOWN, READS, ROW_ALONE, SENDS, SINGLE, STRIDE
+from highwater.checkers.history.offset_runs import (
+    READS,
+    ROW_ALONE,
+    SENDS,
+    SINGLE,
+    SLOT_TOLD,
+    STRIDE,
+)
 from highwater.checkers.history.reader_moves import MOVED, unexcused
 from highwater.checkers.history.row_flags import (
     ADRIFT,
@@ -30,13 +37,13 @@ from highwater.checkers.history.row_flags import (
     PROVEN,
     READ_BY_ANY,
     READ_OTHER,
+    SEEK_FLAG,
     SEEN,
     SEEN_OK,
     SENT,
     SENT_FAIL,
     SENT_INFO,
     SENT_OK,
-    SOUGHT,
     STRAY,
 )
 from highwater.checkers.history.version_order import Order, stretches
@@ -74,18 +81,18 @@ def wrong_steps(view: ClientHistory) -> Rows:
     if view.suspects["stray"]:
         strides = strides.union(view.doubtful.where(STRAY, "facts").by(["key"], strays, STRIDE))
     if view.late:
-        strides = strides.union(view.placed_late.map(known, STRIDE))
-    found = strides.by(["slot"], steps, STEP).kept()
-    tangled = found.only("overlaps", True).select(_SEQUENCE).kept()
+        strides = strides.union(view.placed_late.map(located_rows, STRIDE))
+    all_steps = strides.by(["slot"], steps, STEP).kept()
+    tangled = all_steps.only("overlaps", True).select(_SEQUENCE).kept()
     if len(tangled):
         rows = view.rows.where(SENT_OK | SEEN).join(tangled, ["client", "slot"], "semi")
         both = strides.join(tangled, ["slot"], "semi").union(rows.map(alone, STRIDE))
-        rest = found.join(tangled, ["slot"], "anti")
-        found = rest.union(both.by(["slot"], steps, STEP)).kept()
-    if view.tells(MOVES) and len(found):
+        rest = all_steps.join(tangled, ["slot"], "anti")
+        all_steps = rest.union(both.by(["slot"], steps, STEP)).kept()
+    if view.tells(MOVES) and len(all_steps):
         moves = view.strides.where(MOVES, "what").renamed({"what": "fact"}).select(MOVED.names)
-        found = found.union(moves).by(["client"], unexcused, STEP).kept()
-    return found
+        all_steps = all_steps.union(moves).by(["client"], unexcused, STEP).kept()
+    return all_steps
 
 
 def strays(rows: pa.Table) -> pa.Table:
@@ -93,32 +100,37 @@ def strays(rows: pa.Table) -> pa.Table:
 
     A kernel by ``key`` from ``DOUBTFUL`` to ``STRIDE``.
     """
-    found = sort(numbers(rows, ("key", *_SINGLE, "facts")), "key")
-    fact, offset, first = found["fact"], found["offset"], groups(found["key"])
+    columns = sort(numbers(rows, ("key", *_SINGLE, "facts")), "key")
+    fact, offset, first = columns["fact"], columns["offset"], groups(columns["key"])
     place = least(first, offset, ~any_of(fact, SENT_FAIL) & (offset != NONE))
     place = np.repeat(place, sizes(first, len(fact)))
-    met = any_of(found["facts"], READ_BY_ANY | SEEN_OK)
-    own = any_of(fact, SENT_INFO) & any_of(fact, PROVEN) & (offset != NONE)
-    place = np.where(own, offset, np.where(met, place, NONE))
+    read = any_of(columns["facts"], READ_BY_ANY | SEEN_OK)
+    self_sent = any_of(fact, SENT_INFO) & any_of(fact, PROVEN) & (offset != NONE)
+    place = np.where(self_sent, offset, np.where(read, place, NONE))
     sure = ~any_of(fact, SENT_FAIL | READ_OTHER | PEEK_OTHER)
-    asked = any_of(fact, STRAY) & (place != NONE)
-    return _singles(choose(found | {"place": place, "ok": sure}, asked), SINGLE)
+    stray = any_of(fact, STRAY) & (place != NONE)
+    return _singles(choose(columns | {"place": place, "ok": sure}, stray), SINGLE)
 
 
 def alone(rows: pa.Table) -> pa.Table:
     """Every row that says where its record stands as a stride of its own. A kernel from ``ROW``."""
-    found = numbers(rows, _SINGLE)
-    fact, offset = found["fact"], found["offset"]
-    told = any_of(fact, SENT_OK | SEEN) & ~any_of(fact, BLIND | ADRIFT) & (offset != NONE)
+    columns = numbers(rows, _SINGLE)
+    fact, offset = columns["fact"], columns["offset"]
+    located = any_of(fact, SENT_OK | SEEN) & ~any_of(fact, BLIND | ADRIFT) & (offset != NONE)
     ok = any_of(fact, SENT_OK | SEEN_OK)
-    return _singles(choose(found | {"place": offset, "ok": ok}, told), ROW_ALONE)
+    return _singles(choose(columns | {"place": offset, "ok": ok}, located), ROW_ALONE)
 
 
-def known(rows: pa.Table) -> pa.Table:
+def located_rows(rows: pa.Table) -> pa.Table:
     """Rows that tell a place as stretches of the log. A kernel from ``ROW`` to ``STRIDE``."""
     place = rows["offset"].to_numpy()
     slot, low, end = stretches(rows["slot"].to_numpy(), place, place)
-    columns = {"slot": slot, "place": low, "last_place": end - 1, "what": np.full(len(slot), KNOWN)}
+    columns = {
+        "slot": slot,
+        "place": low,
+        "last_place": end - 1,
+        "what": np.full(len(slot), SLOT_TOLD),
+    }
     return complete(pa.table(columns), STRIDE)
 
 
@@ -137,7 +149,7 @@ def steps(rows: pa.Table) -> pa.Table:
     """
     strides = numbers(rows)
     what = strides["what"]
-    tells = (what == KNOWN) | ((what == READS) & strides["sure"])
+    tells = (what == SLOT_TOLD) | ((what == READS) & strides["sure"])
     order = Order(*(strides[name][tells] for name in ("slot", "place", "last_place")))
     linked = _linked(_sequences(strides))
     delta, first = order.between(linked["slot"], linked["from_place"], linked["place"])
@@ -153,17 +165,17 @@ def steps(rows: pa.Table) -> pa.Table:
 def _sequences(strides: Numbers) -> Numbers:
     """What is linked, in order; ``sought`` begins where a reader sought to go on from."""
     what, place = strides["what"], strides["place"]
-    sought = any_of(what, SOUGHT) & ~any_of(what, EVERYWHERE) & (place != NONE)
+    seeks = any_of(what, SEEK_FLAG) & ~any_of(what, EVERYWHERE) & (place != NONE)
     start = {"place": place - 1, "last_place": place - 1}
     start |= {f"last_{name}": strides[name] for name in ("op", "at")}
-    strides = strides | {name: np.where(sought, start[name], strides[name]) for name in start}
-    strides |= {"sought": sought, "ok": strides["ok"] | sought}
-    linked = sought | np.isin(what, (READS, SENDS, SINGLE, ROW_ALONE))
-    found = sort(choose(strides, linked), *_SEQUENCE, "op")
-    what, first = found["what"], groups(*(found[name] for name in _SEQUENCE))
+    strides = strides | {name: np.where(seeks, start[name], strides[name]) for name in start}
+    strides |= {"sought": seeks, "ok": strides["ok"] | seeks}
+    linked = seeks | np.isin(what, (READS, SENDS, SINGLE, ROW_ALONE))
+    ordered = sort(choose(strides, linked), *_SEQUENCE, "op")
+    what, first = ordered["what"], groups(*(ordered[name] for name in _SEQUENCE))
     by_rows = np.logical_or.reduceat(what == ROW_ALONE, first)
     by_rows = np.repeat(by_rows, sizes(first, len(what)))
-    return choose(found, ~(by_rows & np.isin(what, (READS, SENDS))))
+    return choose(ordered, ~(by_rows & np.isin(what, (READS, SENDS))))
 
 
 def _linked(rows: Numbers) -> Numbers:
@@ -182,11 +194,11 @@ def _linked(rows: Numbers) -> Numbers:
     overlaps = same & ((last_op > rows["op"]) | inner & (rows["last_at"][before] > rows["at"]))
     good = np.append(-1, np.maximum.accumulate(np.where(rows["ok"], number, -1)))[:-1]
     begin = np.where(inner, before, np.where(good >= first, good, -1))
-    end, sought = rows["last_place"][begin], rows["sought"][begin]
+    end, seeks = rows["last_place"][begin], rows["sought"][begin]
     back = place <= end
     # Between operations of a producer others may write.
     far = np.where(rows["sent"] & ~inner, rows["ok"] & back, place != end + 1)
-    odd = (begin >= 0) & far & ~rows["sought"] & ~(sought & (inner | back))
-    told = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}
-    told |= {"inner": inner, "sought": sought, "overlaps": overlaps}
-    return choose(rows | told, odd | overlaps)
+    odd = (begin >= 0) & far & ~rows["sought"] & ~(seeks & (inner | back))
+    origin = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}
+    origin |= {"inner": inner, "sought": seeks, "overlaps": overlaps}
+    return choose(rows | origin, odd | overlaps)

@@ -26,7 +26,9 @@ class Order:
         """The index of each offset, or of the next known one, and whether it is known itself."""
         at = so_far((self._slot, self._low), (slot, place)) - 1
         # Before the first stretch stands none, which is looked up behind the last one.
-        slots, end, until = (np.append(each, 0) for each in (self._slot, self._end, self._until))
+        slots, end, until = (
+            np.append(column, 0) for column in (self._slot, self._end, self._until)
+        )
         here = (at >= 0) & (slots[at] == slot)
         left = np.where(here, np.maximum(end[at] - place, 0), 0)
         return until[at] - left, left > 0
@@ -34,8 +36,8 @@ class Order:
     def offset(self, index: Ints) -> Ints:
         """The known offset that has each index."""
         at = np.searchsorted(self._until, index, "right")
-        found: Ints = self._end[at] - (self._until[at] - index)
-        return found
+        offsets: Ints = self._end[at] - (self._until[at] - index)
+        return offsets
 
     def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
         """How far steps from one offset to another lead, and what they leave out.
@@ -44,9 +46,9 @@ class Order:
             Their lengths in known offsets: 1 is to the next one, less is no step on; and the index
             of the first known offset behind each ``begin``.
         """
-        index, known = self.before(slot, begin)
+        index, is_inside = self.before(slot, begin)
         size = self.before(slot, end)[0] - index
-        return np.where(end > begin, size + 1 - known, size), index + known
+        return np.where(end > begin, size + 1 - is_inside, size), index + is_inside
 
 
 def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
@@ -62,15 +64,15 @@ def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
     return np.tile(slot, 2)[order][first], place[order][first], place[order][last]
 
 
-def so_far(known: Sequence[Ints], asked: Sequence[Ints]) -> Ints:
+def so_far(haystack: Sequence[Ints], needles: Sequence[Ints]) -> Ints:
     """How many known rows stand at or before each row that is asked for.
 
     Args:
         known: columns, the most significant first; rows in any order.
-        asked: the same columns of other rows.
+        needles: the same columns of other rows.
     """
-    columns = [np.concatenate(both) for both in zip(known, asked, strict=True)]
+    columns = [np.concatenate(both) for both in zip(haystack, needles, strict=True)]
     order = np.lexsort(columns[::-1])  # of rows that are equal, the known ones come first
     count = np.empty(len(order), np.int64)
-    count[order] = np.cumsum(order < len(known[0]))
-    return count[len(known[0]) :]
+    count[order] = np.cumsum(order < len(haystack[0]))
+    return count[len(haystack[0]) :]

@@ -81,7 +81,7 @@ def from_here(
         names: the columns that are read; None: all.
     """
     table = pq.read_table(path, columns=names)
-    table = table.cast(pa.schema([one.with_type(plain(one.type)) for one in table.schema]))
+    table = table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
     table = table.append_column("at", pa.array(np.arange(len(table))))
     return engine.given(table).withColumn("run", F.lit(run))
 
@@ -103,15 +103,15 @@ class ClientHistory:
         self.operations = operations
         self.size = size
         ignored = () if final_read else record_summaries.OF_FINAL_READS
-        self._asked = record_summaries.bits(*(name for name in DOUBTS if name not in ignored))
+        self._doubts = record_summaries.bits(*(name for name in DOUBTS if name not in ignored))
 
     @cached_property
     def _all(self) -> Rows:
         """Every row with its words, which are brought here only if they are very few."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
-        found = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
+        elsewhere = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
         few = self.size <= min(_WORDS_HERE, self.engine.here)
-        return self.engine.table(found.table()) if few else found
+        return self.engine.table(elsewhere.table()) if few else elsewhere
 
     @cached_property
     def rows(self) -> Rows:
@@ -167,7 +167,7 @@ class ClientHistory:
     def _tally(self) -> Rows:
         of_records = self.rows.where(SENT | SEEN)
         return of_records.by(
-            ["key"], partial(record_summaries.tally, doubts=self._asked), TALLY
+            ["key"], partial(record_summaries.tally, doubts=self._doubts), TALLY
         ).kept()
 
     @cached_property
@@ -191,8 +191,8 @@ class ClientHistory:
     def judged(self) -> dict[str, int]:
         """Run to how many of its rows were looked at, those of records one by one."""
         counted = self._counted.select(["slot", "place", "last_place"]).group_by("slot")
-        found = counted.aggregate([("place", "sum"), ("last_place", "sum")])
-        both = found.join(self.names, "slot", join_type="left outer")
+        totals = counted.aggregate([("place", "sum"), ("last_place", "sum")])
+        both = totals.join(self.names, "slot", join_type="left outer")
         both = both.join(self.sums.select(["slot", "rows"]), "slot", join_type="left outer")
         judged = Counter[str]()
         for row in both.to_pylist():
@@ -258,8 +258,8 @@ class ClientHistory:
             return _ADRIFT.empty_table()
         rows = self._all.select(["word", "key", "offset", "fact"])
         words = self.engine.table(rows.where(ADRIFT).distinct(["word"]))
-        found = rows.where(SENT | SEEN).join(words, ["word"], "semi")
-        return found.by(["word"], _adrift, _ADRIFT).table()
+        touched = rows.where(SENT | SEEN).join(words, ["word"], "semi")
+        return touched.by(["word"], _adrift, _ADRIFT).table()
 
 
 def _proven(rows: pa.Table) -> pa.Table:
@@ -272,34 +272,34 @@ def _proven(rows: pa.Table) -> pa.Table:
 
 def _landed(rows: pa.Table) -> pa.Table:
     """A kernel by ``key``: the rows of ``DOUBTFUL`` that tell a place since others say so."""
-    found = numbers(rows, ("key", "deed", "fact", "facts", "offset"))
-    order = np.argsort(found["key"], kind="stable")
-    found = {name: column[order] for name, column in found.items()}
-    first = groups(found["key"])
+    columns = numbers(rows, ("key", "deed", "fact", "facts", "offset"))
+    order = np.argsort(columns["key"], kind="stable")
+    columns = {name: column[order] for name, column in columns.items()}
+    first = groups(columns["key"])
     size = sizes(first, len(order))
-    fact = found["fact"]
-    writer = np.repeat(greatest(first, found["deed"], any_of(fact, SENT)), size)
+    fact = columns["fact"]
+    writer = np.repeat(greatest(first, columns["deed"], any_of(fact, SENT)), size)
     proven = any_of(fact, PROVEN)
-    took_effect = np.logical_or.reduceat(proven & (found["deed"] == writer), first)
-    landed = np.repeat(took_effect, size) | any_of(found["facts"], SENT_OK)
-    told = (found["offset"] != NONE) & (
+    took_effect = np.logical_or.reduceat(proven & (columns["deed"] == writer), first)
+    landed = np.repeat(took_effect, size) | any_of(columns["facts"], SENT_OK)
+    located = (columns["offset"] != NONE) & (
         proven & any_of(fact, SENT_INFO) | any_of(fact, PEEK) & landed
     )
-    return rows.take(pa.array(order[told])).select(ROW.names)
+    return rows.take(pa.array(order[located])).select(ROW.names)
 
 
 def _adrift(rows: pa.Table) -> pa.Table:
     """A kernel by ``word``: see ``ClientHistory.adrift``."""
-    found = numbers(rows)
-    order = np.argsort(found["word"], kind="stable")
-    found = {name: column[order] for name, column in found.items()}
-    first, fact = groups(found["word"]), found["fact"]
+    ordered = numbers(rows)
+    order = np.argsort(ordered["word"], kind="stable")
+    ordered = {name: column[order] for name, column in ordered.items()}
+    first, fact = groups(ordered["word"]), ordered["fact"]
     size = sizes(first, len(order))
     seen = any_of(fact, SEEN_OK)
-    met = seen & any_of(fact, IN_FINAL) & (found["offset"] != NONE)
+    read_back = seen & any_of(fact, IN_FINAL) & (ordered["offset"] != NONE)
     columns = [
-        found["key"],
+        ordered["key"],
         np.repeat(np.logical_or.reduceat(seen, first), size),
-        nullable(np.repeat(least(first, found["offset"], met), size)),
+        nullable(np.repeat(least(first, ordered["offset"], read_back), size)),
     ]
     return pa.table(columns, names=_ADRIFT.names).group_by(_ADRIFT.names).aggregate([])

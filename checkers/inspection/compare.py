@@ -87,13 +87,13 @@ def compare(evidence: LogTables, extents: Mapping[int, Extent]) -> dict[int, Com
     for hole in _holes(evidence, rows, extents):
         comparison = comparisons.setdefault(hole["part"], Comparison())
         comparison.holes[hole["replica"]] = (hole["count"], hole["first"])
-    held = _held(evidence, rows, comparisons)
-    for fork in _forks(held):
+    extents_rows = _rows_held(evidence, rows, comparisons)
+    for fork in _forks(extents_rows):
         comparison = comparisons.setdefault(fork["part"], Comparison())
         comparison.divergent, comparison.below_hw = fork["all"], fork["below"]
         comparison.offsets.append((fork["offset"], fork["below_hw"]))
     if not all(extent.epochs_told for extent in extents.values()):
-        for odd in _odd_epochs(held):
+        for odd in _odd_epochs(extents_rows):
             comparison = comparisons.setdefault(odd["part"], Comparison())
             comparison.epochs[odd["replica"]] = (odd["count"], odd["first"])
     return comparisons
@@ -135,7 +135,7 @@ def _suspicious(evidence: LogTables, sides: DataFrame) -> DataFrame:
     begins = F.shiftleft("bucket", _BUCKET_BITS)
     ends = F.shiftleft(F.col("bucket") + 1, _BUCKET_BITS)
     expected = F.size(
-        F.filter("extents", lambda each: (each["first"] < ends) & (each["leo"] > begins))
+        F.filter("extents", lambda extent: (extent["first"] < ends) & (extent["leo"] > begins))
     )
     return (
         sums.groupBy("part", "bucket")
@@ -157,11 +157,11 @@ def _holes(evidence: LogTables, rows: DataFrame, extents: Mapping[int, Extent]) 
     cleaner has been, or, as far as nobody can say where that is, only of records that a later one
     of the same key has replaced.
     """
-    held = rows.groupBy("part", "offset").agg(
+    copies = rows.groupBy("part", "offset").agg(
         F.collect_set("replica").alias("holders"), F.first("key_print").alias("key_print")
     )
     lacking = (
-        held.join(F.broadcast(_sides(evidence, extents)), "part")
+        copies.join(F.broadcast(_sides(evidence, extents)), "part")
         .where(F.col("offset").between(F.greatest("first", "gaps_till"), F.col("leo") - 1))
         .where(~F.array_contains("holders", F.col("replica")))
         .select("part", "offset", "replica", "key_print")
@@ -220,7 +220,9 @@ def _claims(rows: DataFrame, ends: Column) -> DataFrame:
     )
 
 
-def _held(evidence: LogTables, rows: DataFrame, comparisons: Mapping[int, Comparison]) -> DataFrame:
+def _rows_held(
+    evidence: LogTables, rows: DataFrame, comparisons: Mapping[int, Comparison]
+) -> DataFrame:
     """For each offset whether replicas hold another record, or one of another epoch, there.
 
     What stands behind a hole is left out: offsets are under no checksum, so a log that skips
@@ -246,10 +248,10 @@ def _held(evidence: LogTables, rows: DataFrame, comparisons: Mapping[int, Compar
             F.col("hole").isNull() | (F.col("offset") < F.col("hole"))
         )
     epoch = F.coalesce("leader_epoch", F.lit(_NONE))
-    told = F.when(F.col("told"), F.col("leader_epoch"))  # none at all contradicts none
+    known_epoch = F.when(F.col("told"), F.col("leader_epoch"))  # none at all contradicts none
     return rows.groupBy("part", "offset").agg(
         (F.min("print") != F.max("print")).alias("other_record"),
-        F.coalesce(F.min(told) != F.max(told), F.lit(False)).alias("other_epoch"),
+        F.coalesce(F.min(known_epoch) != F.max(known_epoch), F.lit(False)).alias("other_epoch"),
         (F.min(epoch) != F.max(epoch)).alias("any_epoch"),
         F.collect_set(F.when(~F.col("told"), F.col("replica"))).alias("untold"),
         (F.min("hw") > F.col("offset")).alias("below_hw"),
@@ -280,8 +282,10 @@ def _unvouched(evidence: LogTables) -> DataFrame:
     elsewhere = F.col("torn") & (F.col("base") != F.col("due"))
     broken = placed.where(F.col("bad") | elsewhere).select("replica").distinct()
     vouched = (F.col("due") == F.col("base")) & (F.col("then") == F.col("next"))
-    found = placed.join(F.broadcast(broken), "replica", "left_semi")
-    return found.where(~F.coalesce(vouched, F.lit(False))).select("replica", "segment", "position")
+    placed_broken = placed.join(F.broadcast(broken), "replica", "left_semi")
+    return placed_broken.where(~F.coalesce(vouched, F.lit(False))).select(
+        "replica", "segment", "position"
+    )
 
 
 def _forks(rows: DataFrame) -> list[Row]:

@@ -20,19 +20,23 @@ PARTITIONS_MAX: Final = 50
 _TEXT_MAX: Final = 120
 
 
-def shown(
+def divergent_records(
     evidence: LogTables, compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[DivergentOffset, ...]]:
     """By partition, what each replica holds at its first divergent offsets."""
-    wanted = {
+    offsets_of = {
         part: dict(comparison.offsets[:OFFSETS_MAX])
         for part, comparison in sorted(compared.items())
         if comparison.offsets
     }
-    wanted = dict(list(wanted.items())[:PARTITIONS_MAX])
-    if not wanted:
+    offsets_of = dict(list(offsets_of.items())[:PARTITIONS_MAX])
+    if not offsets_of:
         return {}
-    places = [{"part": part, "offset": offset} for part, own in wanted.items() for offset in own]
+    places = [
+        {"part": part, "offset": offset}
+        for part, offsets in offsets_of.items()
+        for offset in offsets
+    ]
     columns = [("part", pa.int32()), ("offset", pa.int64())]
     rows = (
         evidence.records.join(F.broadcast(evidence.local(places, columns)), ["part", "offset"])
@@ -45,9 +49,9 @@ def shown(
     return {
         part: tuple(
             DivergentOffset(offset=offset, below_hw=below, copies=tuple(copies[part, offset]))
-            for offset, below in own.items()
+            for offset, below in offsets.items()
         )
-        for part, own in wanted.items()
+        for part, offsets in offsets_of.items()
     }
 
 

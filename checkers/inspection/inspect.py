@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from highwater.checkers.inspection.compare import Comparison, Extent, compare
-from highwater.checkers.inspection.divergent_records import shown
+from highwater.checkers.inspection.divergent_records import divergent_records
 from highwater.checkers.inspection.log_dirs import LogDir, log_dirs
 from highwater.checkers.inspection.log_tables import LogTables
 from highwater.checkers.inspection.partition_verdicts import partition
@@ -33,18 +33,18 @@ def inspect(given: Sequence[Path], spark: SparkSession, *, internal: bool = Fals
         UsageError: a folder is missing, cannot be read, or holds no log.
     """
     dirs = log_dirs(given)
-    found = replicas(dirs, internal=internal)
-    if not any(one.segments or one.findings for one in found):
+    replica_list = replicas(dirs, internal=internal)
+    if not any(folder.segments or folder.findings for folder in replica_list):
         hint = "Topics whose names begin with __ are Kafka's own: --internal looks at these, too."
         raise UsageError(
             f"there is no segment of a topic in {', '.join(map(str, given))}", hint=hint
         )
     with Engine(spark) as engine:
-        states = _inspect(LogTables(engine, found))
+        states = _inspect(LogTables(engine, replica_list))
     return Inspection(
         verdict=worst([state.verdict for state in states]),
         partitions=tuple(states),
-        notes=tuple(_notes(dirs, found)),
+        notes=tuple(_notes(dirs, replica_list)),
     )
 
 
@@ -72,7 +72,7 @@ def _inspect(evidence: LogTables) -> list[InspectedPartition]:
             facts[number].hole = hole
         for number, odd in comparison.epochs.items():
             facts[number].odd_epochs = odd
-    records = shown(evidence, compared)
+    records = divergent_records(evidence, compared)
     return [
         partition(sides, compared.get(part, Comparison()), records.get(part, ()))
         for part, sides in sorted(parts.items())
@@ -106,16 +106,16 @@ def _notes(dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder]) -> list[str
     """What to know of the folders: those without a replica, and a partition twice on a broker."""
     used = {folder.log_dir.path for folder in folders}
     notes = [
-        f"{one.name} (broker {one.broker}) holds no replica of a topic that is looked at."
-        for one in dirs
-        if one.path not in used
+        f"{log_dir.name} (broker {log_dir.broker}) holds no replica of a topic that is looked at."
+        for log_dir in dirs
+        if log_dir.path not in used
     ]
     seen: dict[tuple[str, int, int], ReplicaFolder] = {}
-    for one in folders:
-        before = seen.setdefault((one.topic, one.partition, one.broker), one)
-        if before is not one:
+    for path in folders:
+        before = seen.setdefault((path.topic, path.partition, path.broker), path)
+        if before is not path:
             notes.append(
-                f"{one.topic}-{one.partition} of broker {one.broker} lies in {before.log_dir.name}"
-                f" and in {one.log_dir.name}: they are compared as two replicas."
+                f"{path.topic}-{path.partition} of broker {path.broker} lies in {before.log_dir.name}"
+                f" and in {path.log_dir.name}: they are compared as two replicas."
             )
     return notes

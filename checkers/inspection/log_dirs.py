@@ -70,10 +70,10 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
         whole = before is not None and not (before.only and place.only)
         only = frozenset() if whole else place.only | (before.only if before else frozenset())
         merged[key] = _Place(place.path, place.given, only)
-    found = list(merged.values())
+    log_dir_list = list(merged.values())
     return [
         LogDir(path=place.path, broker=broker, name=str(place.path), only=place.only)
-        for place, broker in zip(found, _brokers(found), strict=True)
+        for place, broker in zip(log_dir_list, _brokers(log_dir_list), strict=True)
     ]
 
 
@@ -139,9 +139,15 @@ def _brokers(places: Sequence[_Place]) -> list[int]:
     identities = [_identity(place.path) for place in places]
     named = [_named(place) for place in places]
     unknown = [name for identity, name in zip(identities, named, strict=True) if identity is None]
-    told = {identity for identity in identities if identity is not None}
-    by_name = None not in unknown and len(told | {*unknown}) == len(told) + len(unknown)
-    free = iter(number for number in range(1, len(places) + len(told) + 1) if number not in told)
+    known_identities = {identity for identity in identities if identity is not None}
+    by_name = None not in unknown and len(known_identities | {*unknown}) == len(
+        known_identities
+    ) + len(unknown)
+    free = iter(
+        number
+        for number in range(1, len(places) + len(known_identities) + 1)
+        if number not in known_identities
+    )
     return [
         identity if identity is not None else name if by_name and name is not None else next(free)
         for identity, name in zip(identities, named, strict=True)

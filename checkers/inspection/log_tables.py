@@ -66,7 +66,7 @@ class LogTables:
         segments = [segment for replica in self.replicas for segment in replica.segments]
         log = read_segments(self.spark, segments, SOURCE)
         parts = self.local(
-            [{"replica": one, "part": part} for one, part in self.part_of.items()],
+            [{"replica": number, "part": part} for number, part in self.part_of.items()],
             [("replica", pa.int32()), ("part", pa.int32())],
         )
         narrow = log.select(
@@ -97,7 +97,7 @@ class LogTables:
             F.count(F.when(F.col("transactional"), 1)).alias("transactional"),
             F.count(F.when(F.col("damage") == "empty", 1)).alias("emptied"),
         )
-        return self.each(rows)
+        return self.by_replica(rows)
 
     @cached_property
     def damage(self) -> dict[int, list[Row]]:
@@ -110,14 +110,14 @@ class LogTables:
             .where(F.col("place") <= DAMAGE_MAX)
             .select("replica", "segment", "position", "base_offset", "damage", "error", "all")
         )
-        return self.each(rows.orderBy("segment", "position"))
+        return self.by_replica(rows.orderBy("segment", "position"))
 
-    def each(self, rows: DataFrame) -> dict[int, list[Row]]:
+    def by_replica(self, rows: DataFrame) -> dict[int, list[Row]]:
         """A small table's rows by replica, in their order."""
-        found: dict[int, list[Row]] = {}
+        grouped: dict[int, list[Row]] = {}
         for row in rows.collect():
-            found.setdefault(row["replica"], []).append(row.asDict())
-        return found
+            grouped.setdefault(row["replica"], []).append(row.asDict())
+        return grouped
 
     def local(self, rows: list[Row], columns: list[tuple[str, pa.DataType]]) -> DataFrame:
         """A small table for Spark to join with."""

@@ -79,13 +79,13 @@ def _sentences(
     if verdict == "fork":
         yield from _fork(states, compared, records)
     elif verdict in ("corrupt", "unknown"):
-        one, finding = next(
+        holder, finding = next(
             (replica, finding)
             for replica in states
             for finding in replica.findings
             if finding.severity == "error" and (verdict == "unknown") == (finding.kind in _UNTOLD)
         )
-        yield f"Broker {one.broker}: {finding.says}"
+        yield f"Broker {holder.broker}: {finding.says}"
         if sum(replica.records > 0 for replica in states) > 1:
             yield "Of what can be read, replicas hold the same record at every offset they share."
     elif verdict == "lag":
@@ -101,9 +101,9 @@ def _fork(
     offsets = f"offset {first}" if number == 1 else f"{number:,} offsets, the first {first}"
     yield f"Replicas hold different records at {offsets}."
     if records:
-        told = [f"broker {each.broker} {_in(each.epoch)}" for each in records[0].copies]
-        if any(each.epoch is not None for each in records[0].copies):
-            yield f"There stands a record of {_joined(told)}."
+        epochs = [f"broker {copy.broker} {_in(copy.epoch)}" for copy in records[0].copies]
+        if any(copy.epoch is not None for copy in records[0].copies):
+            yield f"There stands a record of {_joined(epochs)}."
     if compared.below_hw:
         lies = _lies(compared.below_hw, number)
         yield f"{lies} below the HW of every replica that holds it: no replica will cut it off."
@@ -112,7 +112,7 @@ def _fork(
         yield "No checkpoint says how far each replica's HW had come."
     elif above:
         replicas = [replica for replica in states if replica.hw is not None]
-        lowest = min(replicas, key=lambda one: one.hw or 0)
+        lowest = min(replicas, key=lambda replica: replica.hw or 0)
         yield (
             f"{_lies(above, number)} above the HW that some replica had last written down (the"
             f" lowest is {lowest.hw}, of broker {lowest.broker}): it may yet cut off what it holds"

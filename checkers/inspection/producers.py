@@ -28,7 +28,7 @@ def repeated(evidence: LogTables) -> dict[int, list[Row]]:
         .agg(F.count("*").alias("count"), F.min_by(F.struct("*"), "again").alias("one"))
         .select("replica", "count", "one.producer_id", "one.sequence", "one.first", "one.again")
     )
-    return evidence.each(rows)
+    return evidence.by_replica(rows)
 
 
 def transactions(evidence: LogTables) -> dict[int, list[Row]]:
@@ -51,7 +51,7 @@ def transactions(evidence: LogTables) -> dict[int, list[Row]]:
         F.last(markers, ignorenulls=True).over(backwards).alias("marker"),
         F.last(types, ignorenulls=True).over(backwards).alias("type"),
     )
-    each = ended.groupBy("replica", "producer_id", "marker").agg(
+    per_marker = ended.groupBy("replica", "producer_id", "marker").agg(
         F.min(F.when(~F.col("control"), F.col("offset"))).alias("first"),
         F.first("type").alias("type"),
         F.min("timestamp_ms").alias("time"),
@@ -61,19 +61,19 @@ def transactions(evidence: LogTables) -> dict[int, list[Row]]:
         .when(F.col("first").isNull(), "bare")
         .otherwise(F.col("type"))
     )
-    return evidence.each(_listed(each.withColumn("ending", ending)))
+    return evidence.by_replica(_listed(per_marker.withColumn("ending", ending)))
 
 
 def _listed(rows: DataFrame) -> DataFrame:
     """A row for each kind of ending, with the first few."""
     place = F.coalesce("first", "marker")
     window = Window.partitionBy("replica", "ending")
-    some = F.when(
+    unfinished = F.when(
         F.col("place") <= LISTED_MAX,
         F.struct(place.alias("at"), "producer_id", "first", "marker", "time"),
     )
     return (
         rows.withColumn("place", F.row_number().over(window.orderBy(place)))
         .groupBy("replica", "ending")
-        .agg(F.count("*").alias("count"), F.sort_array(F.collect_list(some)).alias("some"))
+        .agg(F.count("*").alias("count"), F.sort_array(F.collect_list(unfinished)).alias("some"))
     )

@@ -90,7 +90,7 @@ def records(log: DataFrame) -> DataFrame:
 def spans(log: DataFrame) -> list[Span]:
     """What every replica's log holds of every epoch, in the order of their offsets."""
     damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
-    found = log.groupBy(*REPLICA, F.col("leader_epoch").alias("epoch")).agg(
+    spans = log.groupBy(*REPLICA, F.col("leader_epoch").alias("epoch")).agg(
         F.min("offset").alias("first"),
         F.max("offset").alias("last"),
         F.max("segment").alias("segment"),
@@ -99,8 +99,8 @@ def spans(log: DataFrame) -> list[Span]:
         F.bool_or(F.col("damage").isNotNull()).alias("marked"),
         F.bool_or(F.col("sequence").isNotNull()).alias("numbered"),
     )
-    told = [Span(**row.asDict()) for row in found.collect()]
-    return sorted(told, key=lambda one: (one.first is None, one.first))
+    ordered = [Span(**row.asDict()) for row in spans.collect()]
+    return sorted(ordered, key=lambda span: (span.first is None, span.first))
 
 
 def ends(spans: Iterable[Span]) -> list[LogExtent]:
@@ -114,11 +114,11 @@ def ends(spans: Iterable[Span]) -> list[LogExtent]:
             broker=broker,
             topic=topic,
             partition=partition,
-            first=min((one.first for one in replica if one.first is not None), default=None),
-            last=max((one.last for one in replica if one.last is not None), default=None),
-            segment=max(one.segment for one in replica),
-            damaged=any(one.damaged for one in replica),
-            unread=any(one.unread for one in replica),
+            first=min((span.first for span in replica if span.first is not None), default=None),
+            last=max((span.last for span in replica if span.last is not None), default=None),
+            segment=max(span.segment for span in replica),
+            damaged=any(span.damaged for span in replica),
+            unread=any(span.unread for span in replica),
         )
         for (run, broker, topic, partition), replica in replicas.items()
     ]

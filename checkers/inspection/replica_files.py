@@ -70,16 +70,16 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
         log_dirs: from ``places.log_dirs``.
         internal: whether Kafka's own topics, whose names begin with two underscores, are wanted.
     """
-    found = [
+    replica_dirs = [
         (folder, log_dir, offsets)
         for log_dir in log_dirs
         for offsets in [_Checkpoints.of(log_dir)]
         for folder in _folders(log_dir, internal=internal)
     ]
-    found.sort(key=lambda each: (*_name(each[0]), each[1].broker, each[1].name))
+    replica_dirs.sort(key=lambda entry: (*_name(entry[0]), entry[1].broker, entry[1].name))
     return [
         _replica(number, path, log_dir, offsets)
-        for number, (path, log_dir, offsets) in enumerate(found)
+        for number, (path, log_dir, offsets) in enumerate(replica_dirs)
     ]
 
 
@@ -134,8 +134,8 @@ def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
     names = log_dir.only or {path.name for path in log_dir.path.iterdir()}
     for name in sorted(names):
         match = PARTITION.fullmatch(name)
-        wanted = internal or log_dir.only or not name.startswith("__")
-        if match and wanted and int(match["partition"]) <= _PARTITION_MAX:
+        included = internal or log_dir.only or not name.startswith("__")
+        if match and included and int(match["partition"]) <= _PARTITION_MAX:
             path = log_dir.path / name
             if not path.is_file():
                 yield path

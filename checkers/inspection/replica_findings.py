@@ -72,25 +72,33 @@ class Facts:
     @property
     def epochs(self) -> list[EpochRun]:
         """From where to where it has records of each leader epoch, in order."""
-        held: dict[int, tuple[int, int]] = {}
+        offsets_by_epoch: dict[int, tuple[int, int]] = {}
         for span in self.spans:
             if span["epoch"] is not None:
-                first, last = held.get(span["epoch"], (span["first"], span["last"]))
-                held[span["epoch"]] = min(first, span["first"]), max(last, span["last"])
-        runs = [EpochRun(epoch=one, first=first, last=last) for one, (first, last) in held.items()]
+                first, last = offsets_by_epoch.get(span["epoch"], (span["first"], span["last"]))
+                offsets_by_epoch[span["epoch"]] = min(first, span["first"]), max(last, span["last"])
+        runs = [
+            EpochRun(epoch=epoch, first=first, last=last)
+            for epoch, (first, last) in offsets_by_epoch.items()
+        ]
         return sorted(runs, key=lambda run: run.first)
 
     @property
     def overlaps(self) -> list[tuple[int, int, int]]:
         """Segments that reach into the next one: its base offset, its last one, the next first."""
-        held: dict[int, tuple[int, int]] = {}
+        offsets_by_epoch: dict[int, tuple[int, int]] = {}
         for span in self.spans:
             if span["first"] is not None:
-                first, last = held.get(span["segment"], (span["first"], span["covered"]))
-                held[span["segment"]] = min(first, span["first"]), max(last, span["covered"])
+                first, last = offsets_by_epoch.get(
+                    span["segment"], (span["first"], span["covered"])
+                )
+                offsets_by_epoch[span["segment"]] = (
+                    min(first, span["first"]),
+                    max(last, span["covered"]),
+                )
         return [
             (base, last, following)
-            for (base, (_, last)), (_, (following, _)) in pairwise(sorted(held.items()))
+            for (base, (_, last)), (_, (following, _)) in pairwise(sorted(offsets_by_epoch.items()))
             if last >= following
         ]
 
@@ -129,8 +137,8 @@ def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
         committed=ended["commit"]["count"] if "commit" in ended else 0,
         aborted=aborted["count"] if aborted else 0,
         aborted_ranges=tuple(
-            (each["producer_id"], each["first"], each["marker"])
-            for each in (aborted["some"] if aborted else ())
+            (aborted_one["producer_id"], aborted_one["first"], aborted_one["marker"])
+            for aborted_one in (aborted["some"] if aborted else ())
         ),
         findings=tuple(_findings(facts, lacking=lacking)),
     )
@@ -168,9 +176,9 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
             yield LogFinding(kind=kind, severity="error", says=says, offset=offset)
-    told = len(facts.damage)
-    if told and facts.damage[0]["all"] > told:
-        says = f"{facts.damage[0]['all'] - told:,} more stretches cannot be read."
+    damage_count = len(facts.damage)
+    if damage_count and facts.damage[0]["all"] > damage_count:
+        says = f"{facts.damage[0]['all'] - damage_count:,} more stretches cannot be read."
         unread = all(row["damage"] in ("zeros", "unreadable") for row in facts.damage)
         yield LogFinding(kind="unreadable" if unread else "corrupt", severity="error", says=says)
 
@@ -182,13 +190,14 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
     active one (LogSegment.onBecomeInactiveSegment). In the active one no record need be, as long as
     there is one in front of it, or its broker wrote down that there is nothing to have.
     """
-    segment, one = row["segment"], facts.replica
+    segment, replica = row["segment"], facts.replica
     due = next(
-        (neighbour.end for neighbour in one.segments if neighbour.base_offset == segment), segment
+        (neighbour.end for neighbour in replica.segments if neighbour.base_offset == segment),
+        segment,
     )
     where = f"{segment:020d}.log holds zeros from byte {row['position']} on"
     if segment == facts.last_segment:
-        if facts.sum("records") or one.hw == facts.leo:
+        if facts.sum("records") or replica.hw == facts.leo:
             return LogFinding(kind="zeros", severity="note", says=says)
         says = (
             f"{where}, and its log no record: one that was preallocated and never written looks"
@@ -220,26 +229,26 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
 def _checkpoints(facts: Facts, *, lacking: bool) -> Iterator[LogFinding]:
     """Offsets that a broker had written down, and that its log does not reach."""
     broken = any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage)
-    for each in beyond(facts):
-        if each.kind != "hw-above-leo":
-            yield each
+    for finding in beyond(facts):
+        if finding.kind != "hw-above-leo":
+            yield finding
         elif not broken:
             who = "No replica here has them." if lacking else "Another replica has them."
             severity: Severity = "error" if lacking else "warning"
-            yield replace(each, severity=severity, says=f"{each.says} {who}")
+            yield replace(finding, severity=severity, says=f"{finding.says} {who}")
 
 
 def beyond(facts: Facts) -> Iterator[LogFinding]:
     """Checkpoints that lie above the log end offset, which Kafka never lets them."""
-    one, leo = facts.replica, facts.leo
-    if one.hw is not None and one.hw > leo:
-        count = one.hw - leo
+    replica, leo = facts.replica, facts.leo
+    if replica.hw is not None and replica.hw > leo:
+        count = replica.hw - leo
         says = (
-            f"Its HW was {one.hw}, but its log ends at {leo}: {count:,} committed"
+            f"Its HW was {replica.hw}, but its log ends at {leo}: {count:,} committed"
             f" record{'s' * (count != 1)} that it had {_are(count)} gone from it."
         )
         yield LogFinding(kind="hw-above-leo", severity="warning", says=says, offset=leo)
-    named = (("recovery point", one.recovery_point), ("log start offset", one.log_start))
+    named = (("recovery point", replica.recovery_point), ("log start offset", replica.log_start))
     for name, value in named:
         if value is not None and value > leo:
             says = f"Its {name} is {value}, but its log ends at {leo}."
@@ -257,7 +266,7 @@ def disordered(facts: Facts) -> list[LogFinding]:
     A batch of another epoch amid others is damage. Epochs that fall and stay low are what losing
     the cluster's metadata, and starting with the old logs, leaves.
     """
-    found = []
+    findings = []
     runs = facts.epochs
     for index, run in enumerate(runs[1:], start=1):
         before = max(runs[:index], key=lambda run: run.last)
@@ -269,10 +278,10 @@ def disordered(facts: Facts) -> list[LogFinding]:
                 f" {before.last})."
             )
             severity: Severity = "error" if amid else "warning"
-            found.append(
+            findings.append(
                 LogFinding(kind="epoch-order", severity=severity, says=says, offset=run.first)
             )
-    return found[:_NAMED_MAX]
+    return findings[:_NAMED_MAX]
 
 
 def contradicted(facts: Facts) -> list[LogFinding]:
@@ -287,27 +296,33 @@ def contradicted(facts: Facts) -> list[LogFinding]:
     starts = dict(entries)
     ends = dict(zip(starts, [start for _, start in entries[1:]], strict=False))
     begins = facts.replica.log_start or 0
-    found = []
+    findings = []
     for run in facts.epochs:
         epoch, first, last = run.epoch, max(run.first, begins), run.last
         if last < begins:
             continue
         if epoch not in starts:
-            found.append(f"Records from offset {first} on bear epoch {epoch}, which is not in it.")
+            findings.append(
+                f"Records from offset {first} on bear epoch {epoch}, which is not in it."
+            )
         elif first < starts[epoch]:
-            found.append(f"Epoch {epoch} begins at {starts[epoch]} in it, at {first} in the log.")
+            findings.append(
+                f"Epoch {epoch} begins at {starts[epoch]} in it, at {first} in the log."
+            )
         elif epoch in ends and last >= ends[epoch]:
-            found.append(f"Epoch {epoch} ends before {ends[epoch]} in it, at {last} in the log.")
+            findings.append(f"Epoch {epoch} ends before {ends[epoch]} in it, at {last} in the log.")
     if entries and entries[-1][1] > facts.leo:
         epoch, start = entries[-1]
-        found.append(f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}.")
+        findings.append(
+            f"Epoch {epoch} begins at {start} in it, where the log ends at {facts.leo}."
+        )
     return [
         LogFinding(
             kind="epoch-list",
             severity="warning",
-            says=f"leader-epoch-checkpoint contradicts the log: {one}",
+            says=f"leader-epoch-checkpoint contradicts the log: {finding}",
         )
-        for one in found[:_NAMED_MAX]
+        for finding in findings[:_NAMED_MAX]
     ]
 
 

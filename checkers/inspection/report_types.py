@@ -141,4 +141,4 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 def worst(verdicts: list[Verdict]) -> Verdict:
     """The one that says most against a log; ``agree`` when there is none."""
-    return next((each for each in WORST_FIRST if each in verdicts), "agree")
+    return next((word for word in WORST_FIRST if word in verdicts), "agree")

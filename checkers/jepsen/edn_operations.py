@@ -62,14 +62,14 @@ _FUNCTIONS = (
 @rule
 def type_of(text: Bytes, at: int, end: int) -> int:
     """INVOKE, OK, FAIL or INFO."""
-    found = word(text, at, end)
-    if found == _INVOKE:
+    token = word(text, at, end)
+    if token == _INVOKE:
         return INVOKE
-    if found == _OK:
+    if token == _OK:
         return OK
-    if found == _FAIL:
+    if token == _FAIL:
         return FAIL
-    if found == _INFO:
+    if token == _INFO:
         return INFO
     raise MalformedError(at, NO_TYPE)
 
@@ -77,9 +77,9 @@ def type_of(text: Bytes, at: int, end: int) -> int:
 @rule
 def function_of(text: Bytes, at: int, end: int) -> int:
     """SEND, READ, TXN, ASSIGN, SUBSCRIBE, END, or OTHER."""
-    found = word(text, at, end)
+    token = word(text, at, end)
     for function, name in _FUNCTIONS:
-        if found == name:
+        if token == name:
             return function
     return OTHER
 
@@ -87,22 +87,22 @@ def function_of(text: Bytes, at: int, end: int) -> int:
 @rule
 def field(text: Bytes, name: int, name_end: int, at: int, end: int, op: Rows) -> None:
     """Note one entry of an operation's map."""
-    found = word(text, name, name_end)
-    if found == _TYPE:
+    token = word(text, name, name_end)
+    if token == _TYPE:
         op[TYPE] = type_of(text, at, end)
-    elif found == _F:
+    elif token == _F:
         op[F] = function_of(text, at, end)
-    elif found == _PROCESS:
+    elif token == _PROCESS:
         op[PROCESS] = number(text, at, end)
-    elif found == _TIME:
+    elif token == _TIME:
         op[TIME] = number(text, at, end)
-    elif found == _INDEX:
+    elif token == _INDEX:
         op[INDEX] = number(text, at, end)
-    elif found == _VALUE:
+    elif token == _VALUE:
         op[VALUE_AT] = at
-    elif found == _REBALANCE_LOG:
+    elif token == _REBALANCE_LOG:
         op[LOG_AT] = at
-    elif found == _SEEK_TO_BEGINNING:
+    elif token == _SEEK_TO_BEGINNING:
         op[SEEKS] = word(text, at, end) == _TRUE
 
 

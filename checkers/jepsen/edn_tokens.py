@@ -166,10 +166,10 @@ def word(text: Bytes, at: int, end: int) -> int:
 
     No two words of ``jepsen.tests.kafka`` share it, nor any with another that Jepsen writes.
     """
-    found = 0
+    code = 0
     for place in range(at + 1, min(end, at + 8)):
-        found = found << 8 | text[place]
-    return found | min(end - at, 127) << 56
+        code = code << 8 | text[place]
+    return code | min(end - at, 127) << 56
 
 
 @rule

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from highwater.checkers.history.columns import NONE, any_of, numbers
 from highwater.checkers.history.offset_runs import READS, SENDS
-from highwater.checkers.history.row_flags import EVERYWHERE, SOUGHT
+from highwater.checkers.history.row_flags import EVERYWHERE, SEEK_FLAG
 from highwater.checkers.history.view import ClientHistory
 
-SHOWN: Final = 8
+SHOWN_MAX: Final = 8
 
 _END: Final = pa.schema([("slot", pa.int64()), ("offset", pa.int64())])
 
@@ -27,32 +27,32 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
     The foremost ``SHOWN`` of them. Asked are readers who sought the beginning (an offset that is
     null) after that offset was known; where there are none, the history does not tell.
     """
-    if not view.tells(SOUGHT):
+    if not view.tells(SEEK_FLAG):
         return []
     ends = view.strides.by(["slot"], _short, _END).table()
     names = view.names.select(["slot", "topic", "partition"])
     rows = ends.join(names, "slot", join_type="inner").to_pylist()
-    found = sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
-    return found[:SHOWN]
+    unread = sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+    return unread[:SHOWN_MAX]
 
 
 def _short(strides: pa.Table) -> pa.Table:
     """Choose the slots, of rows of ``STRIDE``, whose end nobody reached. A kernel by ``slot``."""
-    found = numbers(strides)
-    what, at, last_at = found["what"], found["at"], found["last_at"]
-    slots, slot = np.unique(found["slot"], return_inverse=True)
-    client = np.unique(found["client"], return_inverse=True)[1]
+    columns = numbers(strides)
+    what, at, last_at = columns["what"], columns["at"], columns["last_at"]
+    slots, slot = np.unique(columns["slot"], return_inverse=True)
+    client = np.unique(columns["client"], return_inverse=True)[1]
     readers, reader = np.unique(slot * len(client) + client, return_inverse=True)
-    far = np.isin(what, (READS, SENDS)) & found["ok"]
+    far = np.isin(what, (READS, SENDS)) & columns["ok"]
     end = np.full(len(slots), NONE)
-    np.maximum.at(end, slot[far], found["last_place"][far])
-    there = far & (found["last_place"] == end[slot])
+    np.maximum.at(end, slot[far], columns["last_place"][far])
+    there = far & (columns["last_place"] == end[slot])
     since = np.full(len(slots), np.iinfo(np.int64).max)
     np.minimum.at(since, slot[there], last_at[there])
-    begun = any_of(what, SOUGHT) & ~any_of(what, EVERYWHERE) & (found["place"] == NONE)
+    begun = any_of(what, SEEK_FLAG) & ~any_of(what, EVERYWHERE) & (columns["place"] == NONE)
     late = begun & (at > since[slot])
-    sought = np.full(len(readers), NONE)
-    np.maximum.at(sought, reader[late], at[late])
-    there &= (what == READS) & (sought[reader] != NONE) & (last_at > sought[reader])
+    first_seek = np.full(len(readers), NONE)
+    np.maximum.at(first_seek, reader[late], at[late])
+    there &= (what == READS) & (first_seek[reader] != NONE) & (last_at > first_seek[reader])
     missed = np.setdiff1d(slot[late], slot[there])
     return pa.table([slots[missed], end[missed]], _END)

@@ -32,14 +32,14 @@ from highwater.checkers.jepsen.to_table import (
     StrictClock,
     table,
 )
-from highwater.checkers.spark.numba_cache import kept
+from highwater.checkers.spark.numba_cache import cached_compilation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import OPERATIONS
 
 _BATCH: Final = 200_000  # operations, invocations among them
 _COMPILED_FROM: Final = 4 << 20  # bytes; compiling takes about as long as Python does with these
 _HINT: Final = "Name the history.edn of a run of jepsen.tests.kafka."
-_SHOWN: Final = 60  # bytes of what is malformed
+_SHOWN_BYTES: Final = 60  # bytes of what is malformed
 _TYPES: Final = ("invoke", "ok", "fail", "info")
 _FUNCTIONS: Final = {
     o.SEND: "send",
@@ -192,35 +192,37 @@ class History:
 
     def _unanswered(self, invocations: Numbers) -> OperationBatch:
         """Operations that were never completed, with what they were to send."""
-        found = [np.empty((0, s.COLUMNS), np.int64)]
-        one, rows = np.empty((1, o.OP_COLUMNS), np.int64), np.empty((16, s.COLUMNS), np.int64)
+        blocks = [np.empty((0, s.COLUMNS), np.int64)]
+        op_row, rows = np.empty((1, o.OP_COLUMNS), np.int64), np.empty((16, s.COLUMNS), np.int64)
         for place, start in enumerate(invocations[:, o.START].tolist()):
-            _, _, used, rows, _ = s.scan(self._text, start, one, rows, True)
-            found.append(rows[:used].copy())
-            found[-1][:, s.OP] = place
-        return OperationBatch(invocations, np.concatenate(found), np.full(len(invocations), NONE))
+            _, _, used, rows, _ = s.scan(self._text, start, op_row, rows, True)
+            blocks.append(rows[:used].copy())
+            blocks[-1][:, s.OP] = place
+        return OperationBatch(invocations, np.concatenate(blocks), np.full(len(invocations), NONE))
 
     @cached_property
     def _scanner(self) -> tuple[Any, Any]:
         """What the file is read with: Python, or the same compiled."""
         if len(self._text) < _COMPILED_FROM:
             return self._text, s.scan
-        with kept("jepsen", (Path(edn_tokens.__file__), Path(o.__file__), Path(s.__file__))):
+        with cached_compilation(
+            "jepsen", (Path(edn_tokens.__file__), Path(o.__file__), Path(s.__file__))
+        ):
             return self._bytes, numba.njit(nogil=True, cache=True)(s.scan)
 
     def _line(self, at: int) -> int:
         return self._text[:at].count(b"\n") + 1
 
     def _malformed(self, at: int, complaint: int) -> UsageError:
-        shown = self._text[at : at + _SHOWN].split(b"\n")[0].decode(errors="replace")
+        excerpt = self._text[at : at + _SHOWN_BYTES].split(b"\n")[0].decode(errors="replace")
         where = f"{self.path}, line {self._line(at)} (byte {at})"
-        return UsageError(f"{where}: {shown!r} {COMPLAINTS[complaint]}.", hint=_HINT)
+        return UsageError(f"{where}: {excerpt!r} {COMPLAINTS[complaint]}.", hint=_HINT)
 
 
 def _completed(batch: OperationBatch) -> OperationBatch:
     """Without invocations and what no client did."""
-    kept = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
-    place = np.cumsum(kept) - 1
+    clients = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
+    place = np.cumsum(clients) - 1
     rows = batch.rows.copy()
     rows[:, s.OP] = place[rows[:, s.OP]]
-    return OperationBatch(batch.ops[kept], rows, batch.begun[kept])
+    return OperationBatch(batch.ops[clients], rows, batch.begun[clients])

@@ -38,7 +38,7 @@ def entry(row: Row, history: History) -> Row:
     witnesses = [_witness(step, row["topic"], history) for step in row["steps"]]
     for witness, role in zip(witnesses, _ROLES.get(row["kind"], ()), strict=False):
         witness["role"] = role if witness["mop"] != END else "log-end"
-    told = {
+    entry_fields = {
         "kind": row["kind"],
         "key": key(row["topic"], row["partition"]),
         "value": _value(row["value"]),
@@ -50,13 +50,17 @@ def entry(row: Row, history: History) -> Row:
     }
     if row["kind"] in CYCLES:
         pairs = zip(witnesses[::2], witnesses[1::2], strict=True)
-        told["steps"] = steps = [_edge(before, after) for before, after in pairs]
-        told["witnesses"] = witnesses[::2]
-        told |= next(
+        entry_fields["steps"] = steps = [_edge(before, after) for before, after in pairs]
+        entry_fields["witnesses"] = witnesses[::2]
+        entry_fields |= next(
             {"key": step["key"], "value": step["value"]} for step in steps if "key" in step
         )
-    optional = {name for name in told if name not in {"key", "value"}}
-    return {name: told[name] for name in told if name not in optional or told[name] is not None}
+    optional = {name for name in entry_fields if name not in {"key", "value"}}
+    return {
+        name: entry_fields[name]
+        for name in entry_fields
+        if name not in optional or entry_fields[name] is not None
+    }
 
 
 def _witness(step: Row, topic: str, history: History) -> Row:
@@ -83,10 +87,10 @@ def _witness(step: Row, topic: str, history: History) -> Row:
 def _edge(before: Row, after: Row) -> Row:
     """One step of a cycle: why the one operation comes before the other."""
     why = {"send": "ww", "poll": "wr"}.get(after["mop"], after["mop"])
-    told = {"type": why, "from": before["index"], "to": after["index"]}
+    edge = {"type": why, "from": before["index"], "to": after["index"]}
     if why in {"ww", "wr"}:
-        told |= {"key": before["key"], "value": before["value"]}
-    return told | ({"value'": after["value"]} if why == "ww" else {})
+        edge |= {"key": before["key"], "value": before["value"]}
+    return edge | ({"value'": after["value"]} if why == "ww" else {})
 
 
 def _nothing(row: Row) -> Row:  # noqa: ARG001 - all are called alike

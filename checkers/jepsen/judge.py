@@ -62,7 +62,7 @@ _ALLOWED_WITH_WW: Final = frozenset(("G1c", "G1c-process", "G1c-realtime"))
 OPERATIONS_FILE: Final = "history.parquet"
 """What the history is called in the folder of its judgement."""
 
-_SHOWN: Final = 32
+_SHOWN_MAX: Final = 32
 _STEPS_SHOWN: Final = 8  # of kinds with a delta, the worst; of cycles, the shortest
 
 
@@ -137,10 +137,10 @@ def judge(
         if ww or view.entangled:
             rows += filter(None, [cycles.find(view, ww=ww)])
         anomalies = gather(engine, rows)
-        told = anomalies.map(partial(caused, causes=stretches(anomalies)), SCHEMA)
-        counted = {row["kind"]: row["count"] for row in told.counts(["kind"]).to_pylist()}
+        grouped = anomalies.map(partial(caused, causes=stretches(anomalies)), SCHEMA)
+        counted = {row["kind"]: row["count"] for row in grouped.counts(["kind"]).to_pylist()}
         counts = {kind: counted[kind] for kind in MEANS if kind in counted}
-        listed = _in_order(told) if every else _sorted(_first(told))
+        listed = _in_order(grouped) if every else _sorted(_first(grouped))
         judged, ends = view.judged.get(name, 0), short(view)
     harmless = allowed(read.subscribed, ww=ww) | (_UNREAD if not read.polled else frozenset())
     breaking = tuple(kind for kind in counts if kind not in harmless)
@@ -256,5 +256,5 @@ def _foremost(table: pa.Table) -> pa.Table:
     kind = table["kind"].combine_chunks().dictionary_encode().indices.to_numpy()
     rank = np.arange(len(kind)) - np.searchsorted(kind, kind)
     stepped = pc.or_(table["delta"].is_valid(), pc.is_in(table["kind"], pa.array(list(CYCLES))))
-    most = np.where(stepped.to_numpy(), _STEPS_SHOWN, _SHOWN)
+    most = np.where(stepped.to_numpy(), _STEPS_SHOWN, _SHOWN_MAX)
     return table.filter(pa.array(rank < most))

@@ -98,8 +98,8 @@ def _number(path: Path, line: int, text: str) -> int:
     return int(text)
 
 
-def _malformed(path: Path, line: int, found: str) -> CheckpointError:
+def _malformed(path: Path, line: int, problem: str) -> CheckpointError:
     return CheckpointError(
-        f"{path} line {line}: {found}",
+        f"{path} line {line}: {problem}",
         hint="It is judged as if the broker had no checkpoint; keep the file, it is evidence.",
     )

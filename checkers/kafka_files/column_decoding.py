@@ -153,8 +153,8 @@ def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
     bounds[1::2] = start + np.maximum(length, 0)
     offsets = pa.py_buffer(np.append(bounds, bounds[-1:]))
     spans = pa.Array.from_buffers(pa.large_binary(), 2 * rows, [None, offsets, data])
-    wanted = column(np.arange(0, 2 * rows, 2), pa.int64(), null=length < 0)
-    return spans.take(wanted).cast(pa.binary())
+    value_column = column(np.arange(0, 2 * rows, 2), pa.int64(), null=length < 0)
+    return spans.take(value_column).cast(pa.binary())
 
 
 def column(values: np.ndarray, kind: pa.DataType, *, null: Mask | None = None) -> pa.Array:
@@ -196,15 +196,15 @@ def mismatches(
     """Every batch or message whose checksum does not match; ``flaws`` gets these, and huge ones."""
     wrong = set()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
-    for index, (position, size, said) in enumerate(spans):
+    for index, (position, size, stated) in enumerate(spans):
         if size > BATCH_BYTES_MAX:
             flaws[index] = Flaw(f"it has {size:,} bytes, too many to be read", "unreadable")
             continue
         computed = checksum.compute(data[position + checksum.covers_from : position + size])
-        if computed != said:
+        if computed != stated:
             wrong.add(index)
             flaws[index] = Flaw(
-                f"{checksum.name} is {computed:#010x}, the {checksum.owner} says {said:#010x}"
+                f"{checksum.name} is {computed:#010x}, the {checksum.owner} says {stated:#010x}"
             )
     return wrong
 

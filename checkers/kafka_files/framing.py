@@ -208,9 +208,9 @@ def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarra
         return np.empty(0, dtype=np.int64)
     frames = np.lib.stride_tricks.sliding_window_view(window, _FRAME.size)
     places = np.flatnonzero(frames[:, 16] == magic)
-    found = np.ascontiguousarray(frames[places, :12])
-    claimed = found[:, :8].view(">i8")[:, 0].astype(np.int64)
-    size = found[:, 8:].copy().view(">i4")[:, 0].astype(np.int64) + _OFFSET_AND_LENGTH
+    headers = np.ascontiguousarray(frames[places, :12])
+    claimed = headers[:, :8].view(">i8")[:, 0].astype(np.int64)
+    size = headers[:, 8:].copy().view(">i4")[:, 0].astype(np.int64) + _OFFSET_AND_LENGTH
     # An offset takes a byte at least: greater leaps are chance.
     soon = (claimed > offset) & (claimed <= min(offset, (1 << 63) - 1 - left) + left)
     return places[soon & (size >= _LEAST[magic]) & (size <= left - places)]

@@ -182,10 +182,10 @@ def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
 def _findings(damage: list[Damage], where: Segment) -> pa.RecordBatch:
     names = ("position", "base_offset", "last_offset", "magic", "crc", "crc_ok", "error")
     columns = {
-        name: pa.array([getattr(each, name) for each in damage], SCHEMA.field(name).type)
+        name: pa.array([getattr(part, name) for part in damage], SCHEMA.field(name).type)
         for name in names
     }
-    columns["damage"] = pa.array([each.kind for each in damage])
+    columns["damage"] = pa.array([part.kind for part in damage])
     return _table(columns, len(damage), where)
 
 

@@ -236,8 +236,8 @@ def _columns(
     append_time = (header["attributes"] & _LOG_APPEND_TIME) != 0
     created = header["base_timestamp"].astype(np.int64)[owner] + time_delta
     appended = header["max_timestamp"].astype(np.int64)[owner]
-    kept = np.array([i for i in range(len(header)) if i not in flaws], dtype=np.intp)
-    last = header["base_offset"][kept].astype(np.int64) + header["last_offset_delta"][kept]
+    usable = np.array([i for i in range(len(header)) if i not in flaws], dtype=np.intp)
+    last = header["base_offset"][usable].astype(np.int64) + header["last_offset_delta"][usable]
     return DecodedColumns(
         batches=_batch_columns(header, chunk, append_time),
         owner=owner,
@@ -275,12 +275,12 @@ def _batch_columns(
 def _damage(chunk: Chunk, header: np.ndarray, flaws: Flaws, mismatched: set[int]) -> list[Damage]:
     """What was left out, and batches in which there is nothing."""
     empty = np.flatnonzero(header["count"] == 0).tolist()
-    found = dict.fromkeys(empty, Flaw("compaction left none of its records", "empty")) | flaws
+    all_flaws = dict.fromkeys(empty, Flaw("compaction left none of its records", "empty")) | flaws
     return [
         Damage(
-            kind=found[index].kind,
+            kind=all_flaws[index].kind,
             position=int(chunk.positions[index]),
-            error=found[index].says,
+            error=all_flaws[index].says,
             base_offset=int(header["base_offset"][index]),
             last_offset=claimed_end(
                 int(header["base_offset"][index]), int(header["last_offset_delta"][index])
@@ -289,5 +289,5 @@ def _damage(chunk: Chunk, header: np.ndarray, flaws: Flaws, mismatched: set[int]
             crc=int(header["crc"][index]),
             crc_ok=index not in mismatched,
         )
-        for index in sorted(found)
+        for index in sorted(all_flaws)
     ]

@@ -88,7 +88,7 @@ def segments(replicas: Path) -> list[Segment]:
             hint="Name the folder replicas of a run; it has one folder a broker id.",
         )
     folders = [path for path in replicas.glob("*/*/") if not path.name.startswith("__")]
-    return limited([one for folder in folders for one in inside(folder)])
+    return limited([segment for folder in folders for segment in inside(folder)])
 
 
 def inside(folder: Path) -> list[Segment]:
@@ -98,16 +98,18 @@ def inside(folder: Path) -> list[Segment]:
     return [Segment.at(path) for path in folder.iterdir() if SEGMENT.fullmatch(path.name)]
 
 
-def limited(found: Sequence[Segment]) -> list[Segment]:
+def limited(unordered: Sequence[Segment]) -> list[Segment]:
     """Segments in order, each told where the next one of its replica begins."""
 
     def replica(segment: Segment) -> tuple[int, str, int]:
         return segment.broker, segment.topic, segment.partition
 
-    ordered = sorted(found, key=lambda each: (replica(each), each.base_offset))
-    told = []
+    ordered = sorted(unordered, key=lambda segment: (replica(segment), segment.base_offset))
+    with_limits = []
     for _, group in groupby(ordered, key=replica):
-        own = list(group)
-        told += [replace(each, limit=after.base_offset) for each, after in pairwise(own)]
-        told.append(own[-1])
-    return told
+        of_replica = list(group)
+        with_limits += [
+            replace(segment, limit=after.base_offset) for segment, after in pairwise(of_replica)
+        ]
+        with_limits.append(of_replica[-1])
+    return with_limits

@@ -61,17 +61,17 @@ def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEv
 
 def places(rows: Iterable[Row]) -> set[Place]:
     """Every place that some anomalies are about."""
-    found = {(row["partition"], row["offset"]) for row in rows}
+    place_set = {(row["partition"], row["offset"]) for row in rows}
     for row in rows:
-        found |= {(copy["partition"], copy["offset"]) for copy in row["copies"] or ()}
-    return {(p, o) for p, o in found if p is not None and o is not None}
+        place_set |= {(copy["partition"], copy["offset"]) for copy in row["copies"] or ()}
+    return {(p, o) for p, o in place_set if p is not None and o is not None}
 
 
 def _of_run(
     tables: Tables, case: RunFiles, rows: Sequence[Row], disk: dict[tuple[str, int, int], list[Row]]
 ) -> RecordEvidence:
-    wanted = places(rows)
-    partitions = {partition for partition, _ in wanted} or set(range(case.plan.topic.partitions))
+    place_set = places(rows)
+    partitions = {partition for partition, _ in place_set} or set(range(case.plan.topic.partitions))
     values = {row["value"] for row in rows} | {
         copy["value"] for row in rows for copy in row["copies"] or ()
     }
@@ -82,7 +82,7 @@ def _of_run(
 
     return RecordEvidence(
         topic=case.plan.topic.name,
-        operations=_operations(case, wanted, {value for value in values if value}),
+        operations=_operations(case, place_set, {value for value in values if value}),
         leaders=events("events/partitions", here),
         replicas=events("events/replicas", here),
         faults=events("events/faults"),
@@ -92,7 +92,7 @@ def _of_run(
                 (row["broker"], row["leader_epoch"], row["record_id"])
                 for row in disk.get((case.key, *place), [])
             ]
-            for place in wanted
+            for place in place_set
         },
         ends=[end for end in tables.ends if end.run == case.key],
         reach={
@@ -103,14 +103,16 @@ def _of_run(
     )
 
 
-def _operations(case: RunFiles, wanted: set[Place], values: set[str]) -> list[Row]:
-    offsets = sorted({offset for _, offset in wanted})
+def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list[Row]:
+    offsets = sorted({offset for _, offset in place_set})
     where = pc.field("value").isin(pa.array(sorted(values), pa.string())) | pc.field("offset").isin(
         pa.array(offsets, pa.int64())
     )
     rows = _read(case, "history/ops", where, time="invoke_ns")
     return [
-        row for row in rows if row["value"] in values or (row["partition"], row["offset"]) in wanted
+        row
+        for row in rows
+        if row["value"] in values or (row["partition"], row["offset"]) in place_set
     ]
 
 
@@ -144,20 +146,20 @@ def _plain(column: pa.Field) -> pa.Field:
 
 def _disks(tables: Tables, suspects: dict[str, list[Row]]) -> dict[tuple[str, int, int], list[Row]]:
     """What the replicas hold at the places of all suspects: one Spark job for all runs."""
-    wanted = [
+    asked_places = [
         {"run": run, "partition": partition, "offset": offset}
         for run, rows in suspects.items()
         for partition, offset in places(rows)
     ]
-    if not wanted:
+    if not asked_places:
         return {}
     schema = pa.schema([("run", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
-    where = tables.local(pa.Table.from_pylist(wanted, schema=schema))
+    where = tables.local(pa.Table.from_pylist(asked_places, schema=schema))
     names = ["run", "partition", "offset"]
-    found = tables.log.join(where.hint("broadcast"), names, "left_semi")
-    held: dict[tuple[str, int, int], list[Row]] = {}
-    for row in found.select(*names, "broker", "leader_epoch", "record_id").collect():
-        held.setdefault((row["run"], row["partition"], row["offset"]), []).append(row.asDict())
-    for rows in held.values():
+    copies = tables.log.join(where.hint("broadcast"), names, "left_semi")
+    by_place: dict[tuple[str, int, int], list[Row]] = {}
+    for row in copies.select(*names, "broker", "leader_epoch", "record_id").collect():
+        by_place.setdefault((row["run"], row["partition"], row["offset"]), []).append(row.asDict())
+    for rows in by_place.values():
         rows.sort(key=lambda row: row["broker"])
-    return held
+    return by_place

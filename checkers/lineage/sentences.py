@@ -57,10 +57,10 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 def _cut(subject: Subject) -> list[str]:
     gone = [cut for cut in subject.cuts if subject.taken_from(cut)]
     cuts = [cut for cut in subject.cuts if cut not in gone]
-    return _taken(gone) + (_by_themselves(subject, cuts) if cuts else [])
+    return _removed(gone) + (_by_themselves(subject, cuts) if cuts else [])
 
 
-def _taken(gone: list[ReplicaTruncation]) -> list[str]:
+def _removed(gone: list[ReplicaTruncation]) -> list[str]:
     """Whose disk lost it to a fault, which is no cut of Kafka's."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
@@ -100,12 +100,14 @@ def _divergence(row: Row) -> str:
         ((value, _), brokers) = next(iter(holders.items()))
         skips = f"At {place} {_brokers(brokers)} {value}; another replica skips that offset."
         return skips + _depth(copies)
-    told = [
+    clauses = [
         f"{_brokers(brokers)} {value}" + ("" if epoch is None else f" of epoch {epoch}")
         for (value, epoch), brokers in holders.items()
     ]
-    held = ", however ".join(told)
-    return f"At {place} {held}: readers see what the leader of the day holds.{_depth(copies)}"
+    sentence_text = ", however ".join(clauses)
+    return (
+        f"At {place} {sentence_text}: readers see what the leader of the day holds.{_depth(copies)}"
+    )
 
 
 def _depth(copies: Sequence[Row]) -> str:
@@ -113,8 +115,8 @@ def _depth(copies: Sequence[Row]) -> str:
     notes = [(copy["broker"], copy.get("note") or "") for copy in copies]
     above = [(broker, note) for broker, note in notes if note.startswith(ABOVE)]
     if above:
-        told = [f"broker {broker} ({note.removeprefix(ABOVE)})" for broker, note in above]
-        return f" It lies above the HW that {joined(told)} had last written down."
+        brokers = [f"broker {broker} ({note.removeprefix(ABOVE)})" for broker, note in above]
+        return f" It lies above the HW that {joined(brokers)} had last written down."
     if notes and all(note.startswith(BELOW) for _, note in notes):
         return " It lies below the HW of every replica that holds it: no replica will cut it off."
     return ""

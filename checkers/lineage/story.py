@@ -18,10 +18,10 @@ _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
 
 def witnesses(subject: Subject) -> tuple[Witness, ...]:
     """Everything known about an anomaly, in order of time; what the disks show comes last."""
-    told = [
+    evidence = [
         *_sent(subject),
         *_acknowledged(subject),
-        *_held(subject),
+        *_copies(subject),
         *_faults(subject),
         *_truncated(subject),
         *_elected(subject),
@@ -29,8 +29,8 @@ def witnesses(subject: Subject) -> tuple[Witness, ...]:
         *_read(subject),
         *_passed(subject),
     ]
-    told.sort(key=lambda witness: NEVER if witness.time_ns is None else witness.time_ns)
-    return (*told, *_disks(subject))
+    evidence.sort(key=lambda witness: NEVER if witness.time_ns is None else witness.time_ns)
+    return (*evidence, *_disks(subject))
 
 
 def _sent(subject: Subject) -> Iterator[Witness]:
@@ -79,7 +79,7 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
         )
 
 
-def _held(subject: Subject) -> Iterator[Witness]:
+def _copies(subject: Subject) -> Iterator[Witness]:
     """The HW-lag window: a replica that holds a committed record above its own HW."""
     if subject.kind == CORRUPT:
         return
@@ -113,8 +113,8 @@ def _faults(subject: Subject) -> Iterator[Witness]:
         if subject.began_ns <= row["time_ns"] <= subject.ended_ns
     ]
     half = _FAULTS_MAX // 2
-    told = rows if len(rows) <= _FAULTS_MAX else [*rows[:half], *rows[-half:]]
-    for row in told:
+    faults = rows if len(rows) <= _FAULTS_MAX else [*rows[:half], *rows[-half:]]
+    for row in faults:
         yield Witness(
             who="nemesis",
             what="healed" if row["phase"] == "heal" else row["fault"],
@@ -234,11 +234,11 @@ def _disks(subject: Subject) -> Iterator[Witness]:
     if subject.offset is None or subject.partition is None or subject.kind == CORRUPT:
         return
     place = f"offset {subject.offset}"
-    held = subject.evidence.disk.get((subject.partition, subject.offset), [])
+    disk_copies = subject.evidence.disk.get((subject.partition, subject.offset), [])
     for end in sorted(subject.evidence.ends, key=lambda end: end.broker):
         if end.partition != subject.partition:
             continue
-        copies = [copy for copy in held if copy[0] == end.broker]
+        copies = [copy for copy in disk_copies if copy[0] == end.broker]
         for broker, epoch, value in copies or [(end.broker, None, None)]:
             written = "" if epoch is None else f", written in epoch {epoch}"
             if copies:
@@ -269,5 +269,5 @@ def _clock(time_ns: int) -> str:
 def _sentence(words: str) -> str:
     words = words.strip()
     first = words.split(" ", 1)[0]
-    said = words[:1].upper() + words[1:] if first.isalpha() else words  # m4 is a name
-    return said if said.endswith((".", "!", "?")) else f"{said}."
+    capitalised = words[:1].upper() + words[1:] if first.isalpha() else words  # m4 is a name
+    return capitalised if capitalised.endswith((".", "!", "?")) else f"{capitalised}."

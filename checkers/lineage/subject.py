@@ -7,7 +7,7 @@ from typing import Final
 
 from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
-from highwater.harness.runs.fault_effects import taken
+from highwater.harness.runs.fault_effects import removed_offsets
 from highwater.harness.runs.history import FENCE, OK, READ, SEND
 
 NEVER: Final = (1 << 63) - 1
@@ -83,7 +83,7 @@ class Subject:
         if self.kind != LOST:
             return NEVER
         replaced = [row["complete_ns"] for row in self.others if row["complete_ns"]]
-        led = [
+        leaders = [
             row["time_ns"]
             for row in self._changes
             if any(
@@ -91,7 +91,7 @@ class Subject:
                 for cut in self._all_cuts
             )
         ]
-        later = [time for time in (*replaced, *led) if time > self.began_ns]
+        later = [time for time in (*replaced, *leaders) if time > self.began_ns]
         return min(later, default=NEVER)
 
     @cached_property
@@ -105,7 +105,7 @@ class Subject:
             self.offset in offsets
             for row in self.evidence.faults
             if row["broker"] == cut.broker and self.began_ns <= row["time_ns"] <= cut.time_ns
-            for offsets in taken(row["says"], self.evidence.topic, self.partition or 0)
+            for offsets in removed_offsets(row["says"], self.evidence.topic, self.partition or 0)
         )
 
     @cached_property
@@ -116,7 +116,7 @@ class Subject:
     @cached_property
     def held(self) -> list[list[Row]]:
         """For each replica that held the offset, what it told of itself while it did."""
-        found = []
+        series = []
         for rows in self._by_broker.values():
             holding = []
             for row in rows:
@@ -125,8 +125,8 @@ class Subject:
                 elif holding and row["leo"] is not None:
                     break
             if holding:
-                found.append(holding)
-        return found
+                series.append(holding)
+        return series
 
     def leader_at(self, time_ns: int | None) -> Row | None:
         """The last word on the partition's leader at a time."""

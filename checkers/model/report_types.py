@@ -169,14 +169,14 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
             StoreError: the text is none, or of another format.
         """
         try:
-            found = msgspec.json.decode(text, type=cls)
+            decoded = msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise StoreError(
                 f"model.json is broken: {error}", hint="Judge the run again: highwater check RUN"
             ) from error
-        if found.format != FORMAT:
+        if decoded.format != FORMAT:
             raise StoreError(
-                f"model.json is of format {found.format}, not {FORMAT}",
+                f"model.json is of format {decoded.format}, not {FORMAT}",
                 hint="Judge the run again: highwater check RUN",
             )
-        return found
+        return decoded

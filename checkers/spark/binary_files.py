@@ -46,13 +46,13 @@ def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[bytes]]]:
     """Each file of a task of ``contents``: its path, and a temporary file that holds the same."""
     pieces = (
-        each
+        pair
         for batch in batches
-        for each in zip(batch["path"].to_pylist(), batch["piece"], strict=True)
+        for pair in zip(batch["path"].to_pylist(), batch["piece"], strict=True)
     )
-    for path, own in groupby(pieces, key=itemgetter(0)):
+    for path, of_file in groupby(pieces, key=itemgetter(0)):
         with tempfile.TemporaryFile() as file:
-            for _, piece in own:
+            for _, piece in of_file:
                 file.write(piece.as_buffer())
             yield path, file
 

@@ -86,10 +86,10 @@ class Engine:
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
         """Rows of which nobody knows how many they are, computed once."""
-        found = collected(frame.limit(self.here + 1), schema)
-        if len(found) <= self.here:
-            return self.table(found)
-        return Rows(self, schema, frame=frame, size=len(found)).kept()
+        first_rows = collected(frame.limit(self.here + 1), schema)
+        if len(first_rows) <= self.here:
+            return self.table(first_rows)
+        return Rows(self, schema, frame=frame, size=len(first_rows)).kept()
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """A frame that is computed once, and again where a worker that had it is lost."""
@@ -169,8 +169,8 @@ class Rows:
     def only(self, column: str, *values: int | str) -> "Rows":
         """Those that have one of these values in a column."""
         if self._table is not None:
-            asked = pc.is_in(self._table[column], pa.array(values, self._table[column].type))
-            return self._engine.table(self._table.filter(asked))
+            mask = pc.is_in(self._table[column], pa.array(values, self._table[column].type))
+            return self._engine.table(self._table.filter(mask))
         return self._there(self.frame().where(F.col(column).isin(*values)), self.schema)
 
     def but(self, column: str, value: int) -> "Rows":
@@ -195,8 +195,8 @@ class Rows:
     def counts(self, names: Sequence[str]) -> pa.Table:
         """How often each value of some columns occurs (``count``), brought here; few of them."""
         if self._table is not None:
-            found = self._table.group_by(list(names)).aggregate([([], "count_all")])
-            return found.rename_columns([*names, "count"])
+            grouped = self._table.group_by(list(names)).aggregate([([], "count_all")])
+            return grouped.rename_columns([*names, "count"])
         schema = pa.schema([*(self.schema.field(name) for name in names), ("count", pa.int64())])
         return collected(self.frame().groupBy(*names).count(), schema)
 
@@ -220,7 +220,9 @@ class Rows:
 
         ``semi``: each of them of which there is another; ``anti``: of which there is none.
         """
-        added = [one for one in other.schema if one.name not in keys] if how == "inner" else []
+        added = (
+            [field for field in other.schema if field.name not in keys] if how == "inner" else []
+        )
         schema = pa.schema([*self.schema, *added])
         if self.here and other.here:
             return self._engine.table(_joined(self.table(), other.table(), keys, how, schema))
@@ -232,11 +234,11 @@ class Rows:
     def union(self, *others: "Rows") -> "Rows":
         """Them and others; columns that are lacking are null."""
         all_of_them = (self, *others)
-        schema = pa.unify_schemas([one.schema for one in all_of_them])
-        if all(one.here for one in all_of_them):
-            tables = [complete(one.table(), schema) for one in all_of_them]
+        schema = pa.unify_schemas([part.schema for part in all_of_them])
+        if all(part.here for part in all_of_them):
+            tables = [complete(part.table(), schema) for part in all_of_them]
             return self._engine.table(pa.concat_tables(tables))
-        frames = [one.frame() for one in all_of_them]
+        frames = [part.frame() for part in all_of_them]
         union = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
         size = sum(map(len, all_of_them))
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)

@@ -49,9 +49,9 @@ def find_java() -> Path:
         if not java.fault:
             return home
         rejected[home] = f"{origin} is Java {java.version}, {java.fault}"
-    found = "; ".join(rejected.values()) or "no Java was found in JAVA_HOME or on PATH"
+    reasons = "; ".join(rejected.values()) or "no Java was found in JAVA_HOME or on PATH"
     raise HarnessError(
-        f"Spark needs Java {_OLDEST} or later: {found}.",
+        f"Spark needs Java {_OLDEST} or later: {reasons}.",
         hint="Install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME.",
     )
 

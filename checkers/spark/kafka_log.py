@@ -104,8 +104,8 @@ class SegmentReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task a core, unless they would be very small or very large; at least one."""
-        found = [segment for path in self.paths for segment in segments(replicas_of(path))]
-        return [Task(stretches) for stretches in plan(found, cores=os.cpu_count() or 1)]
+        all_segments = [segment for path in self.paths for segment in segments(replicas_of(path))]
+        return [Task(stretches) for stretches in plan(all_segments, cores=os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task."""
@@ -125,22 +125,22 @@ def replicas_of(path: Path) -> Path:
     return inside if inside.is_dir() else path
 
 
-def about(found: Iterable[Segment]) -> int:
+def about(segments_read: Iterable[Segment]) -> int:
     """About how many records some segments hold; 0 only if all are empty, and none is a URI."""
-    return -(-sum(map(_size, found)) // _RECORD_BYTES)
+    return -(-sum(map(_size, segments_read)) // _RECORD_BYTES)
 
 
-def plan(found: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
+def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[Stretch]]:
     """Share the bytes of the segments out to tasks, in order: about one task a core.
 
     Long segments are split between batches, short ones are put together.
     """
-    sizes = [_size(segment) for segment in found]
+    sizes = [_size(segment) for segment in segments_read]
     share = -(-sum(sizes) // cores)
     task_bytes = min(max(share, TASK_BYTES_MIN), TASK_BYTES_MAX)
     tasks: list[list[Stretch]] = [[]]
     room = task_bytes
-    for segment, size in zip(found, sizes, strict=True):
+    for segment, size in zip(segments_read, sizes, strict=True):
         at = 0
         while True:
             if not room:
@@ -209,40 +209,42 @@ def read_log(
         UsageError: a path is no folder, or there is no such column.
     """
     schema = schema_of(columns)
-    found: list[Segment] = []
+    all_segments: list[Segment] = []
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"{path} is not a folder", hint="Name a run, or its folder replicas.")
-        found += segments(replicas_of(path.absolute()))
-    return _read(spark, found, schema)
+        all_segments += segments(replicas_of(path.absolute()))
+    return _read(spark, all_segments, schema)
 
 
 def read_segments(
-    spark: SparkSession, found: Sequence[Segment], columns: Iterable[str]
+    spark: SparkSession, segments_read: Sequence[Segment], columns: Iterable[str]
 ) -> DataFrame:
     """The records of segments that lie anywhere; ``run`` and ``broker`` are as each one says.
 
     Args:
         spark: the session.
-        found: the segments; their paths must be good wherever Spark's tasks run, or be URIs.
+        segments_read: the segments; their paths must be good wherever Spark's tasks run, or be URIs.
         columns: what is read of each record.
 
     Raises:
         UsageError: there is no such column.
     """
     schema = schema_of(columns)
-    here = [one for one in found if not one.remote]
-    there = [one for one in found if one.remote]
+    here = [segment for segment in segments_read if not segment.remote]
+    there = [segment for segment in segments_read if segment.remote]
     if not there:
         return _read(spark, here, schema)
     log = _read_there(spark, there, schema)
     return log.union(_read(spark, here, schema)) if here else log
 
 
-def _read_there(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> DataFrame:
+def _read_there(
+    spark: SparkSession, segments_read: Sequence[Segment], schema: StructType
+) -> DataFrame:
     """The records of segments that only Spark can read, each as a whole."""
     by_path: dict[str, list[Segment]] = {}  # a run may have been named twice
-    for segment in found:
+    for segment in segments_read:
         by_path.setdefault(segment.path, []).append(segment)
     names = schema.names
 
@@ -255,11 +257,11 @@ def _read_there(spark: SparkSession, found: Sequence[Segment], schema: StructTyp
     return mapped(files, read, pa.schema([SCHEMA.field(name) for name in names]))
 
 
-def _read(spark: SparkSession, found: Sequence[Segment], schema: StructType) -> DataFrame:
+def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructType) -> DataFrame:
     """The same rows as the data source's: a task for each number of a range, or read here."""
-    tasks = plan(found, cores=os.cpu_count() or 1)
+    tasks = plan(segments_read, cores=os.cpu_count() or 1)
     names = schema.names
-    if sum(map(_size, found)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:
+    if sum(map(_size, segments_read)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:
         return spark.createDataFrame(few.combine_chunks())
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,12 +18,12 @@ import numba
 
 from highwater.harness.base.user_dirs import cache_directory
 
-_KEPT: Final = 4
+_VERSIONS_MAX: Final = 4
 _IN_USE_S: Final = 3600.0
 
 
 @contextmanager
-def kept(name: str, sources: Iterable[Path]) -> Iterator[None]:
+def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
     """Let what is declared here, with ``cache=True``, keep its machine code.
 
     Args:
@@ -57,6 +57,6 @@ def _use(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
         used = {path: path.stat().st_mtime for path in folder.parent.iterdir()}
-        for old in sorted(used, key=lambda one: used[one])[:-_KEPT]:
+        for old in sorted(used, key=lambda folder: used[folder])[:-_VERSIONS_MAX]:
             if used[old] < time.time() - _IN_USE_S:
                 shutil.rmtree(old, ignore_errors=True)

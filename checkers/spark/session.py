@@ -103,15 +103,15 @@ class SparkStarter:
     def _run(self, options: SparkOptions, *, heavy: bool) -> None:
         try:
             with _lock:
-                found = options.session or _running(options)
-                session = found or _started(options, heavy=heavy)
+                running = options.session or _running(options)
+                session = running or _started(options, heavy=heavy)
                 if options.session is not None or not classic.is_local(session):
                     prepare(session)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
             self.future.set_exception(error)
             return
         self.future.set_result(session)
-        if found is None and not self._needed.is_set() and classic.is_local(session):
+        if running is None and not self._needed.is_set() and classic.is_local(session):
             # Nobody waits for it: where it fails, the first judgement will say why.
             with contextlib.suppress(Exception):
                 warm_up(session)

@@ -22,16 +22,16 @@ def load(group: str) -> tuple[tuple[str, object], ...]:
     Raises:
         HarnessError: one of them cannot be imported; the message names its package.
     """
-    found = []
+    loaded = []
     for entry in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         try:
-            found.append((_package(entry), entry.load()))
+            loaded.append((_package(entry), entry.load()))
         except Exception as error:
             raise HarnessError(
                 f"{_package(entry)} cannot be loaded for {group}: {type(error).__name__}: {error}",
                 hint=f"Mend its module {entry.value}, or uninstall it.",
             ) from error
-    return tuple(found)
+    return tuple(loaded)
 
 
 def _package(entry: EntryPoint) -> str:

@@ -25,7 +25,7 @@ COLLECTOR = "-XX:+UseSerialGC"  # of every JVM: an archive is good for one colle
 NOT_SHARED: Flags = ("-Xshare:auto",)  # of whatever the runtime itself brings
 _FAILURE_STANDS_S = 24 * 3600
 _BASE_LIMIT_S = 60
-_KEPT = 3
+_ARCHIVES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ def _tidy(archive: Archive) -> None:
     """Of the archives of one program, for other jars or another JVM, only the latest are kept."""
     name = archive.top.name.rsplit("-", 2)[0]
     paths = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda path: path.stat().st_mtime)
-    for old in paths[:-_KEPT]:
+    for old in paths[:-_ARCHIVES_MAX]:
         old.unlink()
         old.with_suffix(".json").unlink(missing_ok=True)
 

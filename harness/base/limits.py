@@ -33,7 +33,7 @@ def out_of_range(value: float, least: float, most: float, what: str) -> UsageErr
 
 
 def _duration(seconds: int) -> str:
-    whole = (each for each in _UNITS_S if seconds >= each[0] and seconds % each[0] == 0)
+    whole = (unit for unit in _UNITS_S if seconds >= unit[0] and seconds % unit[0] == 0)
     unit, name = next(whole, _UNITS_S[-1])
     return f"{seconds // unit}{name}"
 

@@ -38,9 +38,9 @@ def await_condition(
     while True:
         seen: object
         try:
-            seen = found = look()
-            if until(found):
-                return found
+            seen = result = look()
+            if until(result):
+                return result
         except passing as error:
             seen = error
         if time.monotonic() >= deadline:

@@ -94,8 +94,8 @@ class TrackedConsumer:
 
     def positions(self) -> dict[int, int]:
         """Where it goes on, partition by partition; 0 where it has not begun."""
-        found = self.client.position(self.client.assignment())
-        return {place.partition: max(0, place.offset) for place in found}
+        position = self.client.position(self.client.assignment())
+        return {place.partition: max(0, place.offset) for place in position}
 
     def commit(self, messages: Iterable[Message]) -> None:
         """Commit what was read to the group, and do not wait."""
@@ -172,13 +172,15 @@ class TrackedConsumer:
     ) -> list[TopicPartition]:
         """Where the group has come to; the beginning where it never was."""
         try:
-            found = client.committed(partitions, timeout=_ASK_S) if partitions else []
+            committed = client.committed(partitions, timeout=_ASK_S) if partitions else []
         except KafkaException as error:
             self._log.info("%s: what was committed is not known: %s", self._name, error)
-            found = []
-        known = {place.partition: max(0, place.offset) for place in found if place.error is None}
+            committed = []
+        offsets = {
+            place.partition: max(0, place.offset) for place in committed if place.error is None
+        }
         return [
-            self._at(place.partition, known.get(place.partition, _STORED)) for place in partitions
+            self._at(place.partition, offsets.get(place.partition, _STORED)) for place in partitions
         ]
 
 

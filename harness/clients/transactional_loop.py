@@ -159,7 +159,7 @@ class TransactionLoop:
     def _transact(self, client: _Client, *, crash: bool = False) -> bool:
         """One transaction; False when the producer is good for no other."""
         draw, partitions = self._random, self._plan.topic.partitions
-        wanted = [draw.randrange(partitions) for _ in range(draw.randint(1, SENDS_MOST))]
+        targets = [draw.randrange(partitions) for _ in range(draw.randint(1, SENDS_MOST))]
         aborts = draw.random() < self._plan.workload.aborts
         if not client.session.begin():
             return False
@@ -167,7 +167,7 @@ class TransactionLoop:
         if client.reader is not None:
             client.reader.revoked = False
         polled = self._poll(client, entry)
-        whole = all(self._send(client.session, entry, partition) for partition in wanted)
+        whole = all(self._send(client.session, entry, partition) for partition in targets)
         client.session.flush()
         polled += self._poll(client, entry)
         if crash:

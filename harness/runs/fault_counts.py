@@ -14,7 +14,7 @@ from highwater.harness.runs.plan import Plan
 
 _NS: Final = 1_000_000_000
 _STEP: Final = ("step", "note")
-_TAKEN: Final = re.compile(r"step \d+ of \d+: ")
+_STEP_TEXT: Final = re.compile(r"step \d+ of \d+: ")
 """How the note of a step begins that a replay of the model's schedule has taken."""
 
 _KINDS_MAX: Final = 6
@@ -44,7 +44,7 @@ class FaultCounts:
         times = [row["time_ns"] or 0 for row in rows if row["phase"] in ("inject", "heal")]
         return cls(
             faults=Counter(map(str, injected)),
-            steps=sum(_TAKEN.match(says) is not None for says in notes),
+            steps=sum(_STEP_TEXT.match(says) is not None for says in notes),
             seconds=(max(times) - min(times)) / _NS if times else 0.0,
         )
 
@@ -61,10 +61,10 @@ class FaultCounts:
     @property
     def counted(self) -> str:
         """``kill 3 times, pause once``."""
-        shown = list(self.faults.items())[:_KINDS_MAX]
+        kinds = list(self.faults.items())[:_KINDS_MAX]
         words = [f"{count(self.steps, 'step')} taken"] if self.steps else []
-        words += [f"{name} {_times(number)}" for name, number in shown]
-        more = self.count - sum(number for _, number in shown)
+        words += [f"{name} {_times(number)}" for name, number in kinds]
+        more = self.count - sum(number for _, number in kinds)
         words += [f"{count(more, 'fault')} of other kinds"] if more else []
         return ", ".join(words) or "nothing"
 
@@ -98,12 +98,14 @@ class Happening:
         if plan.calm and (deeds is None or deeds.nothing):
             return cls(value="nothing", means="a calm run")
         if deeds is not None and deeds.nothing:
-            return cls(value="nothing", means=f"no fault struck; asked for: {asked(plan)}")
+            return cls(value="nothing", means=f"no fault struck; asked for: {requested(plan)}")
         scripted = plan.story or (plan.schedule and str(plan.schedule.get("name", "schedule")))
         if scripted:
             means = "a story" if plan.story else "a replay of the model's schedule"
             return cls(value=scripted, means=f"{means}: {deeds.says}" if deeds else means)
-        return cls(value=deeds.says if deeds else "not known", means=f"asked for: {asked(plan)}")
+        return cls(
+            value=deeds.says if deeds else "not known", means=f"asked for: {requested(plan)}"
+        )
 
 
 def title(plan: Plan, deeds: FaultCounts | None) -> str:
@@ -116,7 +118,7 @@ def title(plan: Plan, deeds: FaultCounts | None) -> str:
     return deeds.counted
 
 
-def asked(plan: Plan) -> str:
+def requested(plan: Plan) -> str:
     """What a plan asks for: ``kill, pause at random for 30 s``."""
     if plan.story:
         return f"the story {plan.story}"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_TAKEN: Final = re.compile(
+_REMOVED_TEXT: Final = re.compile(
     r"(?P<topic>[\w.-]+)-(?P<partition>\d+) lost (?P<first>\d+) up to (?P<end>\d+)"
 )
 
@@ -18,8 +18,8 @@ def phrase(topic: str, partition: int, first: int, end: int) -> str:
     return f"{topic}-{partition} lost {first} up to {end}"
 
 
-def taken(says: str, topic: str, partition: int) -> Iterator[range]:
+def removed_offsets(says: str, topic: str, partition: int) -> Iterator[range]:
     """The offsets of a partition that a fault's sentence says are gone."""
-    for match in _TAKEN.finditer(says):
+    for match in _REMOVED_TEXT.finditer(says):
         if (match["topic"], int(match["partition"])) == (topic, partition):
             yield range(int(match["first"]), int(match["end"]))

@@ -25,6 +25,6 @@ def strikes(run: Run) -> Strikes:
     return numbers
 
 
-def begun(found: Strikes, fault: str, broker: int | None, time_ns: int) -> int:
+def begun(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> int:
     """When a fault began that had taken effect by a time; that time itself where nobody says."""
-    return max((at for at in found.get((fault, broker), ()) if at <= time_ns), default=time_ns)
+    return max((at for at in strikes.get((fault, broker), ()) if at <= time_ns), default=time_ns)

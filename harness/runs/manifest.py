@@ -72,8 +72,8 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
             files[path] = _digest(run.path / path)
         except _UnsoundError as error:
             raise StoreError(f"{run.path / path} {error}") from error
-    found = msgspec.json.encode(Manifest(files=files, rows=dict(rows)))
-    text = msgspec.json.format(found, indent=2)
+    encoded = msgspec.json.encode(Manifest(files=files, rows=dict(rows)))
+    text = msgspec.json.format(encoded, indent=2)
     run.write(NAME, text)
     return hashlib.sha256(text).hexdigest()
 
@@ -199,9 +199,9 @@ def _of_broker(folder: Path, path: str, partitions: set[str]) -> Iterator[str]:
             if inside is None:
                 yield f"{path}/{name}"
             yield from (
-                f"{path}/{name}/{one}"
-                for one in inside or ()
-                if _SEGMENT.fullmatch(one) or _CHECKPOINT.fullmatch(one)
+                f"{path}/{name}/{entry}"
+                for entry in inside or ()
+                if _SEGMENT.fullmatch(entry) or _CHECKPOINT.fullmatch(entry)
             )
 
 

@@ -213,8 +213,8 @@ class MatrixFolder:
         Raises:
             UsageError: a matrix is named, and something else beside it.
         """
-        found = [cls(path) for path in (Path(names[0]), store / names[0])]
-        folder = next((each for each in found if each.exists()), None)
+        candidates = [cls(path) for path in (Path(names[0]), store / names[0])]
+        folder = next((candidate for candidate in candidates if candidate.exists()), None)
         if folder and len(names) > 1:
             raise UsageError(f"{names[0]} is a matrix", hint="Name it alone, or runs alone.")
         return folder
@@ -240,7 +240,7 @@ class MatrixFolder:
         """
         here = self.path.resolve()
         beside = sorted(path.parent for path in here.parent.glob("*/cells.json"))
-        for path in reversed([each for each in beside if each.name < here.name]):
+        for path in reversed([folder for folder in beside if folder.name < here.name]):
             with contextlib.suppress(StoreError):  # a folder of a later schema, or cut short
                 yield path.name, MatrixFolder(path).rows()
 
@@ -271,7 +271,7 @@ class MatrixFolder:
         run = Run(self.store.root / cell.run)
         return run if is_file(run.path / "plan.json") else None
 
-    def found(self) -> list[Run]:
+    def runs(self) -> list[Run]:
         """Every run that there is, in the order of the cells. Raises StoreError as ``matrix``."""
         return [run for cell in self.matrix().cells if (run := self.run_of(cell))]
 

@@ -147,8 +147,8 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
     def claims(self, cell: NightlyCell) -> bool:
         """Whether a cell is one of this canary's, on any driver."""
-        wanted = (self.kafka, self.story, self.acks, self.unclean)
-        return wanted == (cell.kafka, cell.story, cell.acks, cell.unclean)
+        setting = (self.kafka, self.story, self.acks, self.unclean)
+        return setting == (cell.kafka, cell.story, cell.acks, cell.unclean)
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:

@@ -59,20 +59,20 @@ def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
     return last
 
 
-def silent(marks: Iterable[CellResult], wanted: Iterable[str]) -> list[str]:
+def silent(marks: Iterable[CellResult], names: Iterable[str]) -> list[str]:
     """Canaries of which no cell lost anything."""
     canaries = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
-    return [name for name in wanted if name not in canaries]
+    return [name for name in names if name not in canaries]
 
 
-def colour(marks: Sequence[CellResult], wanted: Iterable[str]) -> Colour:
+def colour(marks: Sequence[CellResult], canaries: Iterable[str]) -> Colour:
     """Red for anything broken, missing or silent and for nothing at all, yellow for unknown.
 
     Args:
-        wanted: names of the canaries that the night must have heard.
+        canaries: names of the canaries that the night must have heard.
     """
     states = {mark.state for mark in marks}
-    if not marks or states & {"bad", "missing"} or silent(marks, wanted):
+    if not marks or states & {"bad", "missing"} or silent(marks, canaries):
         return "red"
     return "yellow" if "unknown" in states else "green"
 
@@ -133,17 +133,17 @@ class NightOutcome:
 
     def reasons(self) -> list[str]:
         """Why the night is not green, a sentence each, worst first."""
-        found = [
-            f"No cell of the canary {one} lost a record."
-            for one in silent(self.marks, self.canaries)
+        problems = [
+            f"No cell of the canary {canary} lost a record."
+            for canary in silent(self.marks, self.canaries)
         ]
         for state, word in _REASONS.items():
             cells = [mark for mark in self.marks if mark.state == state]
             whys = Counter(mark.why for mark in cells).most_common()
             if cells:
-                said = "; ".join(f"{count:,} {why}" for why, count in whys)
-                found.append(f"{word}: {said}.")
-        return [*found, *self.problems]
+                sentence = "; ".join(f"{count:,} {why}" for why, count in whys)
+                problems.append(f"{word}: {sentence}.")
+        return [*problems, *self.problems]
 
     def nights(self) -> list[tuple[str, Colour, Counter[str]]]:
         """Every night of the history: its date, its colour, its cells by state; oldest first."""

@@ -72,10 +72,10 @@ def nemesis(text: str) -> tuple[str, ...]:
     Raises:
         UsageError: no fault is named.
     """
-    found = names(text)
-    if not found and text.strip() != "none":
+    faults = names(text)
+    if not faults and text.strip() != "none":
         raise UsageError(f"{text!r} names no fault", hint="Write kill,pause, or none: a calm run.")
-    return tuple(map(_renamed, found))
+    return tuple(map(_renamed, faults))
 
 
 def budget(text: str) -> dict[str, int]:
@@ -84,13 +84,13 @@ def budget(text: str) -> dict[str, int]:
     Raises:
         UsageError: a part is not NAME=NUMBER.
     """
-    found = {}
+    limits = {}
     for part in names(text):
         name, _, most = part.partition("=")
         if not most.isdecimal():
             raise UsageError(f"{part!r} limits nothing", hint="Write kill=5,brokers=1.")
-        found[_renamed(name)] = int(most)
-    return found
+        limits[_renamed(name)] = int(most)
+    return limits
 
 
 def _renamed(word: str) -> str:
@@ -106,10 +106,10 @@ def acks(text: str) -> Acks:
     Raises:
         UsageError: none of these.
     """
-    found = _ACKS.get(text)
-    if found is None:
+    acks_value = _ACKS.get(text)
+    if acks_value is None:
         raise UsageError(f"acks cannot be {text!r}", hint="It is 0, 1 or all.")
-    return found
+    return acks_value
 
 
 def isolation(text: str) -> tuple[Isolation, ...]:
@@ -143,12 +143,12 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
         UsageError: one of them is none, or there is none.
     """
     try:
-        found = tuple(int(name) for name in names(text))
+        brokers = tuple(int(name) for name in names(text))
     except ValueError:
-        found = ()
-    if not found:
+        brokers = ()
+    if not brokers:
         raise UsageError(f"{text!r} are no {what}", hint="Write whole numbers, such as 1,2.")
-    return found
+    return brokers
 
 
 def switches(text: str) -> tuple[bool, ...]:
@@ -157,11 +157,11 @@ def switches(text: str) -> tuple[bool, ...]:
     Raises:
         UsageError: neither.
     """
-    known = {"false": False, "true": True}
-    found = [known.get(name) for name in names(text)]
-    if not found or None in found:
+    values = {"false": False, "true": True}
+    switches = [values.get(name) for name in names(text)]
+    if not switches or None in switches:
         raise UsageError(f"{text!r} is not on or off", hint="Write false, true or false,true.")
-    return tuple(one for one in found if one is not None)
+    return tuple(switch for switch in switches if switch is not None)
 
 
 def size(text: str) -> int:
@@ -207,13 +207,13 @@ def conf(texts: Iterable[str]) -> dict[str, str]:
     Raises:
         UsageError: one of them is not KEY=VALUE.
     """
-    found = {}
+    settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not re.fullmatch(r"[\w.-]+", key):
             raise UsageError(f"{text!r} sets nothing", hint="Write spark.executor.memory=2g.")
-        found[key] = value
-    return found
+        settings[key] = value
+    return settings
 
 
 def memory(text: str) -> str:

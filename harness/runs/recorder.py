@@ -211,16 +211,16 @@ class Recorder:
         self._write_rows()
 
     def _write_rows(self) -> None:
-        taken = {
+        queued = {
             table: [rows.popleft() for _ in range(len(rows))]
             for table, rows in self._rows.items()
             if rows
         }
-        operations = taken.pop(OPERATIONS_TABLE, [])
+        operations = queued.pop(OPERATIONS_TABLE, [])
         if operations:
             names = OPERATIONS.names
             self._append({name: [row.get(name) for row in operations] for name in names})
-        for table, rows in taken.items():
+        for table, rows in queued.items():
             self._streams[table].append_rows(rows)
 
     def _append(self, columns: Columns) -> None:

@@ -159,14 +159,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         """Where every record went, as far as that is known; empty when nothing is."""
         if self.account == "none":
             return ""
-        book, kept = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
+        book, acknowledged = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
         sent = (
-            f"sent {book.sent:,} = {kept} {book.acknowledged:,} + failed {book.failed:,}"
+            f"sent {book.sent:,} = {acknowledged} {book.acknowledged:,} + failed {book.failed:,}"
             f" + unknown {book.unknown:,}"
         )
         if self.account == "begun":
             return f"recorded up to the cut: {sent}"
-        return f"{sent}; {kept} = read {book.read:,} + lost {book.lost:,} + unseen {book.unseen:,}"
+        return f"{sent}; {acknowledged} = read {book.read:,} + lost {book.lost:,} + unseen {book.unseen:,}"
 
     def to_json(self) -> bytes:
         """The verdict as ``verdict.json`` holds it."""
@@ -200,7 +200,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         begun = self.account != "none"
         ended = self.account == "whole"
 
-        def found(kind: str) -> int | None:
+        def counted(kind: str) -> int | None:
             return self.counts.get(kind, 0) or (0 if self.complete else None)
 
         return {
@@ -218,8 +218,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             "read": self.ledger.read if ended else None,
             "lost": self.ledger.lost if ended else None,
             "unseen": self.ledger.unseen if ended else None,
-            "divergent": found("divergence"),
-            "duplicate": found("duplicate"),
+            "divergent": counted("divergence"),
+            "duplicate": counted("duplicate"),
             "anomalies": [msgspec.to_builtins(anomaly) for anomaly in self.anomalies],
             "report": report,
         }

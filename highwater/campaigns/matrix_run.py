@@ -31,8 +31,8 @@ OVERALL: Final = "matrix"
 
 def unfinished(folder: MatrixFolder, matrix: Matrix) -> list[MatrixCell]:
     """The cells that have no whole run yet."""
-    found = ((cell, folder.run_of(cell)) for cell in matrix.cells)
-    return [cell for cell, run in found if run is None or run.status().phase != "frozen"]
+    runs = ((cell, folder.run_of(cell)) for cell in matrix.cells)
+    return [cell for cell, run in runs if run is None or run.status().phase != "frozen"]
 
 
 def perform(
@@ -73,7 +73,7 @@ def judge_cells(
     Raises:
         StoreError: the matrix or a run's plan cannot be read.
     """
-    runs = folder.found()
+    runs = folder.runs()
     judge_all([run for run in runs if afresh or not _is_judged(run)], session)
     rows = [row_of(run, folder.path) for run in runs]
     folder.write_rows(rows)
@@ -106,13 +106,13 @@ def row_of(run: Run, home: Path) -> MatrixRow:
     Raises:
         StoreError: it was not judged, or cannot be read.
     """
-    verdict, said = run.verdict(), model_text.read(run)
+    verdict, model = run.verdict(), model_text.read(run)
     return MatrixRow.of(
         run,
         verdict,
         as_predicted=as_predicted(run, verdict),
         home=home,
-        model=said.status if said else None,
+        model=model.status if model else None,
     )
 
 

@@ -73,7 +73,7 @@ class Source:
         """
         if isinstance(self.found, Schedule):
             raise UsageError(f"{self.name} is a schedule", hint="A counterexample can be drawn.")
-        return write(self.found, path, [one.run for one in judged])
+        return write(self.found, path, [judged_run.run for judged_run in judged])
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,15 +144,15 @@ def perform(
 def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
     """Count by release, in the order in which they ran."""
     groups: dict[str, list[JudgedRun]] = {}
-    for one in judged:
-        groups.setdefault(one.verdict.kafka, []).append(one)
+    for judged_run in judged:
+        groups.setdefault(judged_run.verdict.kafka, []).append(judged_run)
     return [
         Tally(
             counterexample=source.name,
             kafka=kafka,
             runs=len(group),
-            reproduced=sum(_as_foretold(one) is True for one in group),
-            kept=sum(_as_foretold(one) is False for one in group),
+            reproduced=sum(_as_foretold(judged_run) is True for judged_run in group),
+            kept=sum(_as_foretold(judged_run) is False for judged_run in group),
         )
         for kafka, group in groups.items()
     ]
@@ -174,7 +174,7 @@ def _as_foretold(run: JudgedRun) -> bool | None:
 
 def exit_code(judged: Sequence[JudgedRun]) -> int:
     """0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
-    statuses = {one.model.status if one.model else "unknown" for one in judged}
+    statuses = {judged_run.model.status if judged_run.model else "unknown" for judged_run in judged}
     if "unexplained" in statuses:
         return BROKEN
     return OK if statuses <= GOOD else UNKNOWN
@@ -184,16 +184,16 @@ def table(judged: Sequence[JudgedRun]) -> Table:
     """A row a run."""
     rows: list[list[str | Text]] = [
         [
-            one.verdict.kafka,
-            f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}"
-            if one.verdict.account == "whole"
+            judged_run.verdict.kafka,
+            f"{judged_run.verdict.ledger.lost} of {judged_run.verdict.ledger.acknowledged}"
+            if judged_run.verdict.account == "whole"
             else "not known",
-            str(one.verdict.counts.get("divergence", 0)),
-            console.coloured(one.verdict.verdict),
-            console.modelled(one),
-            " ".join(one.run.status().problems) or one.run.name,
+            str(judged_run.verdict.counts.get("divergence", 0)),
+            console.coloured(judged_run.verdict.verdict),
+            console.modelled(judged_run),
+            " ".join(judged_run.run.status().problems) or judged_run.run.name,
         ]
-        for one in judged
+        for judged_run in judged
     ]
     heads = ["Kafka", "lost / acked", "forked offsets", "verdict", "model", "run"]
     return console.table("On real brokers", heads, rows)

@@ -30,12 +30,12 @@ def keep(paths: Iterable[Path], out: Path, *, canaries: Iterable[Canary], most: 
         StoreError: ``out`` cannot be written.
     """
     notes: list[str] = []
-    wanted = list(canaries)
+    canary_list = list(canaries)
     try:
         for path in paths:
-            for found in sorted(path.rglob(MATRIX)):
-                into = out / path.name / found.parent.relative_to(path)
-                most -= _keep(found.parent, into, wanted, most, notes)
+            for matrix_path in sorted(path.rglob(MATRIX)):
+                into = out / path.name / matrix_path.parent.relative_to(path)
+                most -= _keep(matrix_path.parent, into, canary_list, most, notes)
     except OSError as error:
         raise StoreError(
             f"{error.filename or out} cannot be copied: {error.strerror}",
@@ -75,5 +75,7 @@ def _keep(folder: Path, into: Path, canaries: list[Canary], most: int, notes: li
 def _size(run: Path) -> int:
     files = (path for path in run.rglob("*") if path.is_file())
     return sum(
-        path.stat().st_size for path in files if not any(path.match(each) for each in _REBUILT)
+        path.stat().st_size
+        for path in files
+        if not any(path.match(pattern) for pattern in _REBUILT)
     )

@@ -62,8 +62,8 @@ def matrix(piece: Sequence[PlannedCell]) -> Matrix:
     )
 
 
-def _values(found: Iterable[T]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(found))
+def _values(items: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(items))
 
 
 def _name(cell: PlannedCell) -> str:

@@ -76,7 +76,7 @@ class CellDurations:
             if mark.seconds is not None:
                 for likeness in _likenesses(mark):
                     measured[likeness].append(mark.seconds)
-        self._medians = {known: median(times) for known, times in measured.items()}
+        self._medians = {likeness: median(times) for likeness, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
         """Of this very setting, else of the same schedule on the driver, else a guess."""
@@ -93,7 +93,7 @@ def _likenesses(cell: NightlyCell) -> tuple[tuple[str, ...], ...]:
 
 def newest() -> str:
     """The newest release of the catalogue."""
-    return max(CATALOGUE.values(), key=lambda one: one.number).name
+    return max(CATALOGUE.values(), key=lambda entry: entry.number).name
 
 
 def find_releases(names: Sequence[str]) -> list[Release]:
@@ -159,7 +159,7 @@ def plan_night(
     add(_canaries(night, drivers), "canary")
     add(_baseline(night, releases, drivers), "baseline")
     boots = len({(cell.kafka, cell.driver) for cell in chosen.values()}) + jobs * PIECES
-    add(_drawn(night, releases, drivers, marks), "drawn", room - boots * BOOT_S)
+    add(_random_cells(night, releases, drivers, marks), "drawn", room - boots * BOOT_S)
     return Night(night=night.isoformat(), jobs=_deal(list(chosen.values()), jobs))
 
 
@@ -172,13 +172,13 @@ def _failed(
         seen = last.get(mark.key)
         last[mark.key] = [*seen, mark] if seen and seen[0].night == mark.night else [mark]
     names = {entry.name for entry in releases}
-    for mark in (each for group in last.values() for each in group if each.troubled):
-        known = (
+    for mark in (mark for group in last.values() for mark in group if mark.troubled):
+        exists = (
             mark.story in STORIES
             if mark.story
             else {current_fault(word) for word in (mark.nemesis or "").split(",")} <= {*faults()}
         )
-        if mark.kafka in names and mark.driver in drivers and known:
+        if mark.kafka in names and mark.driver in drivers and exists:
             yield NightlyCell(**fields(mark))
 
 
@@ -200,13 +200,13 @@ def _baseline(
     night: date, releases: Sequence[Release], drivers: Sequence[str]
 ) -> Iterator[NightlyCell]:
     """The first two stories on every release, the drivers taking turns night by night."""
-    for number, one in enumerate(releases):
-        driver = _turn(night, _drivers(one, drivers), number)
+    for number, entry in enumerate(releases):
+        driver = _turn(night, _drivers(entry, drivers), number)
         for story in BASELINE:
-            yield NightlyCell(kafka=one.name, driver=driver, story=story, seed=seed(night))
+            yield NightlyCell(kafka=entry.name, driver=driver, story=story, seed=seed(night))
 
 
-def _drawn(
+def _random_cells(
     night: date, releases: Sequence[Release], drivers: Sequence[str], marks: Sequence[CellResult]
 ) -> Iterator[NightlyCell]:
     """Every setting there is, what has not run the longest first, and again with another seed."""
@@ -246,14 +246,14 @@ def mixes() -> tuple[str, ...]:
     What asks for an option of its own is left to ``highwater soak``.
     """
     alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
-    for one in (fault for fault in faults().values() if not fault.needs):
+    for one_fault in (fault for fault in faults().values() if not fault.needs):
         where = frozenset(
             (kafka.name, driver)
             for kafka in CATALOGUE.values()
             for driver in kafka.drivers
-            if not one.why_not(kafka, driver)
+            if not one_fault.why_not(kafka, driver)
         )
-        alike.setdefault((one.family, where), []).append(one.name)
+        alike.setdefault((one_fault.family, where), []).append(one_fault.name)
     return tuple(",".join(names) for names in alike.values())
 
 
@@ -265,9 +265,9 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     return not any(find_fault(name).why_not(kafka, driver) for name in names)
 
 
-def _drivers(release: Release, wanted: Sequence[str]) -> list[str]:
+def _drivers(release: Release, names: Sequence[str]) -> list[str]:
     """The wanted drivers that the release has; its own first where it has none of them."""
-    return [one for one in wanted if one in release.drivers] or list(release.drivers[:1])
+    return [name for name in names if name in release.drivers] or list(release.drivers[:1])
 
 
 def _turn(night: date, names: Sequence[str], offset: int = 0) -> str:
@@ -302,7 +302,7 @@ def _pieces(cells: Sequence[PlannedCell], most: float) -> Iterator[Piece]:
     for cell in cells:
         groups[cell.kafka, cell.driver, cell.why == "failed"].append(cell)
     for group in groups.values():
-        ordered = sorted(group, key=lambda one: (one.happened, one.under, one.seed))
+        ordered = sorted(group, key=lambda cell: (cell.happened, cell.under, cell.seed))
         size = math.ceil(len(group) / max(1, math.ceil(sum(c.seconds for c in group) / most)))
         yield from (ordered[at : at + size] for at in range(0, len(ordered), size))
 

@@ -32,8 +32,8 @@ def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
             problems.append(f"{path} has no cells.json: no matrix ended there.")
         for file in files:
             try:
-                found = msgspec.json.decode(file.read_bytes(), type=list[msgspec.Raw])
-                rows += _rows(file, found, problems)
+                decoded = msgspec.json.decode(file.read_bytes(), type=list[msgspec.Raw])
+                rows += _rows(file, decoded, problems)
             except msgspec.MsgspecError as error:
                 problems.append(f"{file} is no list of cells: {error}.")
             except FileNotFoundError:

@@ -6,7 +6,7 @@ from typing import Final
 from highwater.harness.runs.nightly_cells import CellResult
 from highwater.harness.runs.nightly_outcome import NightOutcome
 
-SHOWN: Final = 50
+SHOWN_MAX: Final = 50
 """Rows of a table; GitHub takes a mebibyte of summary."""
 
 SLOWEST: Final = 10
@@ -58,7 +58,7 @@ def _repeat(marks: Sequence[CellResult]) -> str:
     """The commands that repeat cells, to be opened and pasted."""
     if not marks:
         return ""
-    commands = "\n".join(mark.command() for mark in marks[:SHOWN])
+    commands = "\n".join(mark.command() for mark in marks[:SHOWN_MAX])
     return (
         "<details><summary>Commands that repeat new and ongoing cells</summary>\n\n"
         f"```sh\n{commands.replace('`', '')}\n```\n\n</details>\n"
@@ -73,9 +73,13 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> s
     """A heading and its table, or nothing where there are no rows."""
     if not rows:
         return ""
-    lines = [heads, ["---"] * len(heads), *([_plain(word) for word in row] for row in rows[:SHOWN])]
+    lines = [
+        heads,
+        ["---"] * len(heads),
+        *([_plain(word) for word in row] for row in rows[:SHOWN_MAX]),
+    ]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    more = f"\nand {len(rows) - SHOWN:,} more\n" if len(rows) > SHOWN else ""
+    more = f"\nand {len(rows) - SHOWN_MAX:,} more\n" if len(rows) > SHOWN_MAX else ""
     return f"### {title}: {len(rows):,}\n\n{table}\n{more}"
 
 

@@ -102,8 +102,8 @@ def _now_and_then(dice: random.Random) -> bool:
 
 def _later(kafka: Release) -> list[str]:
     """The releases that it can be upgraded to."""
-    both = [one for one in CATALOGUE.values() if one.coordination == kafka.coordination]
-    return [one.name for one in both if one.number > kafka.number]
+    both = [entry for entry in CATALOGUE.values() if entry.coordination == kafka.coordination]
+    return [entry.name for entry in both if entry.number > kafka.number]
 
 
 def _nemesis(
@@ -117,8 +117,10 @@ def _nemesis(
 ) -> tuple[str, ...]:
     """One to three faults of those that there are; no network faults unless the wire is there."""
     had = {"": True, "--unclean": unclean, "--to": bool(later)}
-    found = [fault for fault in faults().values() if not fault.why_not(kafka, driver)]
-    choices = [one for one in found if had[one.needs] and (wired or one.family != "network")]
+    possible = [fault for fault in faults().values() if not fault.why_not(kafka, driver)]
+    choices = [
+        fault for fault in possible if had[fault.needs] and (wired or fault.family != "network")
+    ]
     families = sorted({choice.family for choice in choices})
     weights = [_FAMILIES.get(family, 1) for family in families]
     chosen: dict[str, Fault] = {}
@@ -126,6 +128,6 @@ def _nemesis(
         [family] = dice.choices(families, weights)
         one = dice.choice([choice for choice in choices if choice.family == family])
         chosen[one.name] = one
-    if any(one.needs == "--to" for one in chosen.values()):
+    if any(choice.needs == "--to" for choice in chosen.values()):
         chosen[UPGRADE] = find_fault(UPGRADE)
     return tuple(chosen)

@@ -45,8 +45,8 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self) -> str:
         """What it was asked for."""
-        each = "" if self.each_s is None else f", runs of {self.each_s:g} s"
-        return f"seed {self.seed}, {', '.join(self.kafkas)}{each}"
+        length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
+        return f"seed {self.seed}, {', '.join(self.kafkas)}{length}"
 
     def plan(self, number: int) -> Plan:
         """The plan of a run."""
@@ -63,9 +63,9 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         """What does a run again, in a soak of its own."""
         kafkas = "all" if self.kafkas == tuple(CATALOGUE) else ",".join(self.kafkas)
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
-        each = "" if self.each_s is None else f" --each {self.each_s:g}"
+        option = "" if self.each_s is None else f" --each {self.each_s:g}"
         return (
-            f"highwater soak --seed {self.seed} --kafka {kafkas}{driver}{each} --first {number}"
+            f"highwater soak --seed {self.seed} --kafka {kafkas}{driver}{option} --first {number}"
             f" --runs 1 --keep-all --name again-{number}"
         )
 
@@ -121,7 +121,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
             sent=verdict.ledger.sent,
             acknowledged=verdict.ledger.acknowledged,
             lost=verdict.ledger.lost,
-            struck=_struck(judged.run),
+            struck=_fault_counts(judged.run),
             counts={kind: count for kind, count in verdict.counts.items() if count},
             unexplained=_unexplained(model) if model else (),
             problems=problems,
@@ -149,14 +149,14 @@ class SoakFolder:
             if not saved.exists():
                 saved.write_bytes(msgspec.json.encode(soak))
                 return
-            found = msgspec.json.decode(saved.read_bytes(), type=Soak)
+            saved_soak = msgspec.json.decode(saved.read_bytes(), type=Soak)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
         except msgspec.MsgspecError as error:
             raise StoreError(f"{saved} is broken: {error}") from error
-        if found != soak:
+        if saved_soak != soak:
             raise UsageError(
-                f"{self.path} is another soak: {found.words()}",
+                f"{self.path} is another soak: {saved_soak.words()}",
                 hint="Give the options that it was begun with, or another --name.",
             )
 
@@ -199,17 +199,17 @@ def _state(judged: JudgedRun, *, failed: bool) -> State:
     """What came of a run; where the model has no answer (an upgrade), the verdict alone."""
     if failed:
         return "failed"
-    found, verdict = judged.model, judged.verdict.verdict
-    if found is not None and found.status == "unexplained":
+    model, verdict = judged.model, judged.verdict.verdict
+    if model is not None and model.status == "unexplained":
         return "unexplained"
-    if found is None or found.status == "unknown":
+    if model is None or model.status == "unknown":
         return "kept" if verdict == "valid" else "unknown"
     if verdict == "unknown":
         return "unknown"
-    return "explained" if found.findings or verdict == "invalid" else "kept"
+    return "explained" if model.findings or verdict == "invalid" else "kept"
 
 
-def _struck(run: Run) -> dict[str, int]:
+def _fault_counts(run: Run) -> dict[str, int]:
     try:
         rows = run.table("events/faults").select(["fault", "phase"]).to_pylist()
     except StoreError:
@@ -219,4 +219,4 @@ def _struck(run: Run) -> dict[str, int]:
 
 def _unexplained(reconciliation: Reconciliation) -> tuple[str, ...]:
     wrong = [finding for finding in reconciliation.findings if finding.verdict == "unexplained"]
-    return tuple(f"{one.kind}: {one.because[-1].says}" for one in wrong[:TOLD_MOST])
+    return tuple(f"{finding.kind}: {finding.because[-1].says}" for finding in wrong[:TOLD_MOST])

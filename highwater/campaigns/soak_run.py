@@ -138,10 +138,10 @@ class _Sitting:
             for number in numbers:
                 if late() or self._stop.is_set():
                     break
-                done.append((number, self._one(number, fleet)))
+                done.append((number, self._execute(number, fleet)))
         return done
 
-    def _one(self, number: int, fleet: ClusterPool) -> Run:
+    def _execute(self, number: int, fleet: ClusterPool) -> Run:
         name, plan = self.soak.name(number), self.soak.plan(number)
         label = f"{name} {','.join(plan.nemesis)}"
         try:
@@ -170,9 +170,11 @@ class _Sitting:
             self.folder.write(row)
             if row.state == "kept" and not self.bounds.keep_all:
                 shutil.rmtree(run.path)
-            told = "".join(f"; {problem}" for problem in (*row.unexplained[:1], *row.problems[:1]))
+            problems = "".join(
+                f"; {problem}" for problem in (*row.unexplained[:1], *row.problems[:1])
+            )
             self.progress(
                 OVERALL,
-                f"{row.run}: {row.state}, {row.lost} of {row.acknowledged} lost{told}",
+                f"{row.run}: {row.state}, {row.lost} of {row.acknowledged} lost{problems}",
             )
         self.told(self.folder.rows())

@@ -36,13 +36,13 @@ def exit_code(rows: Iterable[SoakRow]) -> int:
 def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
     """The whole summary."""
     hours = sum(row.seconds for row in rows) / 3600
-    struck = sum(sum(row.struck.values()) for row in rows)
+    injected = sum(sum(row.struck.values()) for row in rows)
     acknowledged, lost = sum(row.acknowledged for row in rows), sum(row.lost for row in rows)
     states = Counter(row.state for row in rows)
     releases = len({row.kafka for row in rows})
     headline = (
         f"{count(len(rows), 'run')} of {hours:.1f} hours together on {releases} releases:"
-        f" {struck:,} faults, {acknowledged:,} acknowledged records, {lost:,} of them lost.\n"
+        f" {injected:,} faults, {acknowledged:,} acknowledged records, {lost:,} of them lost.\n"
     )
     parts = [
         f"# Soak, seed {soak.seed}\n",
@@ -61,24 +61,39 @@ def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
 
 def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
     for kafka in CATALOGUE:
-        mine = [row for row in rows if row.kafka == kafka]
-        if mine:
-            states = Counter(row.state for row in mine)
-            faults = sum(sum(row.struck.values()) for row in mine)
-            acknowledged, lost = sum(r.acknowledged for r in mine), sum(r.lost for r in mine)
-            yield kafka, len(mine), faults, acknowledged, lost, *(states[state] for state in STATES)
+        of_release = [row for row in rows if row.kafka == kafka]
+        if of_release:
+            states = Counter(row.state for row in of_release)
+            faults = sum(sum(row.struck.values()) for row in of_release)
+            acknowledged, lost = (
+                sum(r.acknowledged for r in of_release),
+                sum(r.lost for r in of_release),
+            )
+            yield (
+                kafka,
+                len(of_release),
+                faults,
+                acknowledged,
+                lost,
+                *(states[state] for state in STATES),
+            )
 
 
 def _by_fault(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
     for name in sorted({name for row in rows for name in row.struck}):
-        mine = [row for row in rows if name in row.struck]
-        yield name, sum(r.struck[name] for r in mine), len(mine), len({r.kafka for r in mine})
+        of_fault = [row for row in rows if name in row.struck]
+        yield (
+            name,
+            sum(r.struck[name] for r in of_fault),
+            len(of_fault),
+            len({r.kafka for r in of_fault}),
+        )
 
 
 def _by_kind(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
     for kind in sorted({kind for row in rows for kind in row.counts}):
-        mine = [row for row in rows if row.counts.get(kind)]
-        yield kind, sum(row.counts[kind] for row in mine), len(mine)
+        of_kind = [row for row in rows if row.counts.get(kind)]
+        yield kind, sum(row.counts[kind] for row in of_kind), len(of_kind)
 
 
 def _listed(state: State, rows: Sequence[SoakRow]) -> str | None:
@@ -86,8 +101,8 @@ def _listed(state: State, rows: Sequence[SoakRow]) -> str | None:
         return None
     lines = [f"## {len(rows)} {_WORDS[state]}\n"]
     for row in rows:
-        found = ", ".join(f"{count} {kind}" for kind, count in row.counts.items())
-        lines.append(f"- `{row.run}` {found or 'no anomaly'}: `{row.command}`")
+        anomalies = ", ".join(f"{count} {kind}" for kind, count in row.counts.items())
+        lines.append(f"- `{row.run}` {anomalies or 'no anomaly'}: `{row.command}`")
         lines += [f"  - {problem}" for problem in (*row.unexplained, *row.problems)]
     return "\n".join([*lines, ""])
 

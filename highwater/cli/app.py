@@ -38,8 +38,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         console.out.print(f"highwater {__version__}")
         raise typer.Exit
 
@@ -77,10 +77,12 @@ def demo(
     plans = demo_plans(parse_values.names(kafka))
     with console.progress() as progress:
         judged = perform(plans, Store(store), jobs=jobs, spark=spark, progress=progress)
-    index = write_page([row_of(one.run, store) for one in judged], store / "demo.html")
+    index = write_page(
+        [row_of(judged_run.run, store) for judged_run in judged], store / "demo.html"
+    )
     pages = compared(judged, store)
     if as_json:
-        console.print_json([one.summary() for one in judged])
+        console.print_json([judged_run.summary() for judged_run in judged])
     else:
         console.out.print(demo_table(judged))
         console.out.print(f"All four reports: {index.resolve()}")

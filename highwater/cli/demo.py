@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from highwater.api import JudgedRun
 
 
-TOLD: Final = ("loss", "divergence")
+STORIES_SHOWN: Final = ("loss", "divergence")
 """The stories that tell the releases apart; the others lose data on every one of them."""
 
 
@@ -35,8 +35,8 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
     Raises:
         UsageError: an unknown release.
     """
-    releases = sorted((release(name) for name in kafkas), key=lambda one: one.coordination)
-    return [STORIES[name].plan(kafka.name) for name in TOLD for kafka in releases]
+    releases = sorted((release(name) for name in kafkas), key=lambda entry: entry.coordination)
+    return [STORIES[name].plan(kafka.name) for name in STORIES_SHOWN for kafka in releases]
 
 
 def exit_code(judged: "Sequence[JudgedRun]") -> int:
@@ -44,10 +44,12 @@ def exit_code(judged: "Sequence[JudgedRun]") -> int:
 
     Everything else is 1: more or less was lost, or something happened that no rule explains.
     """
-    statuses = [one.model.status if one.model else "unknown" for one in judged]
-    if "unknown" in statuses or any(one.verdict.verdict == "unknown" for one in judged):
+    statuses = [judged_run.model.status if judged_run.model else "unknown" for judged_run in judged]
+    if "unknown" in statuses or any(
+        judged_run.verdict.verdict == "unknown" for judged_run in judged
+    ):
         return UNKNOWN
-    foretold = all(as_predicted(one.run, one.verdict) for one in judged)
+    foretold = all(as_predicted(judged_run.run, judged_run.verdict) for judged_run in judged)
     return OK if foretold and GOOD.issuperset(statuses) else BROKEN
 
 
@@ -57,8 +59,8 @@ def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
     A story that was not played to its end on both has none.
     """
     paths = []
-    for story in TOLD:
-        runs = [one.run for one in judged if one.run.plan().story == story]
+    for story in STORIES_SHOWN:
+        runs = [judged_run.run for judged_run in judged if judged_run.run.plan().story == story]
         runs.sort(key=lambda run: release(run.plan().kafka).number)
         with contextlib.suppress(UsageError):
             if len(runs) > 1:
@@ -71,16 +73,16 @@ def demo_table(judged: "Sequence[JudgedRun]") -> Table:
     """A row a run, in the order of releases."""
     rows: list[list[str | Text]] = [
         [
-            one.verdict.kafka,
-            one.run.plan().story or "",
-            f"{one.verdict.ledger.lost} of {one.verdict.ledger.acknowledged}"
-            if one.verdict.account == "whole"
+            judged_run.verdict.kafka,
+            judged_run.run.plan().story or "",
+            f"{judged_run.verdict.ledger.lost} of {judged_run.verdict.ledger.acknowledged}"
+            if judged_run.verdict.account == "whole"
             else "not known",
-            str(one.verdict.counts.get("divergence", 0)),
-            coloured(one.verdict.verdict),
-            modelled(one),
+            str(judged_run.verdict.counts.get("divergence", 0)),
+            coloured(judged_run.verdict.verdict),
+            modelled(judged_run),
         ]
-        for one in sorted(judged, key=lambda one: one.verdict.kafka)
+        for judged_run in sorted(judged, key=lambda judged_run: judged_run.verdict.kafka)
     ]
     return table(
         "acks=all, min.insync.replicas=1, clean elections, one fault schedule for all",

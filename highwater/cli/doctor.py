@@ -120,10 +120,10 @@ def _loopback() -> Diagnosis:
         with socket.socket() as probe:
             probe.bind(("127.0.0.11", 0))
     except OSError:
-        found = "only 127.0.0.1 answers; brokers get a port each"
+        addresses = "only 127.0.0.1 answers; brokers get a port each"
     else:
-        found = "127.0.0.0/8 answers; every broker gets an address"
-    return Diagnosis(name="loopback", ok=True, found=found)
+        addresses = "127.0.0.0/8 answers; every broker gets an address"
+    return Diagnosis(name="loopback", ok=True, found=addresses)
 
 
 def _memory() -> Diagnosis:
@@ -191,11 +191,11 @@ def _images() -> Diagnosis:
 
 
 def _chromium() -> Diagnosis:
-    found = shutil.which("chromium")
+    browser = shutil.which("chromium")
     return Diagnosis(
         name="Chromium (tests only)",
-        ok=found is not None,
-        found=found or "none",
-        hint="" if found else "Debian: apt-get install chromium.",
+        ok=browser is not None,
+        found=browser or "none",
+        hint="" if browser else "Debian: apt-get install chromium.",
         optional=True,
     )

@@ -69,7 +69,7 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
     path = path.expanduser().resolve()
     inventory = _read(path)
     heal_leftovers(path)
-    met = identify(inventory, confirm)
+    identity = identify(inventory, confirm)
     count = len(inventory.brokers)
     topic = msgspec.structs.replace(
         plan.topic,
@@ -84,7 +84,7 @@ def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
         topic=topic,
         external=External(
             inventory=str(path),
-            cluster_id=met.cluster_id,
+            cluster_id=identity.cluster_id,
             brokers=tuple(sorted(inventory.brokers)),
             commands=tuple(sorted(inventory.commands.named())),
         ),
@@ -102,12 +102,12 @@ def heal(
     """
     from highwater.clusters.external.cluster import heal_leftovers
 
-    said: list[str] = []
-    heal_leftovers(_read_path(inventory), said.append)
+    messages: list[str] = []
+    heal_leftovers(_read_path(inventory), messages.append)
     if as_json:
-        sys.stdout.write(json.dumps({"mended": said}, indent=2) + "\n")
+        sys.stdout.write(json.dumps({"mended": messages}, indent=2) + "\n")
     else:
-        console.out.print("\n".join(said) or "There was nothing to mend.")
+        console.out.print("\n".join(messages) or "There was nothing to mend.")
 
 
 def _read(path: Path) -> "Inventory":

@@ -66,19 +66,19 @@ def inspect(
     dirs = log_dirs(directories)  # wrong usage is told before Spark starts
     if html is not None:
         require_writable(html, "--html")
-    told = count(len(dirs), "log directory", "log directories")
-    with console.waiting(f"reading {told} in Spark"):
+    folders = count(len(dirs), "log directory", "log directories")
+    with console.waiting(f"reading {folders} in Spark"):
         session = session_of(spark)
-        found = inspect.inspect(directories, session, internal=internal)
+        inspection = inspect.inspect(directories, session, internal=internal)
     if html is not None:
         from highwater.reports.pages.inspection import write
 
-        write(found, html)
+        write(inspection, html)
     if as_json:
-        sys.stdout.write(json.dumps(msgspec.to_builtins(found), indent=2) + "\n")
+        sys.stdout.write(json.dumps(msgspec.to_builtins(inspection), indent=2) + "\n")
     else:
-        _show(found, html)
-    raise typer.Exit(CODES[found.verdict])
+        _show(inspection, html)
+    raise typer.Exit(CODES[inspection.verdict])
 
 
 def _show(inspection: Inspection, html: Path | None) -> None:
@@ -100,8 +100,8 @@ def _show(inspection: Inspection, html: Path | None) -> None:
         for partition in inspection.partitions
         if partition.verdict != "agree" or _remarkable(partition)
     ]
-    for each in telling[:_TOLD_MAX]:
-        _tell(each)
+    for compared in telling[:_TOLD_MAX]:
+        _tell(compared)
     if len(telling) > _TOLD_MAX:
         console.out.print(f"… and {len(telling) - _TOLD_MAX} more partitions: --json or --html.")
     if html is not None:
@@ -125,12 +125,12 @@ def _tell(partition: InspectedPartition) -> None:
         Text(f"{partition.topic}-{partition.partition}: {partition.says}"),
     )
     for divergent in partition.shown[:3]:
-        held = (
+        copies = (
             f"broker {copy.broker}: {copy.value if copy.value is not None else 'no value'}"
             + (f" (epoch {copy.epoch})" if copy.epoch is not None else "")
             for copy in divergent.copies
         )
-        console.out.print(Text(f"  offset {divergent.offset}: {'; '.join(held)}"))
+        console.out.print(Text(f"  offset {divergent.offset}: {'; '.join(copies)}"))
     for finding in partition.findings:
         console.out.print(Text(f"  {finding.says}"))
     for replica in partition.replicas:

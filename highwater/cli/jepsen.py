@@ -77,7 +77,7 @@ def _show(judged: "Judgement") -> None:
             str(count),
             judged.weight(kind),
             MEANS[kind],
-            _told(first[kind]),
+            _sentence(first[kind]),
         ]
         for kind, count in judged.counts.items()
     ]
@@ -85,9 +85,9 @@ def _show(judged: "Judgement") -> None:
     console.out.print(console.table("Anomalies", names, rows))
 
 
-def _told(anomaly: dict[str, Any]) -> str:
+def _sentence(anomaly: dict[str, Any]) -> str:
     """Where an anomaly is, and which operations of the history show it."""
     names = ("key", "value", "values", "offset", "offsets", "delta", "skipped")
-    told = [f"{name} {anomaly[name]}" for name in names if anomaly.get(name) is not None]
+    values = [f"{name} {anomaly[name]}" for name in names if anomaly.get(name) is not None]
     seen = ", ".join(str(witness["index"]) for witness in anomaly["witnesses"])
-    return "; ".join([*told, f"operations {seen}"])
+    return "; ".join([*values, f"operations {seen}"])

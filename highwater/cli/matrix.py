@@ -183,11 +183,11 @@ def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
 def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
     from highwater.reports.pages.matrix import headline, sums
 
-    found = folder.matrix()
+    matrix = folder.matrix()
     if rows and len({row.line for row in rows}) <= _WIDE:
         console.out.print(_table(rows))
     console.out.print(headline(rows))
-    console.out.print("; ".join(sums(rows, found)) + ".")
+    console.out.print("; ".join(sums(rows, matrix)) + ".")
     for row in rows:
         if row.problem:
             console.out.print(f"  {row.run}: {row.problem}")
@@ -197,8 +197,8 @@ def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
             console.out.print(f"  not as predicted: {folder.path / row.report}")
         elif row.model == "unexplained":
             console.out.print(f"  unexplained by the model: {folder.path / row.report}")
-    for reason in dict.fromkeys(each.reason for each in found.skipped):
-        number = sum(each.reason == reason for each in found.skipped)
+    for reason in dict.fromkeys(skipped.reason for skipped in matrix.skipped):
+        number = sum(skipped.reason == reason for skipped in matrix.skipped)
         console.out.print(f"  not run, {number} x: {reason}")
     console.out.print(f"The whole matrix: {folder.page.resolve()}")
 
@@ -227,12 +227,12 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
 
 def _cell(rows: Sequence[MatrixRow]) -> Text:
     """What is lost in every run of a cell, in the colours of their verdicts."""
-    shown = []
+    axes = []
     for row in rows:
         forked = f" +{row.divergent}" if row.divergent else ""
         odd = " NOT PREDICTED" if row.as_predicted is False else ""
         odd = " UNEXPLAINED" if row.model == "unexplained" else odd
         odd = " UNKNOWN" if row.verdict == "unknown" else odd
         words = f"{row.losses.replace(' ', '')}{forked}{odd}"
-        shown.append(Text(words, style=console.COLOURS[row.verdict]))
-    return Text("\n").join(shown) if shown else Text("-")
+        axes.append(Text(words, style=console.COLOURS[row.verdict]))
+    return Text("\n").join(axes) if axes else Text("-")

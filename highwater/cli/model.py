@@ -36,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_DRAWN = (".html", ".svg")
+_DRAWING_SUFFIXES = (".html", ".svg")
 
 
 def _within(name: str) -> str:
@@ -132,7 +132,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     )
     setting = ModelSettings(kafka=kafka, scope=scope, switched=_switched(rule or []))
     setting.rules()
-    asked = invariants(parse_values.names(invariant))
+    invariant_names = invariants(parse_values.names(invariant))
     _check_drawn(report)
     if out is not None:
         require_writable(out, "--out")
@@ -141,7 +141,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         if walks:
             answer = result.stroll(
                 setting,
-                asked,
+                invariant_names,
                 walks=walks,
                 depth=depth,
                 seed=seed,
@@ -149,12 +149,14 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
                 watch=watch,
             )
         else:
-            answer = result.search(setting, asked, limits=limits, jobs=jobs, watch=watch)
+            answer = result.search(setting, invariant_names, limits=limits, jobs=jobs, watch=watch)
     written = _write(answer, out) if out else []
     written += _write(answer, report) if report else []
     if as_json:
-        shown = [one.summary() for one in answer]
-        sys.stdout.write(json.dumps(shown[0] if len(shown) == 1 else shown, indent=2) + "\n")
+        summaries = [answer_.summary() for answer_ in answer]
+        sys.stdout.write(
+            json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2) + "\n"
+        )
     else:
         model.show(answer, written)
     raise typer.Exit(exit_code(answer))
@@ -202,14 +204,14 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     counted = work.tally(source, judged)
     if as_json:
         rows = msgspec.to_builtins(counted)
-        shown = {"replays": rows, "runs": [one.summary() for one in judged]}
-        sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+        summary = {"replays": rows, "runs": [judged_run.summary() for judged_run in judged]}
+        sys.stdout.write(json.dumps(summary, indent=2) + "\n")
     else:
         console.out.print(work.table(judged))
-        for each in counted:
+        for tally in counted:
             console.out.print(
-                f"Kafka {each.kafka}: reproduced in {each.reproduced} of {each.runs} runs,"
-                f" kept as predicted in {each.kept}"
+                f"Kafka {tally.kafka}: reproduced in {tally.reproduced} of {tally.runs} runs,"
+                f" kept as predicted in {tally.kept}"
             )
         if page:
             console.out.print(f"drawn: {page}")
@@ -217,7 +219,7 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
 
 
 def _check_drawn(report: Path | None) -> None:
-    if report and report.suffix not in _DRAWN:
+    if report and report.suffix not in _DRAWING_SUFFIXES:
         raise UsageError(f"{report} is no page", hint="Call it FILE.html, or FILE.svg.")
     if report is not None:
         require_writable(report, "--report")
@@ -238,13 +240,13 @@ def _step(text: str) -> "By":
 
 
 def _switched(texts: Sequence[str]) -> dict[str, bool]:
-    found = {}
+    options = {}
     for text in texts:
         name, _, value = text.partition("=")
         if value not in {"on", "off"}:
             raise UsageError(f"{text!r} switches no rule", hint="Write epochs=off.")
-        found[name] = value == "on"
-    return found
+        options[name] = value == "on"
+    return options
 
 
 @contextmanager
@@ -295,7 +297,7 @@ def _write(answers: "Sequence[SearchAnswer]", out: Path) -> list[Path]:
         several = len(broken) > 1
         path = out.with_stem(f"{out.stem}-{one.invariant}") if several else out
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix in _DRAWN:
+        if path.suffix in _DRAWING_SUFFIXES:
             write(one, path)
         else:
             path.write_bytes(one.to_json())

@@ -31,23 +31,28 @@ def rules(
 ) -> None:
     """List the rules that tell releases apart, and which release has which."""
     releases = ORDER if kafka == "all" else parse_values.names(kafka)
-    found = {name: rules_of(name) for name in releases}
+    rules = {name: rules_of(name) for name in releases}
     if as_json:
-        sys.stdout.write(json.dumps(described(found), indent=2) + "\n")
+        sys.stdout.write(json.dumps(described(rules), indent=2) + "\n")
         return
     has = {
-        switch: [name for name in releases if getattr(found[name], switch)] for switch in SWITCHES
+        switch: [name for name in releases if getattr(rules[name], switch)] for switch in SWITCHES
     }
-    whole = everything or kafka == "all" or len(found) == 1
-    shown = SWITCHES if whole else differing(found)
+    whole = everything or kafka == "all" or len(rules) == 1
+    switches = SWITCHES if whole else differing(rules)
     if kafka == "all":
         heads = ["rule", "what it is", "releases that have it"]
-        rows = [[one, says(one), ranges(has[one])] for one in shown]
+        rows = [[switch, says(switch), ranges(has[switch])] for switch in switches]
     else:
         heads = ["rule", *releases, "what it is", "source"]
         rows = [
-            [one, *("on" if name in has[one] else "-" for name in releases), says(one), source(one)]
-            for one in shown
+            [
+                switch,
+                *("on" if name in has[switch] else "-" for name in releases),
+                says(switch),
+                source(switch),
+            ]
+            for switch in switches
         ]
     if rows:
         table = console.table("Rules of the model", heads, rows)
@@ -58,21 +63,21 @@ def rules(
         console.out.print(f"They have {rest} in common: --all lists these, too.")
 
 
-def differing(found: Mapping[str, Rules]) -> tuple[str, ...]:
+def differing(rules: Mapping[str, Rules]) -> tuple[str, ...]:
     """Return the switches that not all of some releases have alike."""
     return tuple(
-        switch for switch in SWITCHES if len({getattr(rule, switch) for rule in found.values()}) > 1
+        switch for switch in SWITCHES if len({getattr(rule, switch) for rule in rules.values()}) > 1
     )
 
 
-def described(found: dict[str, Rules]) -> list[dict[str, Any]]:
+def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
     """Every switch: its name, what it is, its source, and whether each release has it."""
     return [
         {
             "rule": switch,
             "says": says(switch),
             "source": source(switch),
-            "releases": {name: getattr(rule, switch) for name, rule in found.items()},
+            "releases": {name: getattr(rule, switch) for name, rule in rules.items()},
         }
         for switch in SWITCHES
     ]

@@ -116,13 +116,13 @@ def summarize(
     night = _when(None, on or (whole.night if whole else None)).isoformat()
     history, notes = nightly_trend.read(previous) if previous else ([], [])
     rows, problems = reading.read_rows(results)
-    wanted = canaries(planning.newest())
-    marks = reading.mark_all(rows, night=night, plan=whole, canaries=wanted)
+    canary_list = canaries(planning.newest())
+    marks = reading.mark_all(rows, night=night, plan=whole, canaries=canary_list)
     outcome = NightOutcome(
         night=night,
         marks=marks,
         history=nightly_trend.extend(history, marks, night),
-        canaries=[canary.name for canary in wanted],
+        canaries=[canary.name for canary in canary_list],
         problems=problems,
         notes=notes,
     )
@@ -150,8 +150,8 @@ def keep(
     from highwater.campaigns import nightly_plan as planning
     from highwater.harness.runs.nightly_cells import canaries
 
-    wanted = canaries(planning.newest())
-    for note in keeping.keep(results, out, canaries=wanted, most=most * 1_000_000):
+    canary_list = canaries(planning.newest())
+    for note in keeping.keep(results, out, canaries=canary_list, most=most * 1_000_000):
         console.err.print(note)
 
 

@@ -97,7 +97,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
         def tell(attempt: Attempt) -> None:
             (console.err if as_json else console.out).print(replay.line(attempt))
 
-        found = shrink_run(
+        result = shrink_run(
             run,
             folder=folder,
             by=resolution(by),
@@ -110,7 +110,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
             progress=lambda step: progress("shrink", step),
         )
     if as_json:
-        sys.stdout.write(replay.as_json(found, folder))
+        sys.stdout.write(replay.as_json(result, folder))
     else:
-        console.out.print(replay.summary(found, folder), markup=False)
-    raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(found.ended, OK))
+        console.out.print(replay.summary(result, folder), markup=False)
+    raise typer.Exit({"not-reproduced": UNKNOWN, "interrupted": INTERRUPTED}.get(result.ended, OK))

@@ -38,23 +38,25 @@ def report(
     from highwater.reports.pages.run import write as write_report
 
     folder = MatrixFolder.named(runs, store)
-    found = [Store(store).open(name) for name in runs] if folder is None else folder.found()
+    opened = [Store(store).open(name) for name in runs] if folder is None else folder.runs()
     if form != "html":
         if show:
             raise UsageError("--open shows pages.", hint="Leave --format out.")
         write = formats.find_format(form)
-        told, refused = _each(found, formats.RunSummary.of)
-        sys.stdout.write(write(told))
+        summaries, refused = _readable(opened, formats.RunSummary.of)
+        sys.stdout.write(write(summaries))
         raise typer.Exit(FAILED if refused else OK)
     refused = 0
-    with console.waiting(f"writing pages of {count(len(found), 'run')}"):
+    with console.waiting(f"writing pages of {count(len(opened), 'run')}"):
         if folder is not None:
             written = [write_matrix_page(folder)]
         else:
-            written, refused = _each(found, write_report)
-            if len(found) > 1 and written:
-                place = home(found, store)
-                rows, _ = _each([Run(page.parent) for page in written], partial(row_of, home=place))
+            written, refused = _readable(opened, write_report)
+            if len(opened) > 1 and written:
+                place = home(opened, store)
+                rows, _ = _readable(
+                    [Run(page.parent) for page in written], partial(row_of, home=place)
+                )
                 written.append(write_page(rows, place / "index.html"))
     if as_json:
         console.print_json([str(path) for path in written])
@@ -66,7 +68,7 @@ def report(
     raise typer.Exit(FAILED if refused else OK)
 
 
-def _each(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T], int]:
+def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T], int]:
     """Do something with each run; how many refused. One that is broken keeps back no other.
 
     Raises:
@@ -113,9 +115,9 @@ def compare(
 
     if out is not None:
         require_writable(out, "--out")
-    one, two = (Store(store).open(name) for name in (left, right))
-    target = out or home((one, two), store) / comparison.name(one, two)
-    console.out.print(str(comparison.write(one, two, target)))
+    first, second = (Store(store).open(name) for name in (left, right))
+    target = out or home((first, second), store) / comparison.name(first, second)
+    console.out.print(str(comparison.write(first, second, target)))
     if show:
         typer.launch(target.resolve().as_uri())
 

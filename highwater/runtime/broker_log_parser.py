@@ -120,13 +120,13 @@ def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
     Args:
         rows: as ``log_lines`` gives them.
     """
-    said: dict[object, str] = {}
+    lines: dict[object, str] = {}
     for row in rows:
         match = _FATAL.search(str(row["line"])) if row["kind"] == "error" else None
         if match and int(str(row["time_ns"])) >= 0:
             words = (match["old"] or match["new"]).strip()
-            said.setdefault(row["broker"], f"broker {row['broker']} said that it ends: {words}")
-    return [*said.values()]
+            lines.setdefault(row["broker"], f"broker {row['broker']} said that it ends: {words}")
+    return [*lines.values()]
 
 
 def _ours(path: Path, topic: str) -> Iterator[dict[str, Any]]:
@@ -144,11 +144,11 @@ def _rows(line: str) -> Iterator[dict[str, Any]]:
     if fetchers := _FETCHERS.match(line):
         head, leader = fetchers.groups("")
         for pattern in _FETCHER:
-            for found in pattern.finditer(line, fetchers.end()):
-                yield _row(stamp, "fetcher", found, f"{head}{leader}for {found[0]}")
+            for fetcher in pattern.finditer(line, fetchers.end()):
+                yield _row(stamp, "fetcher", fetcher, f"{head}{leader}for {fetcher[0]}")
         return
-    for kind, known in _PATTERNS:
-        if match := known.search(line):
+    for kind, compiled in _PATTERNS:
+        if match := compiled.search(line):
             yield _row(stamp, kind, match, line)
             return
 

@@ -82,7 +82,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
     def steps(self, by: By = "broker") -> Steps:
         """A schedule that takes them again."""
-        return in_order([one.again(by, until_s=self.ends_s) for one in self.taken])
+        return in_order([step.again(by, until_s=self.ends_s) for step in self.taken])
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
@@ -92,12 +92,12 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
             StoreError: it is none, or of another schema.
         """
         try:
-            found = msgspec.json.decode(text, type=cls)
+            steps = msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise StoreError(f"steps.json is broken: {error}") from error
-        if found.schema != SCHEMA:
-            raise StoreError(f"steps.json has schema {found.schema}; this is schema {SCHEMA}")
-        return found
+        if steps.schema != SCHEMA:
+            raise StoreError(f"steps.json has schema {steps.schema}; this is schema {SCHEMA}")
+        return steps
 
 
 def footsteps(run: Run) -> ExecutedSteps:
@@ -117,26 +117,28 @@ def footsteps(run: Run) -> ExecutedSteps:
         run=run.name,
         ends_s=seconds(rows[-1]) if rows else 0.0,
         taken=tuple(
-            _taken(events, number, seconds(row))
+            _executed_step(events, number, seconds(row))
             for (event, number), row in events.items()
             if event == "strike" and ("left-out", number) not in events
         ),
         left_out=tuple(
-            SkippedStep(at_s=seconds(row), why=row["says"], **_said(row, SkippedStep))
+            SkippedStep(at_s=seconds(row), why=row["says"], **_fields(row, SkippedStep))
             for row in rows
             if row["event"] == "left-out"
         ),
     )
 
 
-def _taken(events: dict[tuple[str, int], dict[str, Any]], number: int, at_s: float) -> ExecutedStep:
+def _executed_step(
+    events: dict[tuple[str, int], dict[str, Any]], number: int, at_s: float
+) -> ExecutedStep:
     row = events["strike", number]
-    struck, heal = events.get(("struck", number), row), events.get(("heal", number))
-    lasts_s = None if heal is None else round((heal["time_ns"] - struck["time_ns"]) / _NS, 3)
-    return ExecutedStep(at_s=at_s, lasts_s=lasts_s, **_said(row, ExecutedStep))
+    injection, heal = events.get(("struck", number), row), events.get(("heal", number))
+    lasts_s = None if heal is None else round((heal["time_ns"] - injection["time_ns"]) / _NS, 3)
+    return ExecutedStep(at_s=at_s, lasts_s=lasts_s, **_fields(row, ExecutedStep))
 
 
-def _said(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+def _fields(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The columns of a row that a struct has fields of the same name for."""
     return {name: row[name] for name in kind.__struct_fields__ if name in row}
 

@@ -36,10 +36,10 @@ def replay(
         UsageError: no such release or driver, or the schedule asks for what there is not.
         HarnessError: the harness could not go on.
     """
-    asked = plan(schedule, kafka, seed=seed, driver=driver)
+    replay_plan = plan(schedule, kafka, seed=seed, driver=driver)
     if fleet is None:
-        run = execute(asked, store, stop=stop, progress=progress)
+        run = execute(replay_plan, store, stop=stop, progress=progress)
     else:
-        run = fleet.execute(asked, store, stop=stop, progress=progress)
+        run = fleet.execute(replay_plan, store, stop=stop, progress=progress)
     run.write("schedule.json", schedule.to_json())
     return run

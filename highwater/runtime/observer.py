@@ -155,11 +155,11 @@ def wire_watched(
     def watch(row: dict[str, Any]) -> None:
         if row.get("topic", topic) not in names:
             return
-        known = {name: value for name, value in row.items() if name != "what"}
-        if "topic" in known:
-            known["topic"] = topic
+        columns = {name: value for name, value in row.items() if name != "what"}
+        if "topic" in columns:
+            columns["topic"] = topic
         with contextlib.suppress(HarnessError):  # the recorder has told the run of it
-            record({**known, "time_ns": row["time_ns"] - zero_ns})
+            record({**columns, "time_ns": row["time_ns"] - zero_ns})
 
     network.watch(watch)
     try:

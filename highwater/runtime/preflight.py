@@ -68,8 +68,8 @@ def _check_external(plan: Plan) -> None:
             plan.brokers != len(plan.external.brokers)
         ),
     }
-    for why, wanted in refused.items():
-        if wanted:
+    for why, requested in refused.items():
+        if requested:
             raise UsageError(
                 f"that cannot be had on a cluster that somebody else runs: {why}",
                 hint="docs/external.md says what can.",

@@ -57,7 +57,7 @@ def _commit() -> str | None:
     if not (here / ".git").exists():
         return None
     try:
-        found = subprocess.run(
+        done = subprocess.run(
             ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],  # noqa: S607
             capture_output=True,
             text=True,
@@ -66,4 +66,4 @@ def _commit() -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip()
+    return done.stdout.strip()

@@ -237,7 +237,7 @@ def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
             lambda seen: (
                 len(seen[0].isr) == plan.topic.replication_factor
                 and seen[0].leader in seen[1]
-                and {one.leo for one in seen[1].values()} == {seen[1][seen[0].leader].hw}
+                and {replica.leo for replica in seen[1].values()} == {seen[1][seen[0].leader].hw}
             ),
             what=f"every replica of {plan.topic.name}-{partition} to be in the ISR with all of it",
             limit_s=max(1.0, deadline - time.monotonic()),

@@ -172,9 +172,9 @@ class RunningWorkload:
         counts = self._recorder.counts()
         ok, fail, info = (counts.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
         with self._senders_lock:
-            told = sum(sender.sent for sender in self._senders.values())
+            sent_count = sum(sender.sent for sender in self._senders.values())
         sent = (
-            told
+            sent_count
             + self.direct.sent
             + sum(producer.sent for producer in list(self._producers.values()))
         )

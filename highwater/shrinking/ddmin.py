@@ -25,13 +25,13 @@ def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T,
         The part. In the worst case ``n² + 3n`` parts of n items were asked about, and where one
         item alone does it, ``2 log₂ n``.
     """
-    asked: dict[tuple[int, ...], bool] = {}
+    answers: dict[tuple[int, ...], bool] = {}
 
     def still(part: Sequence[int]) -> bool:
         key = tuple(part)
-        if key not in asked:
-            asked[key] = does(tuple(whole[one] for one in key))
-        return asked[key]
+        if key not in answers:
+            answers[key] = does(tuple(whole[index] for index in key))
+        return answers[key]
 
     left = list(range(len(whole)))
     if left and still([]):
@@ -40,16 +40,16 @@ def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T,
     while len(left) > 1:
         pieces = min(pieces, len(left))
         chunks = _split(left, pieces)
-        rests = [[one for one in left if one not in set(chunk)] for chunk in chunks]
-        if (found := _first(chunks, still)) is not None:
-            left, pieces = found, 2
-        elif pieces > 2 and (found := _first(rests, still)) is not None:  # noqa: PLR2004 - of two, rests are chunks
-            left, pieces = found, pieces - 1
+        rests = [[index for index in left if index not in set(chunk)] for chunk in chunks]
+        if (smaller := _first(chunks, still)) is not None:
+            left, pieces = smaller, 2
+        elif pieces > 2 and (smaller := _first(rests, still)) is not None:  # noqa: PLR2004 - of two, rests are chunks
+            left, pieces = smaller, pieces - 1
         elif pieces == len(left):
             break
         else:
             pieces *= 2
-    return tuple(whole[one] for one in left)
+    return tuple(whole[index] for index in left)
 
 
 def _split(items: Sequence[int], pieces: int) -> list[list[int]]:

@@ -41,13 +41,13 @@ def brief_json(plan: Plan) -> bytes:
 
 
 def _brief(value: msgspec.Struct) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(value):
-        held = getattr(value, field.name)
-        if held == field.default or held == _made(field.default_factory):
+        field_value = getattr(value, field.name)
+        if field_value == field.default or field_value == _made(field.default_factory):
             continue
-        said[field.name] = _plain(held)
-    return said
+        values[field.name] = _plain(field_value)
+    return values
 
 
 def _made(factory: Any) -> Any:  # noqa: ANN401 - msgspec's mark for none, or a function
@@ -58,7 +58,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
     if isinstance(value, msgspec.Struct):
         return _brief(value)
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 

@@ -30,8 +30,8 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
         UsageError: it is neither, or the steps cannot be taken on that release.
         StoreError: a run that cannot be read.
     """
-    found = read_plan(Path(name)) if Path(name).is_file() else as_taken(store.open(name), by=by)
-    plan = msgspec.structs.replace(found, kafka=kafka or found.kafka)
+    replayed = read_plan(Path(name)) if Path(name).is_file() else as_taken(store.open(name), by=by)
+    plan = msgspec.structs.replace(replayed, kafka=kafka or replayed.kafka)
     refuse_external(plan)
     check_plan(plan)
     return plan

@@ -103,7 +103,7 @@ class Search:
         self, smaller: Callable[[Plan], Iterator[Candidate]], rule: HitThreshold | None = None
     ) -> None:
         """Take the first of some plans that does it."""
-        any(self._holds(one, rule) for one in smaller(self.best))
+        any(self._holds(candidate, rule) for candidate in smaller(self.best))
 
     def _holds(self, candidate: Candidate, rule: HitThreshold | None = None) -> bool:
         try:

@@ -189,7 +189,7 @@ def shrink(
         hits, runs = work.counted
         if ended == "smallest" and effort.counts:
             hits, runs = work.confirm(effort.counts)
-    found = ShrinkResult(
+    result = ShrinkResult(
         plan=work.best,
         goal=goal,
         ended=ended,
@@ -201,21 +201,21 @@ def shrink(
         ran=trials.ran,
         seconds=round(time.monotonic() - began, 1),
     )
-    Run(folder).write_struct("shrunk.json", found)
+    Run(folder).write_struct("shrunk.json", result)
     if ended != "not-reproduced":
         work.save()
-        Run(folder).write("test_shrunk.py", module_of(found.plan, goal, hits, runs).encode())
-    return found
+        Run(folder).write("test_shrunk.py", module_of(result.plan, goal, hits, runs).encode())
+    return result
 
 
 def _require_steps(plan: Plan, store: Store | None = None) -> None:
     if plan.story is not None or plan.schedule is not None:
         names = _random_runs(store) if store else []
         made = "which highwater run --nemesis kill,pause makes"
-        known = f"such as {' or '.join(names)}" if names else made
+        hint = f"such as {' or '.join(names)}" if names else made
         raise UsageError(
             "a story is a script, of which nothing can be left out",
-            hint=f"Name a run of random faults, {known}.",
+            hint=f"Name a run of random faults, {hint}.",
         )
     refuse_external(plan)
     check_plan(plan)
@@ -223,10 +223,10 @@ def _require_steps(plan: Plan, store: Store | None = None) -> None:
 
 def _random_runs(store: Store) -> list[str]:
     """Return the last runs of random faults, or of steps, in a store."""
-    found = []
+    sizes = []
     for name in reversed(store.names()[-_LOOKED_AT:]):
         with suppress(StoreError):
             plan = store.open(store.root / name).plan()
             if plan.nemesis or plan.steps:
-                found.append(str(store.root / name))
-    return found[:_NAMED]
+                sizes.append(str(store.root / name))
+    return sizes[:_NAMED]

@@ -38,11 +38,11 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: nothing was found in the run, or not these.
         """
-        known = all_kinds()
+        all_names = all_kinds()
         for name in kinds:
-            if name not in known:
-                raise UsageError(f"no anomaly is called {name!r}", hint=nearest(name, known))
-        names = [name for name in known if verdict.counts.get(name)]
+            if name not in all_names:
+                raise UsageError(f"no anomaly is called {name!r}", hint=nearest(name, all_names))
+        names = [name for name in all_names if verdict.counts.get(name)]
         if verdict.verdict == UNKNOWN or not names:
             raise UsageError(
                 f"{verdict.run} has no anomaly to keep: {verdict.headline}",
@@ -55,13 +55,13 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
             )
         return cls(verdict=verdict.verdict, kinds=tuple(kinds) or (_worst(verdict, names),))
 
-    def met(self, verdict: Verdict) -> bool:
+    def reached_by(self, verdict: Verdict) -> bool:
         """Whether a run came to the same."""
         return verdict.verdict == self.verdict and all(map(verdict.counts.get, self.kinds))
 
 
-def _worst(verdict: Verdict, found: Sequence[str]) -> str:
+def _worst(verdict: Verdict, kinds: Sequence[str]) -> str:
     breaking = {anomaly.kind for anomaly in verdict.anomalies if anomaly.breaks}
-    candidates = [name for name in found if name in breaking] or list(found)
+    candidates = [name for name in kinds if name in breaking] or list(kinds)
     assert verdict.verdict != INVALID or breaking, "what is invalid breaks something"
     return min(candidates, key=lambda name: _GRAVITY[kind(name).severity])

@@ -132,30 +132,30 @@ class Trials:
         return attempt
 
     def _key(self, plan: Plan, rule: HitThreshold) -> str:
-        asked = plan.to_json() + msgspec.json.encode((self.goal, rule.tries, rule.hits))
-        return hashlib.sha256(asked).hexdigest()[:16]
+        question = plan.to_json() + msgspec.json.encode((self.goal, rule.tries, rule.hits))
+        return hashlib.sha256(question).hexdigest()[:16]
 
     def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
         """The first runs are as few as could be enough, the others are judged in one pass."""
         began = time.monotonic()
-        found: list[tuple[Run, Verdict]] = []
+        judged: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits
-        while not rule.decided(runs, len(found)):
-            self.progress(f"{says}: {len(found):,} of {count(runs, 'run')} did it so far")
-            found += self.run(plan, batch)
+        while not rule.decided(runs, len(judged)):
+            self.progress(f"{says}: {len(judged):,} of {count(runs, 'run')} did it so far")
+            judged += self.run(plan, batch)
             runs, batch = runs + batch, rule.tries - runs - batch
-        holds = len(found) >= rule.hits
-        self._keep([run for run, _ in found] if holds else [])
+        holds = len(judged) >= rule.hits
+        self._keep([run for run, _ in judged] if holds else [])
         return Attempt(
             number=0,
             says=says,
             key=key,
             runs=runs,
-            hits=len(found),
+            hits=len(judged),
             holds=holds,
             seconds=round(time.monotonic() - began, 1),
-            partitions=_partitions(found[-1][1], self.goal) if found else (),
-            sent=found[-1][1].ledger.sent if found else 0,
+            partitions=_partitions(judged[-1][1], self.goal) if judged else (),
+            sent=judged[-1][1].ledger.sent if judged else 0,
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
@@ -173,13 +173,13 @@ class Trials:
         except BaseException:
             self._remove(set(store.names()) - before)
             raise
-        found = [
+        runs = [
             (run, verdict)
             for run, verdict in zip(done, verdicts, strict=True)
-            if self.goal.met(verdict)
+            if self.goal.reached_by(verdict)
         ]
-        self._remove(set(store.names()) - before - {run.name for run, _ in found})
-        return found
+        self._remove(set(store.names()) - before - {run.name for run, _ in runs})
+        return runs
 
     def _perform(self, plan: Plan, store: Store) -> Run | None:
         """One run, or None if the harness could not perform it."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from highwater.harness.runs.plan import Plan
     from highwater.harness.runs.verdict import Anomaly
 
-_SHOWN: Final = 3  # anomalies that a failure tells; the report has all
+_SHOWN_MAX: Final = 3  # anomalies that a failure tells; the report has all
 
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
@@ -113,7 +113,7 @@ class Result:
         self.assert_judged()
         if self.verdict == "invalid":
             breaking = [anomaly for anomaly in self.anomalies if anomaly.breaks]
-            lines = [self.headline, *_told(breaking), *self._model_says(), self.where]
+            lines = [self.headline, *_sentences(breaking), *self._model_says(), self.where]
             raise PromiseBroken("\n".join(lines), self)
 
     def assert_loses(self, *values: str) -> None:
@@ -148,7 +148,7 @@ class Result:
         __tracebackhide__ = True
         self.assert_judged()
         if anomalies := [anomaly for anomaly in self.anomalies if anomaly.kind in kinds]:
-            raise AssertionError("\n".join([self.headline, *_told(anomalies), self.where]))
+            raise AssertionError("\n".join([self.headline, *_sentences(anomalies), self.where]))
 
     def assert_explained(self) -> None:
         """Fail unless the model explains all that happened, and all happened that it predicts.
@@ -169,7 +169,7 @@ class Result:
             why = sentence(model) if model else "it was not asked."
             raise CannotJudge(f"the model cannot explain the run: {why}", self)
         if model.status not in GOOD:
-            strange = told(
+            strange = sentences(
                 [finding for finding in model.findings if finding.verdict == "unexplained"]
             )
             lines = [sentence(model), *model.absent, *strange, self.where]
@@ -213,9 +213,9 @@ def _settings(plan: "Plan") -> list[str]:
     return [*words, "unclean"] if plan.topic.unclean_leader_election else words
 
 
-def _told(anomalies: "list[Anomaly]") -> list[str]:
-    more = len(anomalies) - _SHOWN
-    sentences = [anomaly.sentence for anomaly in anomalies[:_SHOWN]]
+def _sentences(anomalies: "list[Anomaly]") -> list[str]:
+    more = len(anomalies) - _SHOWN_MAX
+    sentences = [anomaly.sentence for anomaly in anomalies[:_SHOWN_MAX]]
     return [*sentences, f"… and {more} more, in the report"] if more > 0 else sentences
 
 

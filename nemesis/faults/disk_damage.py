@@ -24,7 +24,7 @@ from highwater.checkers.kafka_files.checkpoints import (
 from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT
 from highwater.harness.runs.fault_effects import phrase
 
-OWN: Final = "meta.properties"
+META_PROPERTIES: Final = "meta.properties"
 """Says which node of which cluster a log directory is of; KRaft does not start without it."""
 
 SURVIVED: Final = "survived-offset-checkpoint"
@@ -82,7 +82,9 @@ def partition_of(replica: Path) -> int:
 def _used(directory: Path, topic: str) -> list[Path]:
     """The replicas of a topic and of Kafka's own; on a warm cluster the others' runs are over."""
     every = partitions(directory)
-    return [one for one in every if one.name.startswith("__")] + partitions(directory, topic)
+    return [folder for folder in every if folder.name.startswith("__")] + partitions(
+        directory, topic
+    )
 
 
 def segments(replica: Path) -> list[Path]:
@@ -130,7 +132,7 @@ def lose_unflushed(
         What replicas have lost, those that lost nothing left out.
     """
     flushed, survived = (_offsets(directory / name) for name in (RECOVERY_POINT, SURVIVED))
-    found = []
+    lost = []
     for replica in _used(directory, topic):
         before = _whole(replica)
         key = (before.topic, before.partition)
@@ -139,11 +141,11 @@ def lose_unflushed(
             point = max(point, before.before - (flushes - 1))
         _lose_tail(replica, point, spared)
         survived[key] = _whole(replica).before
-        found.append(_cut(replica, survived[key], before.before))
+        lost.append(_cut(replica, survived[key], before.before))
     lines = [f"{topic} {partition} {end}\n" for (topic, partition), end in survived.items()]
     text = f"0\n{len(lines)}\n{''.join(lines)}"
     (directory / SURVIVED).write_text(text, encoding="ascii")
-    return [one for one in found if one.before > one.after]
+    return [loss for loss in lost if loss.before > loss.after]
 
 
 def _offsets(checkpoint: Path) -> Offsets:
@@ -155,12 +157,12 @@ def _offsets(checkpoint: Path) -> Offsets:
 
 def _lose_tail(replica: Path, point: int, spared: float) -> None:
     """Cut a share of the newest segment from an offset on."""
-    own = segments(replica)
-    held = list(batches(own[-1])) if own else []
-    unflushed = [one for one in held if one.last >= point]
+    replica_segments = segments(replica)
+    batch_list = list(batches(replica_segments[-1])) if replica_segments else []
+    unflushed = [batch for batch in batch_list if batch.last >= point]
     if unflushed:
-        start, end = unflushed[0].position, held[-1].end
-        os.truncate(own[-1], start + int(spared * (end - start)))
+        start, end = unflushed[0].position, batch_list[-1].end
+        os.truncate(replica_segments[-1], start + int(spared * (end - start)))
 
 
 def wipe(directory: Path) -> list[LostOffsets]:
@@ -169,23 +171,23 @@ def wipe(directory: Path) -> list[LostOffsets]:
     for entry in directory.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
-        elif entry.name != OWN:
+        elif entry.name != META_PROPERTIES:
             entry.unlink()
-    return [one for one in ranges if one.before > one.after]
+    return [loss for loss in ranges if loss.before > loss.after]
 
 
 def remove_segment(directory: Path, topic: str) -> list[LostOffsets]:
     """Remove the oldest segment of each replica of a topic, and its indexes with it."""
-    found = []
+    lost = []
     for replica in partitions(directory, topic):
-        own = segments(replica)
-        if own:
+        replica_segments = segments(replica)
+        if replica_segments:
             whole = _whole(replica)
-            end = int(own[1].stem) if len(own) > 1 else whole.before
-            found.append(_cut(replica, whole.after, end))
-            for file in replica.glob(f"{own[0].stem}.*"):
+            end = int(replica_segments[1].stem) if len(replica_segments) > 1 else whole.before
+            lost.append(_cut(replica, whole.after, end))
+            for file in replica.glob(f"{replica_segments[0].stem}.*"):
                 file.unlink()
-    return [one for one in found if one.before > one.after]
+    return [loss for loss in lost if loss.before > loss.after]
 
 
 def remove_indexes(directory: Path, topic: str) -> int:
@@ -208,23 +210,31 @@ def flip_bit(
         The batch and the offset before which the replica ended; None where it holds nothing.
     """
     for segment in reversed(segments(directory / f"{topic}-{partition}")):
-        if held := list(batches(segment)):
-            one = held[int(choice * len(held))]
+        if batch_list := list(batches(segment)):
+            batch = batch_list[int(choice * len(batch_list))]
             with segment.open("r+b") as file:
-                file.seek(one.end - 1)
+                file.seek(batch.end - 1)
                 byte = file.read(1)[0]
-                file.seek(one.end - 1)
+                file.seek(batch.end - 1)
                 file.write(bytes([byte ^ 1]))
-            return one, held[-1].last + 1
+            return batch, batch_list[-1].last + 1
     return None
 
 
 def _whole(replica: Path) -> LostOffsets:
     """All that a replica holds."""
-    own = segments(replica)
-    first = int(own[0].stem) if own else 0
-    held = [batch for segment in own[-1:] for batch in batches(segment)]
-    return _cut(replica, first, held[-1].last + 1 if held else int(own[-1].stem) if own else 0)
+    replica_segments = segments(replica)
+    first = int(replica_segments[0].stem) if replica_segments else 0
+    batch_list = [batch for segment in replica_segments[-1:] for batch in batches(segment)]
+    return _cut(
+        replica,
+        first,
+        batch_list[-1].last + 1
+        if batch_list
+        else int(replica_segments[-1].stem)
+        if replica_segments
+        else 0,
+    )
 
 
 def _cut(replica: Path, after: int, before: int) -> LostOffsets:

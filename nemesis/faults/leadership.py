@@ -28,7 +28,9 @@ def _state(cluster: Cluster, aim: FaultTarget) -> PartitionState:
 def _others(cluster: Cluster, state: PartitionState) -> list[int]:
     """Members of the ISR that run and do not lead."""
     return [
-        one for one in state.isr if one != state.leader and cluster.brokers[one].state == "running"
+        broker
+        for broker in state.isr
+        if broker != state.leader and cluster.brokers[broker].state == "running"
     ]
 
 
@@ -50,11 +52,11 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
     others = _others(cluster, state)
     # Kafka waits with it for who is struck and not yet out of the ISR.
-    runs = all(cluster.brokers[one].state == "running" for one in state.isr)
+    runs = all(cluster.brokers[broker].state == "running" for broker in state.isr)
     if len(state.isr) < aim.topic.replication_factor or not others or not runs:
         raise NothingDoneError(f"{name} is not whole, and no replica of it is taken away")
     gone = others[int(aim.choice * len(others))]
-    left = [one for one in state.isr if one != gone]
+    left = [broker for broker in state.isr if broker != gone]
     try:
         cluster.reassign(aim.topic.name, aim.partition, left)
         yield f"the replica of {name} on broker {gone} is taken away"
@@ -73,7 +75,7 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     name, state = f"{aim.topic.name}-{aim.partition}", _state(cluster, aim)
     # Also who is not in sync yet: it may be the next moment.
     running = [broker.id for broker in cluster.brokers.values() if broker.state == "running"]
-    others = [one for one in running if one != state.leader]
+    others = [broker for broker in running if broker != state.leader]
     if state.leader < 0 or not others:
         raise NothingDoneError(f"{name} has nobody who could lead it uncleanly")
     asks = cluster.release.number >= _ELECT_LEADERS

@@ -75,9 +75,9 @@ def bridge(cluster: Cluster, broker: int) -> Iterator[str]:
     """Split the other brokers into two groups that only this one reaches both of."""
     network = _network(cluster)
     others = sorted(network.brokers - {broker})
-    some, rest = others[: len(others) // 2], others[len(others) // 2 :]
-    says = f"only broker {broker} reaches {_names(some)} and {_names(rest)}"
-    yield from _links(network, "cut", between(some, rest), says)
+    first_half, rest = others[: len(others) // 2], others[len(others) // 2 :]
+    says = f"only broker {broker} reaches {_names(first_half)} and {_names(rest)}"
+    yield from _links(network, "cut", between(first_half, rest), says)
 
 
 @fault("partition-majorities-ring")

@@ -155,7 +155,7 @@ def fault(
             why_not=why_not,
             commands=None if commands is None else frozenset(commands),
             awaits_sessions=awaits_sessions,
-            **_told(body),
+            **_described(body),
         )
         return body
 
@@ -182,21 +182,21 @@ def aimed(
             needs=needs,
             commands=None if commands is None else frozenset(commands),
             awaits_sessions=awaits_sessions,
-            **_told(body),
+            **_described(body),
         )
         return body
 
     return register
 
 
-class _Told(TypedDict):
+class _Description(TypedDict):
     """What a body says of itself."""
 
     family: str
     summary: str
 
 
-def _told(body: Callable[..., object]) -> _Told:
+def _described(body: Callable[..., object]) -> _Description:
     """The module's name, and the first line of the docstring."""
     return {
         "family": body.__module__.rpartition(".")[2],
@@ -214,8 +214,8 @@ def faults() -> Mapping[str, Fault]:
         importlib.import_module(f"highwater.nemesis.faults.{family}")
     extensions.load(extensions.FAULTS)
     place = {family: number for number, family in enumerate(_FAMILIES)}
-    ordered = sorted(_registry.values(), key=lambda one: place.get(one.family, len(place)))
-    return {one.name: one for one in ordered}
+    ordered = sorted(_registry.values(), key=lambda entry: place.get(entry.family, len(place)))
+    return {entry.name: entry for entry in ordered}
 
 
 def find_fault(name: str) -> Fault:

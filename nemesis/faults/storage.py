@@ -27,8 +27,8 @@ _UP_LIMIT_S: Final = 20.0
 
 def flushes(topic: Topic) -> int | None:
     """After how many records a topic's logs are flushed; None: that is left to the kernel."""
-    told = topic.config.get(FLUSHES)
-    return None if told is None else int(told)
+    flush_messages = topic.config.get(FLUSHES)
+    return None if flush_messages is None else int(flush_messages)
 
 
 @contextlib.contextmanager
@@ -42,7 +42,9 @@ def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
         target.start()
 
 
-def _told(aim: FaultTarget, cuts: Iterable[disk_damage.LostOffsets], otherwise: str) -> str:
+def _loss_sentence(
+    aim: FaultTarget, cuts: Iterable[disk_damage.LostOffsets], otherwise: str
+) -> str:
     """What the topic under test lost, in words."""
     return ", ".join(cut.says for cut in cuts if cut.topic == aim.topic.name) or otherwise
 
@@ -59,16 +61,18 @@ def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         cuts = disk_damage.lose_unflushed(
             target.directory, aim.topic.name, flushes=flushes(aim.topic), spared=aim.choice
         )
-        told = _told(aim, cuts, "all it held had been flushed")
-        yield f"broker {target.id} lost its power: {told}"
+        sentence = _loss_sentence(aim, cuts, "all it held had been flushed")
+        yield f"broker {target.id} lost its power: {sentence}"
 
 
 @aimed("wipe")
 def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and empty its log directory; it comes back under its old id with nothing."""
     with _dead(cluster, aim) as target:
-        told = _told(aim, disk_damage.wipe(target.directory), "there was nothing on it")
-        yield f"the disk of broker {target.id} is empty: {told}"
+        sentence = _loss_sentence(
+            aim, disk_damage.wipe(target.directory), "there was nothing on it"
+        )
+        yield f"the disk of broker {target.id} is empty: {sentence}"
 
 
 @aimed("segment-deleted")
@@ -76,7 +80,7 @@ def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and delete the oldest segment of each of the topic's replicas there."""
     with _dead(cluster, aim) as target:
         cuts = disk_damage.remove_segment(target.directory, aim.topic.name)
-        yield f"a segment of broker {target.id} is deleted: {_told(aim, cuts, 'it was empty')}"
+        yield f"a segment of broker {target.id} is deleted: {_loss_sentence(aim, cuts, 'it was empty')}"
 
 
 @aimed("index-deleted")

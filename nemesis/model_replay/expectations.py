@@ -17,7 +17,7 @@ class ReplicaAssignment:
 
     def number(self, broker: int) -> int:
         """The replica that a broker plays; -1 for nobody, and for a broker that plays none."""
-        return next((one for one, played in self.brokers.items() if played == broker), -1)
+        return next((number for number, played in self.brokers.items() if played == broker), -1)
 
 
 def differences(
@@ -37,9 +37,9 @@ def differences(
         *_replicas(scene, cast, expect, silent),
     ]
     return {
-        what: f"{_plain(found)} instead of {_plain(wanted)}"
-        for what, wanted, found in seen
-        if wanted is not None and wanted != found
+        what: f"{_plain(seen_value)} instead of {_plain(expected)}"
+        for what, expected, seen_value in seen
+        if expected is not None and expected != seen_value
     }
 
 
@@ -51,11 +51,11 @@ def _controller(scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect)
     seen: Seen = []
     if expect.leader is not None or expect.isr is not None:
         state = scene.probe.partition(scene.topic, 0)
-        isr = frozenset(cast.number(one) for one in state.isr)
+        isr = frozenset(cast.number(broker) for broker in state.isr)
         seen += [("leader", expect.leader, cast.number(state.leader)), ("ISR", expect.isr, isr)]
     if expect.alive is not None:
         live = scene.probe.live_brokers()
-        alive = frozenset(one for one, broker in cast.brokers.items() if broker in live)
+        alive = frozenset(number for number, broker in cast.brokers.items() if broker in live)
         seen.append(("alive", expect.alive, alive))
     return seen
 

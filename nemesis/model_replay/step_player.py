@@ -40,7 +40,9 @@ class Player:
         Raises:
             HarnessError: it cannot be done, or something else was seen.
         """
-        dying = {one for one in self._frozen if step.action == "kill" and one == step.broker}
+        dying = {
+            number for number in self._frozen if step.action == "kill" and number == step.broker
+        }
         self._hold(step.held | dying)  # who is frozen is not woken to be killed
         if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
@@ -49,7 +51,7 @@ class Player:
             command(self, step)
         await_condition(
             lambda: differences(self._scene, self._cast, step.expect, silent=self._silent),
-            lambda found: not found,
+            lambda differences: not differences,
             what="what must follow",
             limit_s=STEP_LIMIT_S,
             every_s=_POLL_S,
@@ -101,14 +103,14 @@ class Player:
 
     def _hold(self, numbers: frozenset[int]) -> None:
         """Freeze exactly these, and who is paused. The leader first: it feeds all the others."""
-        wanted = (numbers | self._paused) - self._down
-        late = wanted - set(self._frozen)
+        frozen = (numbers | self._paused) - self._down
+        late = frozen - set(self._frozen)
         if late:
             leader = self._leader()
-            for number in sorted(late, key=lambda one: (one != leader, one)):
+            for number in sorted(late, key=lambda number_: (number_ != leader, number_)):
                 self._scene.nemesis.inject("pause", self.broker(number))
                 self._frozen[number] = self._scene.clock()
-        for number in sorted(set(self._frozen) - wanted):
+        for number in sorted(set(self._frozen) - frozen):
             del self._frozen[number]
             self._scene.nemesis.heal(self.broker(number))
             self._woken[number] = self._scene.clock()
@@ -208,7 +210,7 @@ class Player:
         if not silent:
             return
         live = self._live()
-        ended = sorted(self.broker(one) for one in silent if self.broker(one) not in live)
+        ended = sorted(self.broker(number) for number in silent if self.broker(number) not in live)
         if ended:
             raise ScheduleNotFollowedError(
                 f"broker {ended[0]} was frozen for so long that its session ended"

@@ -161,7 +161,7 @@ class ScheduleExecutor:
         brokers = self._budget.get(BROKERS)
         if brokers is None:
             return ""
-        hurt = {one for one, count in self._hurt.items() if count > 0}
+        hurt = {broker for broker, count in self._hurt.items() if count > 0}
         if find_fault(fault).scope == "cluster":
             hurt |= set(self._scene.cluster.brokers)
         elif broker is not None:

@@ -100,9 +100,9 @@ class FaultSpec:
             )
         ids = plan.broker_ids
         if self.target and self.target.isdecimal() and int(self.target) not in ids:
-            known = ", ".join(map(str, ids)) if plan.external else f"1 to {plan.brokers}"
+            known_ids = ", ".join(map(str, ids)) if plan.external else f"1 to {plan.brokers}"
             raise UsageError(
-                f"there is no broker {self.target} to strike", hint=f"Brokers are {known}."
+                f"there is no broker {self.target} to strike", hint=f"Brokers are {known_ids}."
             )
 
 
@@ -114,21 +114,21 @@ def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) 
     Args:
         choice: 0 up to 1; which of several candidates.
     """
-    healthy = sorted(set(scene.cluster.brokers) - scene.nemesis.struck)
+    healthy = sorted(set(scene.cluster.brokers) - scene.nemesis.broken_brokers)
     if target.isdecimal():
-        return [one for one in healthy if one == int(target)]
+        return [broker for broker in healthy if broker == int(target)]
     if target in {"minority", "majority", "all"}:
         return _share(scene, healthy, target, choice)
     if target == "isr":
         isr = _state(scene, partition)[1]
-        return [one for one in healthy if one in isr]
+        return [broker for broker in healthy if broker in isr]
     candidates = healthy
     if target == "controller":
-        candidates = [one for one in healthy if one == _controller(scene)]
+        candidates = [broker for broker in healthy if broker == _controller(scene)]
     elif target != "any":
         leader = _state(scene, partition)[0]
-        wanted = [one for one in healthy if (one == leader) == (target == "leader")]
-        candidates = wanted or healthy
+        preferred = [broker for broker in healthy if (broker == leader) == (target == "leader")]
+        candidates = preferred or healthy
     return [candidates[int(choice * len(candidates))]] if candidates else []
 
 

@@ -64,15 +64,15 @@ def draw(plan: Plan, lane: int = 0) -> list[FaultGroup]:
         UsageError: a word of the plan's nemesis is none.
     """
     choices = [FaultSpec.of(word) for word in plan.nemesis]
-    drawn = [choice for choice in choices for _ in range(choice.weight)]
-    if not drawn:
+    weighted = [choice for choice in choices for _ in range(choice.weight)]
+    if not weighted:
         return []
     seed = f"{plan.seed} {lane}" if lane else plan.seed
     dice = random.Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
     bouts: list[FaultGroup] = []
     clock = 0.0
     while True:
-        bout = _bout(dice, drawn, plan)
+        bout = _bout(dice, weighted, plan)
         if not bouts and plan.duration_s >= LEAST_S:
             bout = _shortened(bout, plan.duration_s)
         clock += bout.after_s + bout.lasts_s
@@ -169,10 +169,10 @@ def play(scene: ScheduleContext, bouts: Sequence[FaultGroup], *, duration_s: flo
             break
         scene.hold(bout.after_s)
         strikes = [
-            taken
+            active
             for strike in bout.strikes
             for broker in striker.aim(strike)
-            if (taken := striker.strike(strike, broker)) is not None
+            if (active := striker.strike(strike, broker)) is not None
         ]
         scene.hold(bout.lasts_s)
         striker.mend(*strikes)

@@ -80,7 +80,7 @@ def _take(
     while not scene.nemesis.can(step.fault, broker) and scene.clock() < deadline:
         if ended.wait(_LOOK_S):
             return
-    struck = striker.strike(step, broker)
+    active = striker.strike(step, broker)
     # Who ends the schedule early heals all that is open, or ends the cluster.
-    if struck is not None and not ended.wait(step.lasts_s):
-        striker.mend(struck)
+    if active is not None and not ended.wait(step.lasts_s):
+        striker.mend(active)

@@ -72,15 +72,15 @@ def _check_metadata(plan: Plan) -> None:
 
 def _check_path(plan: Plan, path: list[Release]) -> None:
     """Somebody has to raise brokers, never lower, and ZooKeeper is not left on the way."""
-    for one in path:
-        if one.coordination != path[0].coordination:
+    for level in path:
+        if level.coordination != path[0].coordination:
             raise UsageError(
-                f"Kafka {path[0].name} is on {_PLACES[path[0].coordination]}, and {one.name} on"
-                f" {_PLACES[one.coordination]}",
+                f"Kafka {path[0].name} is on {_PLACES[path[0].coordination]}, and {level.name} on"
+                f" {_PLACES[level.coordination]}",
                 hint="No cluster is migrated from one to the other (KIP-866) here.",
             )
-        if plan.driver not in one.drivers:
-            raise UsageError(f"{plan.driver} cannot run Kafka {one.name}", hint="Leave it out.")
+        if plan.driver not in level.drivers:
+            raise UsageError(f"{plan.driver} cannot run Kafka {level.name}", hint="Leave it out.")
     for before, after in pairwise(path):
         if after.number <= before.number:
             raise UsageError(

@@ -96,12 +96,14 @@ def commit_victim(scene: ScheduleContext, offset: int) -> None:
     scene.send(VICTIM, leader=a)
     widens = scene.cluster.release.window_widens
 
-    def held(state: ReplicaState) -> bool:
+    def holds_it(state: ReplicaState) -> bool:
         return state.leo > offset and (state.hw == offset or not widens)
 
     await_replicas(
         scene,
-        lambda seen: seen[a].hw > offset and all(held(seen[follower]) for follower in followers),
+        lambda seen: (
+            seen[a].hw > offset and all(holds_it(seen[follower]) for follower in followers)
+        ),
         what=f"every replica to hold {VICTIM}, and the followers to hold it above their HW",
         limit_s=FETCH_WAIT_S,
     )

@@ -108,7 +108,7 @@ def await_hw_on_disk(scene: ScheduleContext, broker: int, hw: int) -> None:
     try:
         await_condition(
             lambda: hw_on_disk(scene, broker),
-            lambda found: found >= hw,
+            lambda high_watermark: high_watermark >= hw,
             what=f"broker {broker} to have HW {hw} of {scene.topic}-0 on disk",
             limit_s=CHECKPOINT_S + 1.0,
             every_s=_POLL_S,

@@ -76,15 +76,15 @@ def cut_off(scene: ScheduleContext) -> None:
     a, b, survivor = scene.replicas
     offset = settle(scene)
     began_ns = time.monotonic_ns()
-    with contextlib.ExitStack() as held:
-        held.enter_context(hold_window(network, scene.topic, 0, (b, survivor), offset=offset))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(hold_window(network, scene.topic, 0, (b, survivor), offset=offset))
         scene.send(VICTIM, leader=a)
         _see_window(scene, offset)
         limit_s = 2 * FETCH_WAIT_S
         with _missed_if_late():
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
         scene.note(f"the wire holds what would tell brokers {b} and {survivor} that HW")
-        held.enter_context(network.under(RelayRule(kind="reset", links=between([b], [survivor]))))
+        stack.enter_context(network.under(RelayRule(kind="reset", links=between([b], [survivor]))))
         scene.note(f"brokers {b} and {survivor} are cut off from each other", b)
         began = scene.clock()
         scene.nemesis.inject("reset", a)
@@ -178,7 +178,7 @@ def _send_successor(scene: ScheduleContext, survivor: int) -> None:
         scene.direct.send(SUCCESSOR, 0, address=address)
         answer = await_condition(
             lambda: scene.direct.answers[SUCCESSOR],
-            lambda found: found is not None,
+            lambda offset: offset is not None,
             what=f"broker {survivor} to answer",
             limit_s=_ANSWER_S,
             every_s=0.02,

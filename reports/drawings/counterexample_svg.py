@@ -49,7 +49,7 @@ class Harm:
 def harm(counterexample: "Counterexample") -> Harm:
     """Which records are lost at the end, or differ between replicas."""
     end = counterexample.steps[-1].after
-    leader = _held(end.replicas[end.leader]) if end.leader >= 0 else []
+    leader = _contents(end.replicas[end.leader]) if end.leader >= 0 else []
     if counterexample.invariant in _LOSSES:
         read = (record for step in counterexample.steps for record in step.after.read if record)
         gone = frozenset((*end.acked, *read)) - set(leader)
@@ -58,8 +58,8 @@ def harm(counterexample: "Counterexample") -> Harm:
     for offset in range(max(replica.leo for replica in end.replicas)):
         there = {replica.log[offset].record for replica in end.replicas if replica.leo > offset}
         if len(there) > 1:
-            kept = leader[offset] if offset < len(leader) else min(there)
-            return Harm(records=frozenset(there - {kept}), instead=frozenset({kept}))
+            surviving = leader[offset] if offset < len(leader) else min(there)
+            return Harm(records=frozenset(there - {surviving}), instead=frozenset({surviving}))
     return Harm(records=frozenset())
 
 
@@ -206,7 +206,7 @@ def _lane(
     b: int, replica: "ModelReplica", before: "ModelReplica", state: "State", sheet: _Sheet
 ) -> Markup:
     dot = "isr" if b in state.isr else "isr out"
-    told = "in the ISR" if b in state.isr else "not in the ISR"
+    membership = "in the ISR" if b in state.isr else "not in the ISR"
     cut = before.log[replica.leo :]
     boxes = [_box(o, entry, sheet.harm.of(entry.record)) for o, entry in enumerate(replica.log)]
     boxes += [_box(o, entry, "gone") for o, entry in enumerate(cut, start=replica.leo)]
@@ -214,7 +214,7 @@ def _lane(
     return join(
         [
             rect(0, 4, sheet.width - 12, LANE - 8, "acted") if before != replica else "",
-            tag("circle", tag("title", told), cx=10.0, cy=17.0, r=4.0, class_=dot),
+            tag("circle", tag("title", membership), cx=10.0, cy=17.0, r=4.0, class_=dot),
             text(20, 21, role(b, replica), _class(b, replica)),
             *boxes,
             line(x, 26, x, 68, "hw"),
@@ -264,10 +264,10 @@ def _foot(column: _Column, top: float) -> Markup:
 def _facts(state: "State") -> tuple[str, ...]:
     isr = " ".join(NAMES[b] for b in state.isr)
     leads = f"{NAMES[state.leader]} to lead" if state.leader >= 0 else "nobody to lead"
-    told = [f"acked {' '.join(state.acked)}"] if state.acked else []
-    read = [one for one in state.read if one]
-    told += [f"read {' '.join(read)}"] if read else []
-    return (f"{leads}, epoch {state.epoch}, ISR {isr}", ", ".join(told))
+    words = [f"acked {' '.join(state.acked)}"] if state.acked else []
+    read = [record for record in state.read if record]
+    words += [f"read {' '.join(read)}"] if read else []
+    return (f"{leads}, epoch {state.epoch}, ISR {isr}", ", ".join(words))
 
 
 def _describe(columns: Sequence[_Column]) -> Markup:
@@ -276,12 +276,12 @@ def _describe(columns: Sequence[_Column]) -> Markup:
 
 
 def _words(column: _Column) -> str:
-    held = "; ".join(
-        f"{NAMES[b]} ({role(b, replica)}) holds {' '.join(_held(replica)) or 'nothing'}, HW {replica.hw}"
+    contents = "; ".join(
+        f"{NAMES[b]} ({role(b, replica)}) holds {' '.join(_contents(replica)) or 'nothing'}, HW {replica.hw}"
         for b, replica in enumerate(column.step.after.replicas)
     )
-    return f"{column.number}. {column.step.says}: {held}."
+    return f"{column.number}. {column.step.says}: {contents}."
 
 
-def _held(replica: "ModelReplica") -> list[str]:
+def _contents(replica: "ModelReplica") -> list[str]:
     return [entry.record for entry in replica.log]

@@ -26,33 +26,35 @@ _SAYS: Final = {
 }
 
 
-def frame(shown: Frame, anomaly: Anomaly, uid: str) -> Markup:
+def frame(moment: Frame, anomaly: Anomaly, uid: str) -> Markup:
     """One frame as SVG, some 370 wide."""
-    first = shown.lanes[0].cells
+    first = moment.lanes[0].cells
     width = LABEL + CELL * len(first) + RIGHT
-    height = TOP + LANE * len(shown.lanes)
+    height = TOP + LANE * len(moment.lanes)
     marks = [
         text(_x(i) + CELL / 2, 16, str(cell.offset), _axis(cell, anomaly), "middle")
         for i, cell in enumerate(first)
     ]
-    lanes = [_lane(lane, TOP + LANE * i, anomaly) for i, lane in enumerate(shown.lanes)]
-    label = f"Step {shown.number}, {shown.title}: the replicas around offset {anomaly.offset}"
+    lanes = [_lane(lane, TOP + LANE * i, anomaly) for i, lane in enumerate(moment.lanes)]
+    label = f"Step {moment.number}, {moment.title}: the replicas around offset {anomaly.offset}"
     return svg(
-        width, height, label, describe(shown, anomaly), text(0, 16, "offset", "axis"),
+        width, height, label, describe(moment, anomaly), text(0, 16, "offset", "axis"),
         *marks, *lanes, uid=uid,
     )  # fmt: skip
 
 
-def describe(shown: Frame, anomaly: Anomaly) -> str:
+def describe(moment: Frame, anomaly: Anomaly) -> str:
     """The frame in words: each replica's role, what it holds at the offset, LEO and HW."""
     parts = []
-    for lane in shown.lanes:
+    for lane in moment.lanes:
         at = next((c for c in lane.cells if c.offset == anomaly.offset), None)
         holds = _SAYS[at.state if at else "none"].format(value=(at and at.value) or "a record")
-        told = [f"{name} {v}" for name, v in (("LEO", lane.leo), ("HW", lane.hw)) if v is not None]
+        offsets = [
+            f"{name} {v}" for name, v in (("LEO", lane.leo), ("HW", lane.hw)) if v is not None
+        ]
         parts.append(
             f"{lane.called[0].upper()}{lane.called[1:]} ({lane.role}) {holds};"
-            f" {', '.join(told) or 'no LEO known'}."
+            f" {', '.join(offsets) or 'no LEO known'}."
         )
     return " ".join(parts)
 
@@ -145,14 +147,14 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
 
 def key(anomaly: Anomaly, frames: Sequence[Frame]) -> list[tuple[str, str, str]]:
     """The legend of a strip: (class, label in the cell, id) of the record and its successors."""
-    found: dict[str, tuple[str, str, str]] = {}
-    for each in frames:
-        for lane in each.lanes:
+    keys: dict[str, tuple[str, str, str]] = {}
+    for moment in frames:
+        for lane in moment.lanes:
             for cell in lane.cells:
                 if (
                     cell.value
                     and cell.offset == anomaly.offset
                     and cell.state in {"subject", "other"}
                 ):
-                    found.setdefault(cell.value, (cell.state, short(cell.value), cell.value))
-    return list(found.values())
+                    keys.setdefault(cell.value, (cell.state, short(cell.value), cell.value))
+    return list(keys.values())

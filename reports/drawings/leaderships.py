@@ -36,7 +36,7 @@ def bands(
         parts.append(rect(start, top, end - start, BAND, "band", tag("title", name)))
         room = end - start
         fitting = [name] if epoch is None else [name, f"epoch {epoch}", f"e{epoch}"]
-        words = next((each for each in fitting if room > 7 * len(each) + 8), "")
+        words = next((label for label in fitting if room > 7 * len(label) + 8), "")
         if words:
             parts.append(text(start + 5, top + 12, words, "bandtext"))
     for start, end, _ in _intervals(rows, time, lambda r: broker in r.isr):
@@ -50,17 +50,17 @@ def _intervals(
     rows: Sequence[LeadershipPeriod], time: Scale, holds: Callable[[LeadershipPeriod], bool]
 ) -> list[tuple[float, float, int | None]]:
     """From where to where, in which epoch, the condition held; one epoch's neighbours joined."""
-    found: list[tuple[float, float, int | None]] = []
+    bands: list[tuple[float, float, int | None]] = []
     for i, row in enumerate(rows):
         if not holds(row):
             continue
         start = time(row.time_ns)
         end = time(rows[i + 1].time_ns if i + 1 < len(rows) else time.hi)
-        if found and found[-1][1] == start and found[-1][2] == row.epoch:
-            found[-1] = (found[-1][0], end, row.epoch)
+        if bands and bands[-1][1] == start and bands[-1][2] == row.epoch:
+            bands[-1] = (bands[-1][0], end, row.epoch)
         else:
-            found.append((start, end, row.epoch))
-    return found
+            bands.append((start, end, row.epoch))
+    return bands
 
 
 def epochs(scene: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:

@@ -45,14 +45,14 @@ def rehearsal(counterexample: "Counterexample", harm: Harm) -> list[tuple[Frame,
 
 def _subject(counterexample: "Counterexample", harm: Harm, states: "Sequence[State]") -> Anomaly:
     """The record that the drawings are about, and where it stands first."""
-    held = (
+    contents = (
         (offset, entry.record)
         for state in states
         for replica in state.replicas
         for offset, entry in enumerate(replica.log)
         if entry.record in harm.records
     )
-    offset, record = next(held, (None, None))
+    offset, record = next(contents, (None, None))
     return Anomaly(
         kind="divergence" if harm.instead else "lost-write",
         topic="model",

@@ -112,7 +112,7 @@ def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> l
         holdings=holdings,
         sends=evidence.sends,
     )
-    found = []
+    frames_ = []
     since = 0
     for i, (name, witnesses) in enumerate(groups):
         times = [w.time_ns for w in witnesses if w.time_ns is not None]
@@ -123,7 +123,7 @@ def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> l
             if groups[i + 1][0] == "fault":
                 until = max(*times, until - FAULT_NS)
         ruled = max([until, *times])
-        found.append(
+        frames_.append(
             Frame(
                 number=i + 1,
                 beat=name,
@@ -138,7 +138,7 @@ def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> l
             )
         )
         since = until
-    return found
+    return frames_
 
 
 def states(
@@ -278,8 +278,8 @@ class _Stage:
         if now == len(writings) and disk is not None:
             return disk.value
         place = (*self.scene.partition, offset)
-        told = self.sends.get(place, ())
-        sent = [value for time_ns, value in told if now and time_ns <= writings[now - 1]]
+        sends = self.sends.get(place, ())
+        sent = [value for time_ns, value in sends if now and time_ns <= writings[now - 1]]
         return sent[-1] if sent else self.anomaly.value if offset == self.anomaly.offset else None
 
     def _writings(self, broker: int, offset: int) -> list[int]:
@@ -287,9 +287,10 @@ class _Stage:
         track = self.scene.tracks.get(broker)
         if track is None:
             return []
-        told = track.leo != UNKNOWN
+        has_leo = track.leo != UNKNOWN
         marks: list[tuple[int, int]] = [
-            (int(t), int(v)) for t, v in zip(track.time_ns[told], track.leo[told], strict=True)
+            (int(t), int(v))
+            for t, v in zip(track.time_ns[has_leo], track.leo[has_leo], strict=True)
         ]
         marks += [(c.time_ns, c.offset) for c in self.scene.cuts if c.broker == broker]
         acked = self._acknowledged(broker)

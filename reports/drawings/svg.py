@@ -144,14 +144,14 @@ def bar(x: float, y: float, width: float, height: float, shares: Sequence[Share]
     largest = wide.index(max(wide))
     wide[largest] -= surplus
     parts = []
-    for share, each in zip(present, wide, strict=True):
+    for share, share_width in zip(present, wide, strict=True):
         title = tag("title", f"{share.name}: {share.count:,} of {total:,}")
-        parts.append(rect(x, y, each, height, f"bar {share.class_}", title))
+        parts.append(rect(x, y, share_width, height, f"bar {share.class_}", title))
         if share.class_ == "lost":
-            parts.append(rect(x, y, each, height, "bar hatched"))
+            parts.append(rect(x, y, share_width, height, "bar hatched"))
         words = (f"{share.count:,} {share.name}", f"{share.count:,}")
-        shown = next((w for w in words if each >= 8 * len(w) + 12), "")
-        if shown:
-            parts.append(text(x + each / 2, y + height / 2 + 5, shown, "bar-n", "middle"))
-        x += each
+        label = next((w for w in words if share_width >= 8 * len(w) + 12), "")
+        if label:
+            parts.append(text(x + share_width / 2, y + height / 2 + 5, label, "bar-n", "middle"))
+        x += share_width
     return join(parts)

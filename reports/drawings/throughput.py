@@ -66,16 +66,16 @@ def describe(evidence: RunObservations) -> str:
         end = evidence.end_ns if fault.end_ns is None else fault.end_ns
         during_fault |= (sends.ended_ns >= fault.start_ns) & (sends.ended_ns <= end)
     number_of = count(len(sends.ended_ns), "send")
-    told = [
+    sentences = [
         f"{number_of} {evidence.done}, after {_duration(half)} (median) to {_duration(most)} (most)"
     ]
     for name, chosen in (("while a fault was open", during_fault), ("otherwise", ~during_fault)):
         if chosen.any():
-            told.append(f"median {name} {_duration(float(np.median(sends.took_ns[chosen])))}")
+            sentences.append(f"median {name} {_duration(float(np.median(sends.took_ns[chosen])))}")
     if len(sends.failed_ns):
         none = "not acknowledged" if evidence.done == "acknowledged" else "failed"
-        told.append(f"{count(len(sends.failed_ns), 'send')} {none}")
-    return "; ".join(told) + "."
+        sentences.append(f"{count(len(sends.failed_ns), 'send')} {none}")
+    return "; ".join(sentences) + "."
 
 
 def _duration(ns: float) -> str:
@@ -120,8 +120,8 @@ def _throughput(ended: Ints, failed: Ints, time: Scale) -> list[Markup]:
         line(LEFT, base, WIDTH - RIGHT, base, "base"),
         *(
             tag("circle", tag("title", "sends that were not acknowledged"), class_="refused",
-                cx=time(float(edges[min(int(each), BINS) - 1])), cy=base, r=3.5)
-            for each in wrong
+                cx=time(float(edges[min(int(moment), BINS) - 1])), cy=base, r=3.5)
+            for moment in wrong
         ),
     ]  # fmt: skip
 
@@ -135,9 +135,9 @@ def _latency(ended: Ints, took: Ints, time: Scale, top: float) -> list[Markup]:
     place = np.digitize(ended, edges) - 1
     halves: list[tuple[float, float]] = []
     worsts: list[tuple[float, float]] = []
-    for each in np.unique(place):
-        half, worst = np.percentile(took[place == each], [50, 99])
-        x = time(float(edges[min(int(each), BINS)]))
+    for column in np.unique(place):
+        half, worst = np.percentile(took[place == column], [50, 99])
+        x = time(float(edges[min(int(column), BINS)]))
         halves.append((x, y(float(np.log10(max(half, 1))))))
         worsts.append((x, y(float(np.log10(max(worst, 1))))))
     levels = [decade for decade in _DECADES if lo <= float(np.log10(decade * _NS)) <= hi]

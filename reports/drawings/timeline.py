@@ -87,26 +87,26 @@ def timeline(
 
 def describe(scene: PartitionObservations, evidence: RunObservations) -> str:
     """The drawing in words: leaders, faults and cuts in order of time."""
-    found = [
+    events = [
         (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "nobody leads")
         for reign in reigns(scene.leaderships)
     ]
-    found += [
+    events += [
         (f.start_ns, f"{f.name} {'' if f.broker is None else f'broker {f.broker}'}".strip())
         for f in evidence.faults
     ]
-    found += [(c.time_ns, f"broker {c.broker} cuts its log to {c.offset}") for c in scene.cuts]
-    found.sort()
-    told = "; ".join(f"{seconds(t, 1)}: {words}" for t, words in found[:40])
-    more = f"; and {count(len(found) - 40, 'event')} more" if len(found) > 40 else ""  # noqa: PLR2004
-    return f"{told}{more}." if told else "Nothing was observed."
+    events += [(c.time_ns, f"broker {c.broker} cuts its log to {c.offset}") for c in scene.cuts]
+    events.sort()
+    sentence = "; ".join(f"{seconds(t, 1)}: {words}" for t, words in events[:40])
+    more = f"; and {count(len(events) - 40, 'event')} more" if len(events) > 40 else ""  # noqa: PLR2004
+    return f"{sentence}{more}." if sentence else "Nothing was observed."
 
 
 def _offsets(scene: PartitionObservations) -> tuple[int, int]:
-    told = [t.leo[t.leo != UNKNOWN] for t in scene.tracks.values()]
-    told += [t.hw[t.hw != UNKNOWN] for t in scene.tracks.values()]
-    known = np.concatenate(told) if told else np.empty(0, np.int64)
-    return (int(known.min()), int(known.max())) if len(known) else (0, 0)
+    offsets = [t.leo[t.leo != UNKNOWN] for t in scene.tracks.values()]
+    offsets += [t.hw[t.hw != UNKNOWN] for t in scene.tracks.values()]
+    all_offsets = np.concatenate(offsets) if offsets else np.empty(0, np.int64)
+    return (int(all_offsets.min()), int(all_offsets.max())) if len(all_offsets) else (0, 0)
 
 
 def _grid(time: Scale, end_ns: int, top: float, bottom: float) -> Markup:
@@ -220,21 +220,21 @@ def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float
 def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
     """LEO and HW as step lines, the gap between them shaded, broken where nobody answered."""
     gaps, hws, leos = [], [], []
-    for start, end in _known(np.minimum(track.leo, track.hw)):
+    for start, end in _known_ranges(np.minimum(track.leo, track.hw)):
         leo, hw = (_line(track, values, start, end, time, y) for values in (track.leo, track.hw))
         back = f"L{number(hw[-1][0])} {number(hw[-1][1])}{_back(hw)}Z"
         gaps.append(tag("path", d=steps(leo) + back, class_="gap"))
         hws.append(tag("path", d=steps(hw), class_="hwline"))
-    for start, end in _known(track.leo):
+    for start, end in _known_ranges(track.leo):
         path = steps(_line(track, track.leo, start, end, time, y))
         leos.append(tag("path", d=path, class_="leoline"))
     return [*gaps, *hws, *leos]
 
 
-def _known(values: Ints) -> list[tuple[int, int]]:
+def _known_ranges(values: Ints) -> list[tuple[int, int]]:
     """Index ranges in which a value was told."""
-    known = np.concatenate([[False], values != UNKNOWN, [False]])
-    edges = np.flatnonzero(known[1:] != known[:-1])
+    is_known = np.concatenate([[False], values != UNKNOWN, [False]])
+    edges = np.flatnonzero(is_known[1:] != is_known[:-1])
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 

@@ -67,12 +67,12 @@ class ComparedRun:
         """
         plan, verdict = run.plan(), run.verdict()
         here = _there(subject, plan) if subject else None
-        asked = [here] if here else []
+        anomalies = [here] if here else []
         evidence = gather(
             run,
-            values={a.value for a in asked if a.value},
-            places=places(asked),
-            without=[each.path for each in verdict.unread],
+            values={a.value for a in anomalies if a.value},
+            places=places(anomalies),
+            without=[unused.path for unused in verdict.unread],
         )
         missing = list(evidence.missing)
         holdings = read_holdings(run, (here.topic, here.partition), missing) if here else {}
@@ -156,7 +156,7 @@ def page(left: Run, right: Run) -> str:
         settings=_settings(sides),
         decisive=decisive,
         others=others,
-        missing=[f"{side.run.name}: {one}" for side in sides for one in side.missing],
+        missing=[f"{side.run.name}: {missing}" for side in sides for missing in side.missing],
     )
 
 
@@ -164,7 +164,7 @@ def _subject(verdict: Verdict) -> Anomaly | None:
     """The record to look at: the first that is lost, or stands beside another."""
     placed = [anomaly for anomaly in verdict.anomalies if anomaly.offset is not None]
     kinds = ("lost-write", "divergence")
-    return next((one for kind in kinds for one in placed if one.kind == kind), None)
+    return next((anomaly for kind in kinds for anomaly in placed if anomaly.kind == kind), None)
 
 
 def _there(subject: Anomaly, plan: Plan) -> Anomaly:
@@ -173,7 +173,7 @@ def _there(subject: Anomaly, plan: Plan) -> Anomaly:
 
 
 def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
-    found = []
+    steps = []
     for fault in evidence.faults:
         begin = ComparedStep(
             key=(fault.name, "inject"),
@@ -182,14 +182,14 @@ def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
             at_ns=fault.start_ns,
             is_fault=True,
         )
-        found.append(begin)
+        steps.append(begin)
         if fault.end_ns is not None:
             says = fault.healed or f"{fault.name} is mended"
             end = replace(
                 begin, key=(fault.name, "heal"), says=says, at_ns=fault.end_ns, is_fault=False
             )
-            found.append(end)
-    found += [
+            steps.append(end)
+    steps += [
         ComparedStep(
             key=(note.name, "note"),
             broker=note.broker,
@@ -199,7 +199,7 @@ def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
         )
         for note in evidence.steps
     ]
-    return tuple(sorted(found, key=lambda step: step.at_ns))
+    return tuple(sorted(steps, key=lambda step: step.at_ns))
 
 
 def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> list[Pair]:
@@ -215,12 +215,12 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
         *same,
         *zip_longest(left[len(same) :], right[len(same) :]),
     ]
-    drawn = [_drawn(side, subject) for side in sides]
+    drawings = [_frames_of(side, subject) for side in sides]
     part_of = _cast(same)
     pairs: list[Pair] = []
     parted = False
     for number, (one, two) in enumerate(steps):
-        frames = [shown[number] if number < len(shown) else None for shown in drawn]
+        frames = [drawing[number] if number < len(drawing) else None for drawing in drawings]
         parts = not parted and _differ(frames[0], frames[1], part_of)
         parted = parted or parts
         pairs.append(
@@ -234,7 +234,7 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
     return pairs
 
 
-def _drawn(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
+def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
     """A run's replicas after each of its steps: just before the next one, or at the end."""
     if subject is None:
         return []
@@ -251,9 +251,9 @@ def _drawn(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
 def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
     """Which broker of the right run has the part of which of the left, as their steps show it."""
     numbers: dict[int, int] = {}
-    for one, two in same:
-        if one.broker is not None and two.broker is not None:
-            numbers.setdefault(one.broker, two.broker)
+    for left, right in same:
+        if left.broker is not None and right.broker is not None:
+            numbers.setdefault(left.broker, right.broker)
     return numbers
 
 
@@ -290,7 +290,7 @@ def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
 def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]:
     """The settings in which the runs differ."""
     both = zip(*(facts(side.plan, None, side.evidence.deeds) for side in sides), strict=True)
-    return [(one, two) for one, two in both if one.value != two.value]
+    return [(left, right) for left, right in both if left.value != right.value]
 
 
 def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], list[ModelSwitch]]:

@@ -105,9 +105,11 @@ def conclusion(counterexample: "Counterexample") -> str:
         return f"In the end one replica holds {records} where another holds {there}."
     if not records:
         return f"In the end this does not hold: {counterexample.says}"
-    told = "acknowledged" if harmed.records <= set(end.acked) else "read by a consumer"
+    outcome = "acknowledged" if harmed.records <= set(end.acked) else "read by a consumer"
     was = "was" if len(harmed.records) == 1 else "were"
-    return f"In the end {records} {was} {told}, and {NAMES[end.leader]}, who is to lead, lacks it."
+    return (
+        f"In the end {records} {was} {outcome}, and {NAMES[end.leader]}, who is to lead, lacks it."
+    )
 
 
 def command(counterexample: "Counterexample") -> str:
@@ -151,7 +153,7 @@ def _facts(counterexample: "Counterexample") -> list[Fact]:
 
 
 def _replayed(counterexample: "Counterexample", run: Run, home: Path) -> ReplayOutcome:
-    said, plan, evidence = model_text.read(run), run.plan(), gather(run)
+    model, plan, evidence = model_text.read(run), run.plan(), gather(run)
     link = os.path.relpath(run.report.resolve(), home.resolve()).replace(os.sep, "/")
     return ReplayOutcome(
         kafka=plan.kafka,
@@ -159,6 +161,6 @@ def _replayed(counterexample: "Counterexample", run: Run, home: Path) -> ReplayO
         cast=cast(plan, evidence),
         same=(plan.schedule or {}).get("name") == counterexample.name,
         link=quote(link),
-        said=model_text.section(said) if said else None,
+        said=model_text.section(model) if model else None,
         why=run.verdict().reasons,
     )

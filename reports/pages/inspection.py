@@ -35,7 +35,7 @@ _ORDER: Final = ("fork", "corrupt", "unknown", "lag", "agree")
 def write(inspection: Inspection, path: Path) -> Path:
     """Write the page. Returns the file."""
     ordered = sorted(inspection.partitions, key=lambda partition: _ORDER.index(partition.verdict))
-    telling = [each for each in ordered if _telling(each)] or ordered[:1]
+    telling = [partition for partition in ordered if _telling(partition)] or ordered[:1]
     html = render(
         "inspect.html.j2",
         found=inspection,

@@ -111,8 +111,8 @@ def write(
 def _changes(
     rows: Sequence[MatrixRow], earlier: Iterable[tuple[str, Sequence[MatrixRow]]]
 ) -> MatrixChanges | None:
-    found = (changes(name, before, rows) for name, before in earlier)
-    return next((one for one in found if one is not None), None)
+    differences = (changes(name, before, rows) for name, before in earlier)
+    return next((difference for difference in differences if difference is not None), None)
 
 
 def headline(rows: Sequence[MatrixRow]) -> str:
@@ -160,8 +160,8 @@ def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
 
 def worst(verdicts: Iterable[str]) -> str:
     """The verdict over all: broken if any is, else unknown if any is, else valid."""
-    found = set(verdicts)
-    return next((each for each in (INVALID, UNKNOWN) if each in found), VALID)
+    words = set(verdicts)
+    return next((word for word in (INVALID, UNKNOWN) if word in words), VALID)
 
 
 def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]:
@@ -203,15 +203,15 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
 def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]]:
     """Each reason, how many combinations it keeps from being run, and the first of them."""
     combinations: dict[str, list[SkippedCombination]] = {}
-    for each in skipped:
-        combinations.setdefault(each.reason, []).append(each)
+    for skipped_one in skipped:
+        combinations.setdefault(skipped_one.reason, []).append(skipped_one)
     return [
         (
             f"{reason[:1].upper()}{reason[1:]}",
             len(group),
             "; ".join(
-                f"{one.kafka} {one.happened} {_terms(one, driver=True)}"
-                for one in group[:_NAMED_MAX]
+                f"{skipped_one.kafka} {skipped_one.happened} {_terms(skipped_one, driver=True)}"
+                for skipped_one in group[:_NAMED_MAX]
             ),
         )
         for reason, group in combinations.items()

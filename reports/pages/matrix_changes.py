@@ -60,14 +60,14 @@ def changes(
     if not both:
         return None
     pairs = [(before[key], now[key]) for key in both]
-    found = (
+    changed = (
         *(Change(word="worse", before=a, now=b) for a, b in pairs if _gravity(b) > _gravity(a)),
         *(Change(word="better", before=a, now=b) for a, b in pairs if _gravity(b) < _gravity(a)),
     )
     return MatrixChanges(
         since=since,
-        found=found,
-        same=len(both) - len(found),
+        found=changed,
+        same=len(both) - len(changed),
         new=len(now) - len(both),
         gone=len(before) - len(both),
     )
@@ -75,12 +75,12 @@ def changes(
 
 def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
     """Of every setting the run that ended worst, whatever its seed."""
-    found: dict[tuple[object, ...], MatrixRow] = {}
+    worst: dict[tuple[object, ...], MatrixRow] = {}
     for row in rows:
         key = (*row.line, row.kafka)
-        seen = found.get(key)
-        found[key] = row if seen is None or _gravity(row) > _gravity(seen) else seen
-    return found
+        seen = worst.get(key)
+        worst[key] = row if seen is None or _gravity(row) > _gravity(seen) else seen
+    return worst
 
 
 def _gravity(row: MatrixRow) -> tuple[int, bool, bool, bool]:

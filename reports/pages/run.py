@@ -94,31 +94,31 @@ def page(run: Run) -> str:
     unread: list[str] = []
     model = _or_none(lambda: model_text.read(run), unread)
     about = subject(model, plan.topic.name)
-    asked = [*verdict.anomalies, *([about] if about else [])]
-    without = frozenset(each.path for each in verdict.unread)
+    subjects = [*verdict.anomalies, *([about] if about else [])]
+    without = frozenset(unused.path for unused in verdict.unread)
     evidence = gather(
         run,
         without=without,
-        values={a.value for a in asked if a.value is not None} | _sent(model),
-        places=places(asked),
+        values={a.value for a in subjects if a.value is not None} | _sent(model),
+        places=places(subjects),
     )
     missing = [*evidence.missing, *unread]
     environment = _or_none(run.environment, missing)
     status = _or_none(run.status, missing)
-    known = any("cut short" in reason for reason in verdict.reasons)
-    if status is not None and status.phase != "frozen" and not known:
+    is_cut_short = any("cut short" in reason for reason in verdict.reasons)
+    if status is not None and status.phase != "frozen" and not is_cut_short:
         missing.insert(0, f"The run was cut short while it was {status.phase}.")
     partitions = _partitions(verdict, evidence)
     holdings = {p: read_holdings(run, p, missing, without) for p in partitions}
-    found = bursts(verdict.anomalies)
-    told, others = found[:STORIES_MAX], found[STORIES_MAX : STORIES_MAX + LISTED_MAX]
-    raws = _raws(run, told, missing, without)
-    struck = effects(evidence)
+    groups = bursts(verdict.anomalies)
+    shown_groups, others = groups[:STORIES_MAX], groups[STORIES_MAX : STORIES_MAX + LISTED_MAX]
+    raws = _raws(run, shown_groups, missing, without)
+    fault_effects = effects(evidence)
     stories = [
-        _story(i, link, each, evidence, holdings, raws)
-        for i, (link, each) in enumerate(zip(_links(told), told, strict=True))
+        _story(i, link, group, evidence, holdings, raws)
+        for i, (link, group) in enumerate(zip(_links(shown_groups), shown_groups, strict=True))
     ]
-    counted = sum(other.count for other in (*told, *others))
+    counted = sum(other.count for other in (*shown_groups, *others))
     return render(
         "run.html.j2",
         run=run.name,
@@ -145,8 +145,8 @@ def page(run: Run) -> str:
         partitions=len(evidence.scenes),
         pace=pace(evidence),
         evidence=evidence,
-        struck=struck,
-        assumptions=assumptions(run, plan, status, verdict, evidence, struck),
+        struck=fault_effects,
+        assumptions=assumptions(run, plan, status, verdict, evidence, fault_effects),
         commands=_commands(run, plan, verdict),
         ledger=ledger_bars(verdict),
         acknowledged=ACKNOWLEDGED.get(verdict.acks, "acknowledged"),
@@ -189,16 +189,16 @@ def _story(
     holdings: Mapping[Partition, Holdings], raws: Mapping[Partition, Raws],
 ) -> FindingStory:  # fmt: skip
     anomaly = burst.first
-    held = holdings.get((anomaly.topic, anomaly.partition), {})
-    shown = frames(anomaly, evidence, held)
-    drawn = tuple((f, frame_strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in shown)
-    key = tuple(frame_strip.key(anomaly, shown))
+    holding = holdings.get((anomaly.topic, anomaly.partition), {})
+    moments = frames(anomaly, evidence, holding)
+    strips = tuple((f, frame_strip.frame(f, anomaly, f"r{number}f{f.number}")) for f in moments)
+    key = tuple(frame_strip.key(anomaly, moments))
     there = raws.get((anomaly.topic, anomaly.partition), {}).get(anomaly.offset or 0, ())
     return FindingStory(
         link=link,
         anomaly=anomaly,
         burst=burst,
-        frames=drawn,
+        frames=strips,
         key=key,
         raws=() if anomaly.offset is None else tuple(there),
         lines=around(evidence.log_lines, anomaly),
@@ -206,13 +206,13 @@ def _story(
 
 
 def _raws(
-    run: Run, told: Sequence[Burst], missing: list[str], without: Collection[str]
+    run: Run, groups: Sequence[Burst], missing: list[str], without: Collection[str]
 ) -> dict[Partition, Raws]:
     """What lies on the disks at the offset of every finding that is told."""
     numbers: dict[Partition, set[int]] = {}
-    for one in (each.first for each in told):
-        if one.offset is not None:
-            numbers.setdefault((one.topic, one.partition), set()).add(one.offset)
+    for first in (group.first for group in groups):
+        if first.offset is not None:
+            numbers.setdefault((first.topic, first.partition), set()).add(first.offset)
     return {
         where: read_raw(run, where, offsets, missing, without) for where, offsets in numbers.items()
     }
@@ -238,13 +238,13 @@ def _frame_of(
     return None
 
 
-def _links(told: Sequence[Burst]) -> Iterator[str]:
+def _links(groups: Sequence[Burst]) -> Iterator[str]:
     """``lost-write-events-0-3``: what and where; a number more where that is not enough."""
     seen: Counter[str] = Counter()
-    for each in told:
-        one = each.first
-        where = one.value if one.offset is None else one.offset
-        named = f"{one.kind}-{one.topic}-{one.partition}-{where}"
+    for group in groups:
+        first = group.first
+        where = first.value if first.offset is None else first.offset
+        named = f"{first.kind}-{first.topic}-{first.partition}-{where}"
         link = re.sub(r"[^A-Za-z0-9._-]", "_", named)[:_LINK_MAX]
         seen[link] += 1
         yield link if seen[link] == 1 else f"{link}.{seen[link]}"
@@ -252,14 +252,16 @@ def _links(told: Sequence[Burst]) -> Iterator[str]:
 
 def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
     """What repeats a run, and what it is for."""
-    found = [("Another run of this plan", plan.command())]
+    commands = [("Another run of this plan", plan.command())]
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
-        found.append(("The exact steps that it took", f"highwater replay {shlex.quote(run.name)}"))
+        commands.append(
+            ("The exact steps that it took", f"highwater replay {shlex.quote(run.name)}")
+        )
         if verdict.verdict == INVALID:
-            found.append(
+            commands.append(
                 ("The fewest faults that do the same", f"highwater shrink {shlex.quote(run.name)}")
             )
-    return found
+    return commands
 
 
 def _timeline(
@@ -274,13 +276,13 @@ def _timeline(
         and (a.topic, a.partition) == partition
     ]
     seen = {mark.name: mark for mark in reversed(marks)}
-    drawn = timeline(
+    drawing = timeline(
         evidence.scenes[partition],
         evidence,
         sorted(seen.values(), key=lambda mark: mark.time_ns),
         uid=f"timeline-{number}",
     )
-    return f"{topic}-{number}", drawn
+    return f"{topic}-{number}", drawing
 
 
 def ledger_bars(verdict: Verdict) -> Markup:
@@ -304,18 +306,18 @@ def ledger_bars(verdict: Verdict) -> Markup:
         f"Of {ledger.sent:,} sent, {ledger.acknowledged:,} {were(done)}, {ledger.failed:,} "
         f"failed and {ledger.unknown:,} are unknown."
     )
-    drawn = [text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent)]
+    parts = [text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent)]
     if verdict.account == "begun":
-        return svg(width, 60.0, "What was sent until the cut", about, *drawn, uid="ledger")
+        return svg(width, 60.0, "What was sent until the cut", about, *parts, uid="ledger")
     about += (
         f" Of those that {were(done)}, {ledger.read:,} were "
         f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
     )
-    drawn += [
+    parts += [
         text(0, 84, f"{done} {ledger.acknowledged:,}", "barname"),
         bar(0, 92, width, 32, acked),
     ]
-    return svg(width, 128.0, "Where every record went", about, *drawn, uid="ledger")
+    return svg(width, 128.0, "Where every record went", about, *parts, uid="ledger")
 
 
 def _sides(holdings: Mapping[Partition, Holdings], verdict: Verdict) -> list[FinalReplicas]:

@@ -68,8 +68,8 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
     for name in _PAGES:
         if (root / name).is_file():
             yield name, name
-    for each in sorted((*root.glob("demo-*.html"), *root.glob("compare-*.html"))):
-        yield each.stem, quote(each.name)
+    for page in sorted((*root.glob("demo-*.html"), *root.glob("compare-*.html"))):
+        yield page.stem, quote(page.name)
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         if is_file(MatrixFolder(folder).page):
             yield folder.name, quote(f"{folder.name}/index.html")
@@ -91,7 +91,7 @@ def _entry(root: Path, name: str) -> RunListing:
         acks=plan.workload.acks,
     )
     try:
-        verdict, said = run.verdict(), model_text.read(run)
+        verdict, model = run.verdict(), model_text.read(run)
     except StoreError as error:
         return replace(listing, why=error.message if run.judged else _phase(run) or error.message)
     except OSError as error:
@@ -101,7 +101,7 @@ def _entry(root: Path, name: str) -> RunListing:
         verdict=verdict.verdict,
         lost=verdict.ledger.lost if verdict.account == "whole" else None,
         acknowledged=verdict.ledger.acknowledged,
-        model=model_text.WORDS[said.status] if said else "",
+        model=model_text.WORDS[model.status] if model else "",
     )
 
 

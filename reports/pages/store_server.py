@@ -66,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing of requests."""
 
     def _answer(self, write: Callable[[bytes], Any]) -> None:
-        status, body = self._found()
+        status, body = self._respond()
         self.send_response(status)
         kind = "text/html" if status == HTTPStatus.OK else "text/plain"
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         write(body)
 
-    def _found(self) -> tuple[HTTPStatus, bytes]:
+    def _respond(self) -> tuple[HTTPStatus, bytes]:
         if self.headers.get("Host", "").partition(":")[0] not in _NAMES:
             return HTTPStatus.FORBIDDEN, b"This server answers to 127.0.0.1 and localhost alone.\n"
         path = unquote(urlsplit(self.path).path).lstrip("/")
@@ -98,10 +98,10 @@ def _read(root: Path, path: str) -> bytes:
         ValueError: it is no page, or outside.
         OSError: it cannot be read.
     """
-    found = (root / path).resolve()
-    if found.suffix != ".html" or not found.is_relative_to(root):
+    target = (root / path).resolve()
+    if target.suffix != ".html" or not target.is_relative_to(root):
         raise ValueError(path)
-    return found.read_bytes()
+    return target.read_bytes()
 
 
 def _no_port(port: int, error: OSError) -> UsageError | HarnessError:

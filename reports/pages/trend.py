@@ -68,16 +68,16 @@ class Sparklines:
 
     def draw(self, key: str) -> Markup:
         """A bar a night, higher the worse it was; no bar where the setting did not run."""
-        found = [(i, self._marks[key].get(night)) for i, night in enumerate(self._nights)]
-        states = [(i, mark.state) for i, mark in found if mark]
+        results = [(i, self._marks[key].get(night)) for i, night in enumerate(self._nights)]
+        states = [(i, mark.state) for i, mark in results if mark]
         paths = [_bars(states, state, self._step) for state in STATES]
         number_of = Counter(state for _, state in states)
-        said = ", ".join(f"{number_of[state]} {state}" for state in STATES if number_of[state])
+        summary = ", ".join(f"{number_of[state]} {state}" for state in STATES if number_of[state])
         width = self._step * len(self._nights)
         return svg(
             width,
             _HEIGHT,
-            f"{len(states)} of {len(self._nights)} nights: {said}",
+            f"{len(states)} of {len(self._nights)} nights: {summary}",
             f"From {self._nights[0]} to {self._nights[-1]}, a bar a night.",
             line(0, _HEIGHT - 0.5, width, _HEIGHT - 0.5, "grid"),
             *paths,
@@ -112,7 +112,7 @@ def write(outcome: NightOutcome, path: Path) -> Path:
         ("Waiting", "Troubled when they last ran, and not run tonight.", changes.waiting),
     ]
     everything = [lines.line(key) for key in lines.keys]
-    kafkas = dict.fromkeys(one.mark.kafka for one in everything)
+    kafkas = dict.fromkeys(line_.mark.kafka for line_ in everything)
     html = render(
         "trend.html.j2",
         outcome=outcome,
@@ -129,7 +129,7 @@ def write(outcome: NightOutcome, path: Path) -> Path:
             if mark.canary in outcome.canaries
         ],
         releases={
-            kafka: [one for one in everything if one.mark.kafka == kafka] for kafka in kafkas
+            kafka: [line_ for line_ in everything if line_.mark.kafka == kafka] for kafka in kafkas
         },
     )
     return save(path, html)

@@ -71,11 +71,11 @@ def assumptions(
 
 def _whole(verdict: Verdict) -> Assumption:
     name = "All that was recorded is there"
-    found = [f"The run was cut short while it was {verdict.cut}."] if verdict.cut else []
-    found += [each.says for each in verdict.unread[:3]]
+    sentences = [f"The run was cut short while it was {verdict.cut}."] if verdict.cut else []
+    sentences += [unused.says for unused in verdict.unread[:3]]
     more = len(verdict.unread) - 3
-    found += [f"So it is with {count(more, 'file')} more."] if more > 0 else []
-    return Assumption(name=name, word="not held", found=" ".join(found))
+    sentences += [f"So it is with {count(more, 'file')} more."] if more > 0 else []
+    return Assumption(name=name, word="not held", found=" ".join(sentences))
 
 
 def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Assumption:
@@ -85,26 +85,26 @@ def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Ass
         word: Word = "not held" if none else "held"
         return Assumption(name=name, word=word, found="No fault was injected.")
     idle = [effect.fault for effect in effects if not effect.seen]
-    found = (
+    sentence = (
         f"An effect was observed of {len(effects) - len(idle):,} of {count(len(effects), 'fault')}."
     )
     if idle:
-        named = ", ".join(f"{one.name} at {seconds(one.start_ns, 2)}" for one in idle[:5])
-        found += f" Of none of these: {named}{' …' if len(idle) > 5 else ''}."  # noqa: PLR2004
-    return Assumption(name=name, word="not observed" if idle else "held", found=found)
+        named = ", ".join(f"{effect.name} at {seconds(effect.start_ns, 2)}" for effect in idle[:5])
+        sentence += f" Of none of these: {named}{' …' if len(idle) > 5 else ''}."  # noqa: PLR2004
+    return Assumption(name=name, word="not observed" if idle else "held", found=sentence)
 
 
 def _window(effects: list[Effect]) -> Assumption:
     name = "The HW-lag window was open when a fault struck"
-    known = [effect for effect in effects if effect.watched]
-    if not known:
+    watched = [effect for effect in effects if effect.watched]
+    if not watched:
         return Assumption(name=name, word="not observed", found="No fault was observed to strike.")
-    open_ = [each for each in known if each.window]
-    found = (
-        f"Just before {len(open_):,} of {count(len(known), 'fault')} some replica held records"
+    open_ = [effect for effect in watched if effect.window]
+    sentence = (
+        f"Just before {len(open_):,} of {count(len(watched), 'fault')} some replica held records"
         " above its own high watermark."
     )
-    return Assumption(name=name, word="held" if open_ else "not held", found=found)
+    return Assumption(name=name, word="held" if open_ else "not held", found=sentence)
 
 
 def _left_out(run: Run) -> Iterator[Assumption]:
@@ -113,28 +113,28 @@ def _left_out(run: Run) -> Iterator[Assumption]:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):
         return
-    taken = sum(row["event"] == "strike" for row in rows)
+    taken_count = sum(row["event"] == "strike" for row in rows)
     left = [row for row in rows if row["event"] == "left-out"]
-    if not taken + len(left):
+    if not taken_count + len(left):
         return
-    found = f"{count(taken, 'step')} taken, {len(left):,} left out."
+    sentence = f"{count(taken_count, 'step')} taken, {len(left):,} left out."
     why = dict.fromkeys(f"{row['fault']}: {row['says']}" for row in left)
-    found += "".join(f" {each.rstrip('.')}." for each in list(why)[:3])
+    sentence += "".join(f" {reason.rstrip('.')}." for reason in list(why)[:3])
     yield Assumption(
-        name="The schedule was followed", word="not held" if left else "held", found=found
+        name="The schedule was followed", word="not held" if left else "held", found=sentence
     )
 
 
 def _observer(evidence: RunObservations) -> Assumption:
     name = "Every broker was in sight but for faults"
-    told, blind = [], 0
+    sentences, blind = [], 0
     for (topic, partition), scene in evidence.scenes.items():
         for broker, track in sorted(scene.tracks.items()):
             spells = list(_blind(track, _spans(evidence, broker), evidence.end_ns))
             if spells:
                 blind += 1
                 spent = [end - start for start, end in spells]
-                told.append(
+                sentences.append(
                     f"broker {broker} of {topic}-{partition} for {seconds(sum(spent), 2)}"
                     f" in {count(len(spells), 'spell')}, {seconds(max(spent), 2)} at most"
                 )
@@ -145,8 +145,8 @@ def _observer(evidence: RunObservations) -> Assumption:
             name=name, word="held", found="Every broker answered whenever no fault was open on it."
         )
     more = f"; and {blind - 4} more" if blind > 4 else ""  # noqa: PLR2004
-    found = f"Not observed, while no fault was open on it: {'; '.join(told[:4])}{more}."
-    return Assumption(name=name, word="not held", found=found)
+    sentence = f"Not observed, while no fault was open on it: {'; '.join(sentences[:4])}{more}."
+    return Assumption(name=name, word="not held", found=sentence)
 
 
 def _spans(evidence: RunObservations, broker: int) -> list[FaultInterval]:
@@ -181,12 +181,12 @@ def _clocks(evidence: RunObservations) -> Assumption:
         return Assumption(
             name=name, word="not observed", found="No cut of a log was both logged and observed."
         )
-    told = f"{count(len(apart), 'cut')} of a log {'was' if len(apart) == 1 else 'were'} both"
+    sentence = f"{count(len(apart), 'cut')} of a log {'was' if len(apart) == 1 else 'were'} both"
     first, last = seconds(min(apart)), seconds(max(apart))
     later = first if first == last else f"{first} to {last}"
-    found = f"{told} logged and, {later} later, observed."
+    observed_text = f"{sentence} logged and, {later} later, observed."
     good = max(map(abs, apart)) <= APART_NS
-    return Assumption(name=name, word="held" if good else "not held", found=found)
+    return Assumption(name=name, word="held" if good else "not held", found=observed_text)
 
 
 def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
@@ -204,7 +204,7 @@ def _flushes(run: Run, plan: Plan) -> Assumption:
     flushes = _logged_flushes(run)
     if not flushes and not topic:
         return Assumption(name=name, word="not observed", found="No broker logged its settings.")
-    said = ", ".join(f"{key} = {value}" for key, value in sorted({**flushes, **topic}.items()))
+    settings = ", ".join(f"{key} = {value}" for key, value in sorted({**flushes, **topic}.items()))
     lazy = all(value in _NEVER for value in (*flushes.values(), *topic.values()))
     means = (
         "No record is flushed by itself: what is acknowledged survives the end of a process, and"
@@ -212,21 +212,21 @@ def _flushes(run: Run, plan: Plan) -> Assumption:
         if lazy
         else "Brokers flush by these settings, so that a power failure takes less."
     )
-    return Assumption(name=name, word="held" if lazy else "not held", found=f"{said}. {means}")
+    return Assumption(name=name, word="held" if lazy else "not held", found=f"{settings}. {means}")
 
 
 def _logged_flushes(run: Run) -> Mapping[str, str]:
     """As the brokers logged their settings when they started."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for path in sorted(run.logs.glob("broker-*.log")):
         try:
             with io.TextIOWrapper(open_regular(path), "utf-8", "backslashreplace") as lines:
                 for line in itertools.islice(lines, _CONFIG_LINES):
                     if match := _FLUSH.match(line):
-                        found.setdefault(match[1], match[2])
+                        values.setdefault(match[1], match[2])
         except OSError:
             continue
-    return found
+    return values
 
 
 def _quiesced(status: RunStatus | None) -> Assumption:
@@ -242,8 +242,8 @@ def _final_read(verdict: Verdict) -> Assumption:
     name = "The final read passed every acknowledged record"
     unseen = verdict.ledger.unseen
     if not unseen:
-        found = f"It came past all {verdict.ledger.acknowledged:,}."
-        return Assumption(name=name, word="held", found=found)
+        sentence = f"It came past all {verdict.ledger.acknowledged:,}."
+        return Assumption(name=name, word="held", found=sentence)
     return Assumption(
         name=name, word="not held", found=f"It did not come to {count(unseen, 'record')}."
     )

@@ -58,7 +58,7 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
     )
     rows = table.filter(pc.and_kleene(within, pc.or_kleene(named, general)))
     rows = rows.sort_by([("time_ns", "ascending"), ("broker", "ascending")])
-    kept = rows.take(_nearest(rows["time_ns"].to_numpy(), np.array(times)))
+    nearest = rows.take(_nearest(rows["time_ns"].to_numpy(), np.array(times)))
     return LogExcerpt(
         shown=tuple(
             ExcerptLine(
@@ -67,9 +67,9 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
                 kind=row["kind"],
                 says=row["line"],
             )
-            for row in kept.to_pylist()
+            for row in nearest.to_pylist()
         ),
-        left_out=rows.num_rows - kept.num_rows,
+        left_out=rows.num_rows - nearest.num_rows,
     )
 
 

@@ -45,12 +45,12 @@ class Effect:
 
 def effects(evidence: RunObservations) -> list[Effect]:
     """Every fault of a run, in order of time."""
-    found = []
+    effects_ = []
     for fault in sorted(evidence.faults, key=lambda fault: fault.start_ns):
         window, watched = _window(evidence, fault.start_ns)
         seen = tuple(dict.fromkeys(_seen(fault, evidence)))
-        found.append(Effect(fault=fault, seen=seen, window=window, watched=watched))
-    return found
+        effects_.append(Effect(fault=fault, seen=seen, window=window, watched=watched))
+    return effects_
 
 
 def _seen(fault: FaultInterval, evidence: RunObservations) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _of_controller(
 
 
 def _window(evidence: RunObservations, at_ns: int) -> tuple[tuple[str, ...], bool]:
-    found, watched = [], False
+    observed, watched = [], False
     several = len(evidence.scenes) > 1
     for (topic, partition), scene in evidence.scenes.items():
         for broker, track in sorted(scene.tracks.items()):
@@ -110,8 +110,8 @@ def _window(evidence: RunObservations, at_ns: int) -> tuple[tuple[str, ...], boo
             watched = watched or UNKNOWN not in (leo, hw)
             if UNKNOWN not in (leo, hw) and leo > hw:
                 where = f" of {topic}-{partition}" if several else ""
-                found.append(f"broker {broker}{where}: LEO {leo:,}, HW {hw:,}")
-    return tuple(found), watched
+                observed.append(f"broker {broker}{where}: LEO {leo:,}, HW {hw:,}")
+    return tuple(observed), watched
 
 
 def _brokers(ids: list[int]) -> str:

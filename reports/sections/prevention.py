@@ -34,7 +34,7 @@ def prevention(plan: Plan, reconciliation: Reconciliation | None) -> tuple[str, 
         for finding in reconciliation.findings
         if finding.kind in _HARM and finding.verdict == "explained"
     ]
-    return tuple(dict.fromkeys(each for one in harmed for each in _of(plan, one)))
+    return tuple(dict.fromkeys(remedy for finding in harmed for remedy in _of(plan, finding)))
 
 
 def _of(plan: Plan, finding: ModelFinding) -> Iterator[str]:

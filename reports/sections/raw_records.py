@@ -86,15 +86,15 @@ def read_raw(
 
 
 def _rows(folder: Path, offsets: Collection[int]) -> Iterator[dict[str, Any]]:
-    wanted = pa.array(sorted(offsets), pa.int64())
+    wanted_offsets = pa.array(sorted(offsets), pa.int64())
     for batch in read_partition(folder):
-        yield from batch.filter(pc.is_in(batch["offset"], wanted)).to_pylist()
+        yield from batch.filter(pc.is_in(batch["offset"], wanted_offsets)).to_pylist()
 
 
 def _raw(run: Run, folder: Path, broker: int, row: dict[str, Any]) -> RawRecord:
     path = folder / f"{row['segment']:020}.log"
     position = row["position"]
-    told = {
+    labels = {
         "leader epoch": row["leader_epoch"],
         "timestamp": _timestamp(row),
         "key": _bytes(row["key"]),
@@ -106,7 +106,7 @@ def _raw(run: Run, folder: Path, broker: int, row: dict[str, Any]) -> RawRecord:
     }
     fields = (
         Field(name=name, value=str(value))
-        for name, value in told.items()
+        for name, value in labels.items()
         if value not in (None, "")
     )
     return RawRecord(
@@ -127,8 +127,8 @@ def _timestamp(row: Mapping[str, Any]) -> str:
 def _producer(row: Mapping[str, Any]) -> str:
     if row["producer_id"] is None:
         return "not idempotent"
-    said = f"id {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['sequence']}"
-    return f"{said}, transactional" if row["transactional"] else said
+    producer = f"id {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['sequence']}"
+    return f"{producer}, transactional" if row["transactional"] else producer
 
 
 def _batch(row: Mapping[str, Any]) -> str:
@@ -148,9 +148,9 @@ def _bytes(data: object) -> str:
     """Bytes as Python writes them, which spells out all that is not plain ASCII; cut visibly."""
     if not isinstance(data, bytes):
         return "null"
-    shown = repr(data[:BYTES_MAX])[2:-1]
+    printable = repr(data[:BYTES_MAX])[2:-1]
     more = f"… ({count(len(data), 'byte')})" if len(data) > BYTES_MAX else ""
-    return f"{shown}{more}" if data else "empty"
+    return f"{printable}{more}" if data else "empty"
 
 
 def _headers(path: Path, position: int, row: Mapping[str, Any]) -> str:
@@ -165,6 +165,8 @@ def _headers(path: Path, position: int, row: Mapping[str, Any]) -> str:
             return f"not read: the batch has {count(size, 'byte')}"
         records = MemoryRecords(head + file.read(size)).next_batch()
     headers = next((record.headers for record in records if record.offset == row["offset"]), ())
-    shown = [f"{_bytes(name.encode())}: {_bytes(value)}" for name, value in headers[:HEADERS_MAX]]
+    printable = [
+        f"{_bytes(name.encode())}: {_bytes(value)}" for name, value in headers[:HEADERS_MAX]
+    ]
     more = [f"and {len(headers) - HEADERS_MAX} more"] if len(headers) > HEADERS_MAX else []
-    return "; ".join([*shown, *more]) or "none"
+    return "; ".join([*printable, *more]) or "none"

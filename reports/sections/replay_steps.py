@@ -72,8 +72,8 @@ def cast(plan: Plan, evidence: RunObservations) -> str:
     return ", ".join(f"{NAMES[number]} is broker {broker}" for number, broker in pairs)
 
 
-def _noted(told: Iterable[tuple[str, object]]) -> Iterator[tuple[int, object]]:
-    for says, what in told:
+def _noted(events: Iterable[tuple[str, object]]) -> Iterator[tuple[int, object]]:
+    for says, what in events:
         if match := _STEP.match(says):
             yield int(match[1]), what
 
@@ -83,14 +83,14 @@ def _steps(
 ) -> Iterator[ReplayStep]:
     for number, step in enumerate(schedule.steps, start=1):
         time = noted.get(number)
-        told = str(missed.get(number, ""))
-        word: Word = "as foretold" if time is not None else "otherwise" if told else "not taken"
+        problem = str(missed.get(number, ""))
+        word: Word = "as foretold" if time is not None else "otherwise" if problem else "not taken"
         yield ReplayStep(
             number=number,
             says=step.says or f"{step.action} {step.record or ''}".strip(),
             foretold=tuple(_foretold(step.expect)),
             word=word,
-            seen=_instead(told) if word == "otherwise" else "",
+            seen=_instead(problem) if word == "otherwise" else "",
             time_ns=time if isinstance(time, int) else None,
         )
 
@@ -102,8 +102,8 @@ def _foretold(expect: Expect) -> Iterator[str]:
         yield f"ISR {_names(expect.isr)}"
     for mark, values in (("LEO", expect.leo), ("HW", expect.hw), ("HW on disk", expect.hw_on_disk)):
         if values:
-            told = ", ".join(f"{_name(b)} {value}" for b, value in sorted(values.items()))
-            yield f"{mark} {told}"
+            values_text = ", ".join(f"{_name(b)} {value}" for b, value in sorted(values.items()))
+            yield f"{mark} {values_text}"
     for what, records in (("acknowledged", expect.acked), ("refused", expect.refused)):
         if records is not None:
             yield f"{what} {' '.join(sorted(records)) or 'nothing'}"
@@ -129,10 +129,10 @@ def _whose(what: str) -> str:
     return _OF.sub(lambda match: f"of {_name(int(match[1]))}", what)
 
 
-def _values(what: str, told: str) -> str:
+def _values(what: str, text: str) -> str:
     if what not in _BROKERS:
-        return told
-    return _NUMBER.sub(lambda match: _name(int(match[0])), told)
+        return text
+    return _NUMBER.sub(lambda match: _name(int(match[0])), text)
 
 
 def _name(number: int) -> str:

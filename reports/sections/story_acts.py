@@ -112,14 +112,14 @@ def acts(
     moments = list(_moments(grouped, evidence))
     frames = states(about, evidence, holdings, [moment for moment in moments if moment is not None])
     seen = iter(frames)
-    found, before = [], course[0]
+    acts_, before = [], course[0]
     for number, ((beats, _), moment) in enumerate(zip(grouped, moments, strict=True), start=1):
         frame = _frame(number, beats[-1], before, about)
         brokers = None if moment is None else next(seen, None)
         differs = (
             tuple(_differs(frame, brokers, about, last=number == len(grouped))) if brokers else ()
         )
-        found.append(
+        acts_.append(
             StoryAct(
                 number=number,
                 title="; ".join(_says(beat) for beat in beats),
@@ -134,7 +134,7 @@ def acts(
             )
         )
         before = beats[-1]
-    return found
+    return acts_
 
 
 def _grouped(
@@ -179,8 +179,8 @@ def _span(
             return None
         return min(begun.get(records[0], times[0]), *times), max(times)
     if verb == "expire":
-        wanted = (int(beat.leader) if beat.leader else -1, beat.epoch)
-        starts_ns = [e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == wanted]
+        leadership = (int(beat.leader) if beat.leader else -1, beat.epoch)
+        starts_ns = [e.time_ns for e in scene.leaderships if (e.leader, e.epoch) == leadership]
         return (starts_ns[0], starts_ns[0]) if starts_ns and starts_ns[0] >= since else None
     if verb == "heal":
         ends = [f.end_ns for f in evidence.faults if f.end_ns is not None and f.end_ns >= since]
@@ -272,11 +272,11 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
             yield f"broker {lane.broker} {word}"
         if lane.down or other.down:
             continue
-        wanted, found = _at(lane, about), _at(other, about)
-        late = not found and other.cut is None and not last  # seen a moment later, or never
-        if wanted != found and found is not None and not late:
-            held, instead = found or "nothing", wanted or "nothing"
-            yield f"broker {lane.broker} holds {held} instead of {instead}"
+        predicted, seen_record = _at(lane, about), _at(other, about)
+        late = not seen_record and other.cut is None and not last  # seen a moment later, or never
+        if predicted != seen_record and seen_record is not None and not late:
+            actual, instead = seen_record or "nothing", predicted or "nothing"
+            yield f"broker {lane.broker} holds {actual} instead of {instead}"
 
 
 def _at(lane: Lane, about: Anomaly) -> str | None:

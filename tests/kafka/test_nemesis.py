@@ -78,7 +78,7 @@ def test_several_brokers_heal_side_by_side(cluster: Cluster, probe: Probe) -> No
     nemesis = Nemesis(cluster, Silence())
     nemesis.inject("kill", 1)
     nemesis.inject("pause", 3)
-    assert nemesis.struck == {1, 3}
+    assert nemesis.broken_brokers == {1, 3}
     nemesis.heal_all()
     await_condition(
         probe.live_brokers,

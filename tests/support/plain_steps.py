@@ -17,13 +17,13 @@ from highwater.checkers.history.row_flags import (
     READ_BY_ANY,
     READ_OTHER,
     REBALANCED,
+    SEEK_FLAG,
     SEEN,
     SEEN_OK,
     SENT,
     SENT_FAIL,
     SENT_INFO,
     SENT_OK,
-    SOUGHT,
     STRAY,
 )
 from highwater.harness.runs import history
@@ -132,7 +132,7 @@ class PlainSteps:
     def _sequences(self) -> dict[Pair, list[Place]]:
         found = defaultdict[Pair, list[Place]](list)
         for row in self.rows:
-            sent, sought = has(row, SENT), has(row, SOUGHT) and not has(row, EVERYWHERE)
+            sent, sought = has(row, SENT), has(row, SEEK_FLAG) and not has(row, EVERYWHERE)
             if sought and row["offset"] is not None:
                 place = Place(row["op"], row["at"], row["offset"] - 1, ok=True, sought=True)
             elif has(row, SENT_OK | SEEN) and not has(row, BLIND | ADRIFT) and _told(row):
@@ -171,7 +171,7 @@ class PlainSteps:
         rebalanced = any(has(row, REBALANCED) and begin.op <= row["op"] <= end.op for row in here)
         ends = (begin.op, begin.at), (end.op, end.at)
         return rebalanced or any(
-            has(row, SOUGHT) and ends[0] < (row["op"], row["at"]) < ends[1] for row in here
+            has(row, SEEK_FLAG) and ends[0] < (row["op"], row["at"]) < ends[1] for row in here
         )
 
 

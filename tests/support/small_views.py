@@ -9,7 +9,14 @@ import pyarrow as pa
 
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.history import view as views
-from highwater.checkers.history.findings import COPY, END, FOUND, STEP, SUBJECT, told
+from highwater.checkers.history.findings import (
+    COPY,
+    END,
+    FINDING_COLUMNS,
+    STEP,
+    SUBJECT,
+    rows_of_findings,
+)
 from highwater.checkers.history.row_flags import IN_FINAL, OF_FENCE, SAYINGS
 from highwater.checkers.history.rows import REFERENCE, WORDS
 from highwater.checkers.history.view import ClientHistory
@@ -47,8 +54,8 @@ def anomalies(view: ClientHistory, found: Sequence[Rows | None]) -> list[Row]:
     """Return findings as anomalies, in columns of ``checkers.core.anomaly.SCHEMA``."""
     rows: list[Row] = []
     for findings in filter(None, found):
-        words = findings.renamed(FOUND).join(view.words.select(WORDS.names), REFERENCE)
-        rows += words.by(["finding"], told, SCHEMA).table().to_pylist()
+        words = findings.renamed(FINDING_COLUMNS).join(view.words.select(WORDS.names), REFERENCE)
+        rows += words.by(["finding"], rows_of_findings, SCHEMA).table().to_pylist()
     return rows
 
 

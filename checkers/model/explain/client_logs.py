@@ -21,10 +21,10 @@ _UNANSWERED: Final = re.compile(
 
 def unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
     """What the clients logged about requests without an answer; nothing, if they left no log."""
-    found: dict[str, list[ClientLogLine]] = defaultdict(list)
+    log_lines: dict[str, list[ClientLogLine]] = defaultdict(list)
     path = run.logs / "clients.log"
     if not path.exists():
-        return found
+        return log_lines
     started_at_ns = run.environment().started_at_ns
     midnight_ns = started_at_ns - started_at_ns % _DAY
     with path.open(encoding="utf-8", errors="backslashreplace") as lines:
@@ -33,8 +33,8 @@ def unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
                 hours, minutes, seconds = match["time"].split(":")
                 time_ns = int((int(hours) * 3600 + int(minutes) * 60 + float(seconds)) * SECOND)
                 since_ns = (midnight_ns + time_ns - started_at_ns) % _DAY
-                found[match["client"]].append(ClientLogLine(since_ns, line.strip()))
-    return found
+                log_lines[match["client"]].append(ClientLogLine(since_ns, line.strip()))
+    return log_lines
 
 
 def left(ops: pa.Table) -> dict[str, int]:
@@ -46,4 +46,4 @@ def left(ops: pa.Table) -> dict[str, int]:
     for process, at_ns in last.items():
         client = process.partition(".")[0]
         stayed[client] = max(stayed.get(client, 0), at_ns)
-    return {one: at for one, at in last.items() if at < stayed[one.partition(".")[0]]}
+    return {client: at for client, at in last.items() if at < stayed[client.partition(".")[0]]}

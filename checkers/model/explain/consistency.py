@@ -79,7 +79,9 @@ def _disks(trace: Trace) -> Iterator[RuleViolation]:
     from where its log then ends.
     """
     begun = {start.epoch: start.offset for start in trace.starts if start.told}
-    for line in (each for broker in trace.lines for each in trace.of_kind(broker, "leader")):
+    for line in (
+        decision for broker in trace.lines for decision in trace.of_kind(broker, "leader")
+    ):
         begun[line.epoch] = min(line.offset, begun.get(line.epoch, line.offset))
     for broker, disk in sorted(trace.disks.items()):
         for step in np.flatnonzero(np.diff(disk.offsets) != 1).tolist():
@@ -88,10 +90,10 @@ def _disks(trace: Trace) -> Iterator[RuleViolation]:
                 says = f"The disk of broker {broker} has a gap after offset {after}."
                 yield _wrong(says, "replicas")
                 break
-        told = np.flatnonzero(disk.epochs >= 0)  # records of before KIP-98's format have none
-        falls = np.flatnonzero(np.diff(disk.epochs[told]) < 0)
+        stated = np.flatnonzero(disk.epochs >= 0)  # records of before KIP-98's format have none
+        falls = np.flatnonzero(np.diff(disk.epochs[stated]) < 0)
         if len(falls):
-            at = int(disk.offsets[told[falls[0] + 1]])
+            at = int(disk.offsets[stated[falls[0] + 1]])
             yield _wrong(
                 f"On the disk of broker {broker} the leader epoch falls at offset {at}.", "replicas"
             )
@@ -141,12 +143,12 @@ def _final_reads(
     offsets = final["offset"].to_pylist()
     read = dict(zip(offsets, final["value"].to_pylist(), strict=True))
     for offset in range(1 + max([*offsets, *(offset for offset, _ in fences)], default=-1)):
-        held, met = disk.record(offset), read.get(offset)
-        stepped_over = met is None and held in hidden
-        if held != met and not stepped_over and offset in disk.at:
+        on_disk, was_read = disk.record(offset), read.get(offset)
+        stepped_over = was_read is None and on_disk in hidden
+        if on_disk != was_read and not stepped_over and offset in disk.at:
             yield _wrong(
-                f"The final reader met {met or 'nothing'} at offset {offset}, but the"
-                f" disk of the leader, broker {last.leader}, holds {held}.",
+                f"The final reader met {was_read or 'nothing'} at offset {offset}, but the"
+                f" disk of the leader, broker {last.leader}, holds {on_disk}.",
                 "history/ops",
             )
             return
@@ -165,7 +167,7 @@ def _jumps(
     if observed.plan.workload.transactions and trace.leaderships:
         disk = trace.disks.get(trace.leaderships[-1].leader)
         ids = zip(disk.offsets.tolist(), disk.ids, strict=True) if disk else ()
-        unread = {offset for offset, held in ids if held is None or held in hidden}
+        unread = {offset for offset, record in ids if record is None or record in hidden}
     moves = observed.ops.filter(pc.equal(observed.ops["kind"], REBALANCE))
     members = set(moves["process"].to_pylist())
     run = reads.filter(pc.equal(reads["phase"], RUN))

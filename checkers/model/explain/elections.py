@@ -66,11 +66,13 @@ def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
         if line.partition_epoch >= 0
     ]
     begun = [line for line in lines if line.broker == now.leader and line.kind == "leader"]
-    elected = max((one.partition_epoch for one in begun if one.epoch == now.epoch), default=-1)
-    told = [line for line in lines if line.partition_epoch < elected]
-    if not told:
+    elected = max(
+        (start.partition_epoch for start in begun if start.epoch == now.epoch), default=-1
+    )
+    earlier = [line for line in lines if line.partition_epoch < elected]
+    if not earlier:
         return False
-    last = max(told, key=lambda line: (line.partition_epoch, -line.time_ns))
+    last = max(earlier, key=lambda line: (line.partition_epoch, -line.time_ns))
     seen = sum(last.time_ns + LOOK < row.time_ns <= now.time_ns for row in trace.leaderships)
     return elected - last.partition_epoch > seen
 
@@ -115,10 +117,12 @@ def _may_leave(observed: RunTraces, trace: Trace, broker: int, now: LeadershipRo
         for fault in observed.faults
     ):
         return True
-    own, leader = trace.mark_at(broker, now.time_ns), trace.mark_at(now.leader, now.time_ns)
-    if own is None or leader is None:
+    own_sample, leader = trace.mark_at(broker, now.time_ns), trace.mark_at(now.leader, now.time_ns)
+    if own_sample is None or leader is None:
         return True
-    return own.leo < leader.leo or any(fault.since_ns <= now.time_ns for fault in observed.faults)
+    return own_sample.leo < leader.leo or any(
+        fault.since_ns <= now.time_ns for fault in observed.faults
+    )
 
 
 def _wrong(row: LeadershipRow, rule: str, says: str) -> RuleViolation:

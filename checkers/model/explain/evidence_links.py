@@ -72,7 +72,7 @@ def disturbed(
     for fault in observed.faults:
         ends = fault.until_ns + _CLIENT
         if fault.broker in leaders and fault.since_ns - _CLIENT <= until_ns and since_ns <= ends:
-            return struck(fault)
+            return fault_link(fault)
     changed = [
         row for row in trace.leaderships if since_ns - _CLIENT <= row.time_ns <= until_ns + _CLIENT
     ]
@@ -125,7 +125,7 @@ def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
     return [first, *rows] if first else rows
 
 
-def struck(broker: FaultOnBroker) -> ExplanationLink:
+def fault_link(broker: FaultOnBroker) -> ExplanationLink:
     """A fault."""
     return ExplanationLink(
         rule=broker.fault,
@@ -165,12 +165,12 @@ def cut_link(line: BrokerLogLine, rule: str) -> ExplanationLink:
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
     """What the client itself logged of a request without an answer, while this one was sent."""
-    for said in observed.clients.get(send["process"], ()):
-        if send["invoke_ns"] <= said.time_ns <= until_ns:
+    for line in observed.clients.get(send["process"], ()):
+        if send["invoke_ns"] <= line.time_ns <= until_ns:
             return ExplanationLink(
                 rule="retry",
                 says=f"A request of {send['process']} had no answer.",
-                event=said.text,
-                time_ns=said.time_ns,
+                event=line.text,
+                time_ns=line.time_ns,
             )
     return None

@@ -100,9 +100,9 @@ def _anomalies(run: Run) -> list[Row]:
 
 
 def _records(rows: Iterable[Row]) -> set[str]:
-    found = {row["value"] for row in rows}
-    found |= {copy["value"] for row in rows for copy in row["copies"] or ()}
-    return {value for value in found if value is not None}
+    values = {row["value"] for row in rows}
+    values |= {copy["value"] for row in rows for copy in row["copies"] or ()}
+    return {value for value in values if value is not None}
 
 
 def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
@@ -151,16 +151,16 @@ def _finding(row: Row, chain: Chain) -> ModelFinding:
 
 def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
     """One finding for anomalies that only differ in their record: the first, and how many."""
-    found: dict[tuple[object, ...], ModelFinding] = {}
+    by_subject: dict[tuple[object, ...], ModelFinding] = {}
     for finding in findings:
         links = (link for link in finding.because if not link.rule.startswith("acks="))
         events = tuple((link.rule, link.broker, link.time_ns) for link in links)
         reason = finding.because[-1].says if finding.verdict == "unexplained" else ""
         key = (finding.kind, finding.partition, finding.verdict, events, reason)
-        before = found.get(key)
+        before = by_subject.get(key)
         count = finding.count + (before.count if before else 0)
-        found[key] = msgspec.structs.replace(before or finding, count=count)
-    return list(found.values())
+        by_subject[key] = msgspec.structs.replace(before or finding, count=count)
+    return list(by_subject.values())
 
 
 def _checked(observed: RunTraces) -> dict[str, int]:

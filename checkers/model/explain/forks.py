@@ -26,12 +26,12 @@ def fork(observed: RunTraces, anomaly: Row) -> Chain:
     offset = anomaly["offset"]
     if trace is None or offset is None or not trace.leaderships:
         return refuse("Nobody knows where.")
-    held = {
+    holders = {
         broker: disk.record(offset) for broker, disk in trace.disks.items() if offset in disk.at
     }
     final = trace.disks.get(trace.leaderships[-1].leader)
     current = None if final is None else final.record(offset)
-    others = {b: value for b, value in held.items() if value != current}
+    others = {b: value for b, value in holders.items() if value != current}
     if current is None or not others:
         if holes := [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]:
             return Chain(links=tuple(holes))
@@ -72,22 +72,26 @@ def _strayed(
         )
     ]
     for start in starts:
-        kept = _kept(trace, broker, start, offset)
+        kept_line = _noop_truncation(trace, broker, start, offset)
         ended_ns = send["complete_ns"] or NEVER
         twice = trace.disks[broker].record(send["offset"]) == value  # a retry had the answer
         again = twice or send["invoke_ns"] <= start.time_ns <= ended_ns
-        if kept is None or (send["offset"] not in {None, offset} and not again):
+        if kept_line is None or (send["offset"] not in {None, offset} and not again):
             continue
         appended = acknowledged(observed, trace, send)
         elected_link = led_without(start, {"value": value, "offset": offset})
         if not observed.rules.epochs:
             return Chain(
-                links=(appended, elected_link, _kept_link(kept, offset, "epochs", "its own HW"))
+                links=(
+                    appended,
+                    elected_link,
+                    _kept_link(kept_line, offset, "epochs", "its own HW"),
+                )
             )
         if not observed.rules.exact_epochs and not _same_epoch(trace, broker, start, offset):
             says = "where its leader's answer was"
             return Chain(
-                links=(appended, elected_link, _kept_link(kept, offset, "exact_epochs", says))
+                links=(appended, elected_link, _kept_link(kept_line, offset, "exact_epochs", says))
             )
     return unknown(f"No rule lets broker {broker} keep {value} at offset {offset}.")
 
@@ -97,7 +101,9 @@ def _same_epoch(trace: Trace, broker: int, start: LeadershipStart, offset: int) 
     return trace.disks[broker].epoch(offset) >= start.epoch
 
 
-def _kept(trace: Trace, broker: int, start: LeadershipStart, offset: int) -> BrokerLogLine | None:
+def _noop_truncation(
+    trace: Trace, broker: int, start: LeadershipStart, offset: int
+) -> BrokerLogLine | None:
     """The cut, or the fetcher, by which a replica kept an offset though another led from below it.
 
     None, when it was cut to that offset or below afterwards: then it fetched what others have.

@@ -9,10 +9,10 @@ from highwater.checkers.model.explain.evidence_links import (
     acknowledged,
     cut_link,
     disturbed,
+    fault_link,
     hung_up,
     led_without,
     refuse,
-    struck,
     unanswered,
     unknown,
 )
@@ -25,7 +25,7 @@ from highwater.checkers.model.explain.trace import (
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.fault_effects import taken
+from highwater.harness.runs.fault_effects import removed_offsets
 from highwater.harness.runs.history import OK
 
 _ZOMBIE: Final = 2 * SECOND
@@ -41,12 +41,12 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
         return refuse("The history does not show that it was acknowledged.")
     if trace is None:
         return refuse("Nobody knows which partition it was sent to.")
-    told = acknowledged(observed, trace, send)
-    if held := _held_after_all(trace, anomaly):
-        return refuse(held, told)
+    ack_link = acknowledged(observed, trace, send)
+    if holder := _held_after_all(trace, anomaly):
+        return refuse(holder, ack_link)
     if anomaly["offset"] is None:
-        return _lost_unanswered(observed, trace, send, told)
-    return _lost_at(observed, trace, send, told)
+        return _lost_unanswered(observed, trace, send, ack_link)
+    return _lost_at(observed, trace, send, ack_link)
 
 
 def _held_after_all(trace: Trace, anomaly: Row) -> str:
@@ -62,7 +62,9 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
     return ""
 
 
-def _lost_unanswered(observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink) -> Chain:
+def _lost_unanswered(
+    observed: RunTraces, trace: Trace, send: Row, ack_link: ExplanationLink
+) -> Chain:
     """acks=0: nobody said that it was written. Something must have been in its way all the same."""
     since_ns = send["invoke_ns"]
     until_ns = send["complete_ns"] or since_ns
@@ -72,8 +74,8 @@ def _lost_unanswered(observed: RunTraces, trace: Trace, send: Row, told: Explana
     link = link or _not_to_the_leader(observed, trace, send) or _went_with_its_log(trace, send)
     link = link or hung_up(observed, trace, since_ns, until_ns)
     if link is None:
-        return refuse("Its leader ran undisturbed when it was sent.", told)
-    return Chain(links=(told, link))
+        return refuse("Its leader ran undisturbed when it was sent.", ack_link)
+    return Chain(links=(ack_link, link))
 
 
 def _not_to_the_leader(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink | None:
@@ -123,14 +125,14 @@ def _lost_at(observed: RunTraces, trace: Trace, send: Row, link: ExplanationLink
 
 
 def _lost_from_disk(
-    observed: RunTraces, trace: Trace, send: Row, told: ExplanationLink
+    observed: RunTraces, trace: Trace, send: Row, ack_link: ExplanationLink
 ) -> list[Chain]:
     """A fault took it from the front of the log of somebody who led then: nobody copies that."""
     chains = []
     for fault in observed.faults:
         if fault.fault != "segment-deleted":
             continue
-        gone = any(send["offset"] in taken_ for taken_ in _ranges(observed, trace, fault))
+        gone = any(send["offset"] in removed for removed in _ranges(observed, trace, fault))
         rows = [row for row in trace.leaderships if row.time_ns > fault.since_ns]
         later = next((row for row in rows if row.leader == fault.broker), None)
         if gone and later and fault.since_ns >= send["invoke_ns"]:
@@ -142,23 +144,25 @@ def _lost_from_disk(
                 broker=fault.broker,
                 time_ns=later.time_ns,
             )
-            chains.append(Chain(links=(told, struck(fault), link)))
+            chains.append(Chain(links=(ack_link, fault_link(fault), link)))
     return chains
 
 
 def _lost_to(
-    observed: RunTraces, trace: Trace, send: Row, start: LeadershipStart, told: ExplanationLink
+    observed: RunTraces, trace: Trace, send: Row, start: LeadershipStart, ack_link: ExplanationLink
 ) -> Chain:
     """Why one who led without it could be the leader."""
-    cut, led = _cut(trace, start.broker, send), led_without(start, send)
+    cut, led_link = _cut(trace, start.broker, send), led_without(start, send)
     if start.unclean:
         if not observed.plan.topic.unclean_leader_election:
-            return refuse("It was elected from outside the ISR, which is not allowed.", told, led)
-        return Chain(links=(told, led))
+            return refuse(
+                "It was elected from outside the ISR, which is not allowed.", ack_link, led_link
+            )
+        return Chain(links=(ack_link, led_link))
     if observed.plan.workload.acks != "all":
-        fell = _fell(observed, told.broker, send, start)
-        return Chain(links=tuple(link for link in (told, fell, cut, led) if link))
-    return _lost_though_committed(observed, trace, send, start, (told, cut, led))
+        fell = _fell(observed, ack_link.broker, send, start)
+        return Chain(links=tuple(link for link in (ack_link, fell, cut, led_link) if link))
+    return _lost_though_committed(observed, trace, send, start, (ack_link, cut, led_link))
 
 
 def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
@@ -254,7 +258,7 @@ def _fell(
     for fault in observed.faults:
         overlaps = fault.since_ns - SECOND <= start.time_ns and send["invoke_ns"] <= fault.until_ns
         if fault.broker == leader and overlaps:
-            return struck(fault)
+            return fault_link(fault)
     return None
 
 
@@ -280,10 +284,10 @@ def _lost_though_committed(
     links: tuple[ExplanationLink, ExplanationLink | None, ExplanationLink],
 ) -> Chain:
     """acks=all and a leader from the ISR: only a release's own faults explain that."""
-    told, cut, led = links
-    rules, known = observed.rules, tuple(link for link in links if link)
-    if gone := _taken(observed, trace, start, send):
-        return Chain(links=(told, gone, led))
+    ack_link, cut, led_link = links
+    rules, present = observed.rules, tuple(link for link in links if link)
+    if gone := _removed_by(observed, trace, start, send):
+        return Chain(links=(ack_link, gone, led_link))
     if cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns + SECOND:
         if not rules.epochs:
             because = ExplanationLink(
@@ -293,7 +297,7 @@ def _lost_though_committed(
                 broker=cut.broker,
                 time_ns=cut.time_ns,
             )
-            return Chain(links=(told, because, led))
+            return Chain(links=(ack_link, because, led_link))
         if not rules.epoch_on_election and _was_unknown(trace, cut):
             because = ExplanationLink(
                 rule="epoch_on_election",
@@ -302,13 +306,13 @@ def _lost_though_committed(
                 broker=cut.broker,
                 time_ns=cut.time_ns,
             )
-            return Chain(links=(told, because, led))
+            return Chain(links=(ack_link, because, led_link))
     if not rules.join_from_epoch_start and (joined := _joined(trace, start, send)):
-        return Chain(links=(told, joined, led))
-    return unknown("A member of the ISR should have had it.", *known)
+        return Chain(links=(ack_link, joined, led_link))
+    return unknown("A member of the ISR should have had it.", *present)
 
 
-def _taken(
+def _removed_by(
     observed: RunTraces, trace: Trace, start: LeadershipStart, send: Row
 ) -> ExplanationLink | None:
     """The fault that took the record from the disk of who led without it, before that."""
@@ -317,13 +321,13 @@ def _taken(
             fault.broker == start.broker and send["invoke_ns"] <= fault.since_ns <= start.time_ns
         )
         if before and any(send["offset"] in gone for gone in _ranges(observed, trace, fault)):
-            return struck(fault)
+            return fault_link(fault)
     return None
 
 
 def _ranges(observed: RunTraces, trace: Trace, broker: FaultOnBroker) -> list[range]:
     """The offsets that a fault took from its broker's replica."""
-    return list(taken(broker.says, observed.topic, trace.partition))
+    return list(removed_offsets(broker.says, observed.topic, trace.partition))
 
 
 def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:

@@ -5,14 +5,14 @@ from highwater.checkers.model.explain.evidence_links import (
     Row,
     cut_link,
     disturbed,
+    fault_link,
     hung_up,
     refuse,
-    struck,
     unanswered,
 )
 from highwater.checkers.model.explain.trace import SECOND, BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.fault_effects import taken
+from highwater.harness.runs.fault_effects import removed_offsets
 
 
 def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
@@ -62,8 +62,8 @@ def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain
     )
     # With acks=0 it is told that all is well when its request has left.
     later_ns = SECOND if observed.plan.workload.acks == "0" else 0
-    heard = unanswered(observed, send, until_ns + later_ns)
-    link = heard or disturbed(observed, trace, send["invoke_ns"], until_ns)
+    unanswered_link = unanswered(observed, send, until_ns + later_ns)
+    link = unanswered_link or disturbed(observed, trace, send["invoke_ns"], until_ns)
     link = link or hung_up(observed, trace, send["invoke_ns"], until_ns)
     if link is None:
         return refuse("Every request of its producer had its answer.", again)
@@ -87,10 +87,10 @@ def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
         if cut:
             return Chain(links=(cut_link(cut, "cut"), _whole_set(cut, copy)))
         for fault in observed.faults:
-            bits = taken(fault.says, observed.topic, copy["partition"])
+            bits = removed_offsets(fault.says, observed.topic, copy["partition"])
             here = fault.fault == "bit-flip" and fault.broker == copy["broker"]
             if here and any(copy["offset"] in damaged for damaged in bits):
-                return Chain(links=(struck(fault),))
+                return Chain(links=(fault_link(fault),))
     return refuse("No rule of replication damages a disk.")
 
 

@@ -25,7 +25,7 @@ from highwater.checkers.model.explain.trace import (
     Trace,
 )
 from highwater.checkers.model.protocol.rules_by_release import rules_of
-from highwater.harness.runs.fault_effects import taken
+from highwater.harness.runs.fault_effects import removed_offsets
 from highwater.harness.runs.fault_times import begun, strikes
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
@@ -81,7 +81,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[LeadershipRow]]:
     """Rows in order of time. On KRaft brokers tell them, and some lag behind others."""
-    found: dict[int, list[LeadershipRow]] = defaultdict(list)
+    decisions: dict[int, list[LeadershipRow]] = defaultdict(list)
     for row in _rows(run, "events/partitions"):
         now = LeadershipRow(
             time_ns=row["time_ns"],
@@ -89,10 +89,10 @@ def _leaderships(run: Run, *, kraft: bool) -> dict[int, list[LeadershipRow]]:
             epoch=-1 if row["leader_epoch"] is None else row["leader_epoch"],
             isr=tuple(row["isr"]),
         )
-        rows = found[row["partition"]]
+        rows = decisions[row["partition"]]
         if not (kraft and rows and now.epoch < rows[-1].epoch):
             rows.append(now)
-    return found
+    return decisions
 
 
 def _marks(run: Run) -> dict[int, dict[int, list[ReplicaSample]]]:
@@ -117,8 +117,8 @@ def _lines(run: Run, plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
             offset=-1 if row["offset"] is None else row["offset"],
             text=row["line"],
         )
-        own = row["partition"]
-        for partition in range(plan.topic.partitions) if own is None else (own,):
+        number = row["partition"]
+        for partition in range(plan.topic.partitions) if number is None else (number,):
             lines[partition][row["broker"]].append(line)
     return lines
 
@@ -135,18 +135,18 @@ def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultOnBrok
     shutdown of a story, which has no such steps, when its broker says so.
     """
     open_: dict[object, FaultOnBroker] = {}
-    known = strikes(run)
-    found = []
+    strikes_of = strikes(run)
+    healed = []
     for row in _rows(run, "events/faults"):
         broker, time_ns = row["broker"], row["time_ns"]
         if row["phase"] == "note":
             continue
         target = row["fault"] if broker is None else broker
         if before := open_.pop(target, None):
-            found.append(replace(before, until_ns=time_ns))
+            healed.append(replace(before, until_ns=time_ns))
         if row["phase"] == "inject":
-            since_ns = begun(known, row["fault"], broker, time_ns)
-            if row["fault"] == "stop" and not known:
+            since_ns = begun(strikes_of, row["fault"], broker, time_ns)
+            if row["fault"] == "stop" and not strikes_of:
                 since_ns = _began_to_stop(lines.get(broker, []), time_ns)
             open_[target] = FaultOnBroker(
                 fault=row["fault"],
@@ -155,7 +155,7 @@ def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultOnBrok
                 until_ns=NEVER,
                 says=row["says"],
             )
-    return sorted([*found, *open_.values()], key=lambda one: one.since_ns)
+    return sorted([*healed, *open_.values()], key=lambda fault: fault.since_ns)
 
 
 def _began_to_stop(lines: list[BrokerLogLine], time_ns: int) -> int:
@@ -169,14 +169,14 @@ def _began_to_stop(lines: list[BrokerLogLine], time_ns: int) -> int:
 
 def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], FrozenReplica]:
     """The frozen replicas of the topic under test."""
-    found: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
+    parts: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
     names = ["offset", "leader_epoch", "record_id", "magic", "last_offset", "damage", "crc_ok"]
     names += ["producer_id", "producer_epoch"]
     for segment in segments(Path(run.replicas)) if run.replicas.is_dir() else ():
         if segment.topic == plan.topic.name:
-            batches = found[segment.broker, segment.partition]
+            batches = parts[segment.broker, segment.partition]
             batches.extend(batch.select(names) for batch in read_segment(segment))
-    return {key: _disk(batches) for key, batches in found.items()}
+    return {key: _disk(batches) for key, batches in parts.items()}
 
 
 def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
@@ -204,14 +204,16 @@ _Tail: TypeAlias = tuple[FaultOnBroker, range]
 
 def _tails(faults: list[FaultOnBroker], plan: Plan, partition: int) -> list[_Tail]:
     return [
-        (fault, gone) for fault in faults for gone in taken(fault.says, plan.topic.name, partition)
+        (fault, gone)
+        for fault in faults
+        for gone in removed_offsets(fault.says, plan.topic.name, partition)
     ]
 
 
 def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
     """Every beginning of a leadership: a broker's own line where it writes one, or its LEO then."""
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
-    told = {(line.broker, line.epoch): line for line in reversed(lines)}
+    by_epoch = {(line.broker, line.epoch): line for line in reversed(lines)}
     starts: list[LeadershipStart] = []
     before: LeadershipRow | None = None
     for row in trace.leaderships:
@@ -221,7 +223,7 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
             )
             outside = row.event if away else None
             unclean = _said_unclean(trace, row.leader, row.epoch, row.time_ns)
-            line = told.pop((row.leader, row.epoch), None)
+            line = by_epoch.pop((row.leader, row.epoch), None)
             starts.append(_start(trace, row, line, unclean or outside, tails))
         before = row
     # Who led between two looks of the observer is known by its own line alone.
@@ -236,7 +238,7 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
             told=True,
             event=line.text,
         )
-        for line in told.values()
+        for line in by_epoch.values()
     ]
     return sorted(starts, key=lambda start: (start.epoch, start.time_ns))
 
@@ -248,7 +250,7 @@ def _start(
     outside: str | None,
     tails: list[_Tail],
 ) -> LeadershipStart:
-    seen, struck = _leo_at(trace, row.leader, row.time_ns, tails)
+    seen, was_struck = _leo_at(trace, row.leader, row.time_ns, tails)
     offset = line.offset if line else seen
     event = line.text if line else f"{row.event}; LEO {offset} of broker {row.leader}"
     return _began(
@@ -258,7 +260,7 @@ def _start(
         epoch=row.epoch,
         offset=offset,
         isr=row.isr,
-        told=line is not None or struck,
+        told=line is not None or was_struck,
         event=event,
     )
 
@@ -280,14 +282,14 @@ def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tupl
     It was observed, or the broker wrote a line on a cut.
     """
     mark = trace.mark_at(broker, time_ns)
-    cuts = [one for one in trace.of_kind(broker, "fetcher") if one.time_ns <= time_ns]
+    cuts = [line for line in trace.of_kind(broker, "fetcher") if line.time_ns <= time_ns]
     leo, since_ns = (mark.leo, mark.time_ns) if mark else (-1, 0)
     if cuts and (mark is None or since_ns < cuts[-1].time_ns):
         leo, since_ns = cuts[-1].offset, cuts[-1].time_ns
     left = [
         gone.start
-        for one, gone in tails
-        if one.broker == broker and since_ns <= one.since_ns <= time_ns and gone.stop >= leo
+        for removed, gone in tails
+        if removed.broker == broker and since_ns <= removed.since_ns <= time_ns and gone.stop >= leo
     ]
     return min(leo, *left, leo), bool(left)
 

@@ -31,16 +31,16 @@ _FENCE: Final = "fence"
 
 def as_random(run: Run, verdict: Verdict) -> Reconciliation:
     """The answer about a run that nobody scripted: its trace against the rules."""
-    found = explain(run)
+    explained = explain(run)
     return Reconciliation(
         run=run.name,
         kafka=verdict.kafka,
         kind="random",
-        status=_random_status(found, verdict),
-        reasons=_reasons(found, verdict),
-        observed=found.observed,
-        findings=tuple(found.findings),
-        checked=found.checked,
+        status=_random_status(explained, verdict),
+        reasons=_reasons(explained, verdict),
+        observed=explained.observed,
+        findings=tuple(explained.findings),
+        checked=explained.checked,
     )
 
 
@@ -58,26 +58,26 @@ def as_scripted(
         remedies: sets of switches of which each, were it on, would have the model keep everything.
         course: how the model came there, in its own names A, B and C.
     """
-    found = explain(run)
-    predicted = _cast(foretold, found.trace)
-    observed = _with_logs(found)
+    explained = explain(run)
+    predicted = _cast(foretold, explained.trace)
+    observed = _with_logs(explained)
     differences = tuple(_differences(predicted, observed))
-    findings = tuple(_foretold(finding, predicted, remedies) for finding in found.findings)
+    findings = tuple(_foretold(finding, predicted, remedies) for finding in explained.findings)
     absent = tuple(_absent(predicted, observed))
     missed = run.status().problems
     return Reconciliation(
         run=run.name,
         kafka=verdict.kafka,
         kind="scripted",
-        status=_scripted_status(found, verdict, findings, absent, differences, missed),
-        reasons=missed or _reasons(found, verdict),
+        status=_scripted_status(explained, verdict, findings, absent, differences, missed),
+        reasons=missed or _reasons(explained, verdict),
         predicted=predicted,
         observed=observed,
         findings=findings,
         absent=absent,
         differences=differences,
         course=recast(course, list(predicted.logs)),
-        checked=found.checked,
+        checked=explained.checked,
     )
 
 
@@ -143,9 +143,13 @@ def _differences(predicted: PartitionOutcome, observed: PartitionOutcome) -> Ite
     for broker, log in predicted.logs.items():
         if not broker.isdecimal():
             continue  # nobody knows who played this replica
-        for offset, (wanted, held) in enumerate(zip_longest(log, observed.logs.get(broker, ()))):
-            if wanted != held:
-                yield Difference(broker=int(broker), offset=offset, predicted=wanted, observed=held)
+        for offset, (predicted_id, observed_id) in enumerate(
+            zip_longest(log, observed.logs.get(broker, ()))
+        ):
+            if predicted_id != observed_id:
+                yield Difference(
+                    broker=int(broker), offset=offset, predicted=predicted_id, observed=observed_id
+                )
 
 
 def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[str]:
@@ -170,10 +174,12 @@ def _foretold(
         return finding
     if expected and remedies and finding.because[-1].rule == UNKNOWN_RULE:
         switches = remedies[0]
-        held = " ".join(Rules.__dataclass_fields__[name].metadata["says"] for name in switches)
+        descriptions = " ".join(
+            Rules.__dataclass_fields__[name].metadata["says"] for name in switches
+        )
         because = ExplanationLink(
             rule=switches[0],
-            says=f"The model, playing the same script, does it too, and not if this held: {held}",
+            says=f"The model, playing the same script, does it too, and not if this held: {descriptions}",
             event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
         )
         links = (*finding.because[:-1], because)

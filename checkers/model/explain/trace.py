@@ -279,6 +279,6 @@ class RunTraces:
 
     def suspect(self, values: Iterable[str]) -> None:
         """Look up the sends of some records, all in one pass."""
-        wanted = pc.is_in(self.ops["value"], pa.array(sorted(values), pa.string()))
-        rows = self.ops.filter(pc.and_(pc.equal(self.ops["kind"], SEND), wanted))
+        named = pc.is_in(self.ops["value"], pa.array(sorted(values), pa.string()))
+        rows = self.ops.filter(pc.and_(pc.equal(self.ops["kind"], SEND), named))
         self.suspects.update((row["value"], row) for row in rows.to_pylist())

@@ -74,7 +74,7 @@ def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
 
     One that was taken away and comes again begins with nothing, whatever it had.
     """
-    made = [each.time_ns for each in trace.of_kind(broker, "created")]
+    made = [line.time_ns for line in trace.of_kind(broker, "created")]
     made_ns = max((at for at in made if at <= line.time_ns), default=0)
     seen = [m for m in trace.marks.get(broker, ()) if made_ns <= m.time_ns <= line.time_ns]
     everywhere = (m.hw for marks in trace.marks.values() for m in marks)
@@ -150,7 +150,7 @@ def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
         led_ns = line.time_ns if line.kind == "leader" else led_ns
         early = max(line.time_ns - LOOK, led_ns) if line.kind == "fetcher" else line.time_ns
         began.append((early, line))
-    return [line for _, line in sorted(began, key=lambda one: one[0])]
+    return [line for _, line in sorted(began, key=lambda pair: pair[0])]
 
 
 def _rule(rules: Rules) -> str:
@@ -161,15 +161,15 @@ def _rule(rules: Rules) -> str:
 
 def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -> str:
     """Why a cut is not allowed; empty when it is."""
-    cause, asked = now.cause, now.asked
+    cause, question = now.cause, now.asked
     if cause is None or cause.kind == "leader":
         return "it did not follow anybody"
     # Its fetcher begins where its log ends: who was frozen may have written more, unobserved.
     seen = (m.leo for m in trace.marks.get(line.broker, ()))
     if line.offset > max(seen, default=0) and line.offset > cause.offset:
         return "its log was never so long"
-    if asked is not None:
-        return "" if asked.offset == line.offset else f"its leader had told it {asked.offset}"
+    if question is not None:
+        return "" if question.offset == line.offset else f"its leader had told it {question.offset}"
     if now.cut is not None and (not rules.exact_epochs or line.offset >= now.cut):
         return "it had cut its log already"
     if _had_fetched(trace, line, cause):
@@ -181,8 +181,8 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
             for start in trace.starts
             if start.broker == line.broker and start.epoch > 0
         }
-    known = line.offset in ends or _is_leo_of(trace, cause.leader, line)
-    return "" if known else "no epoch of its leader ends there"
+    explained = line.offset in ends or _is_leo_of(trace, cause.leader, line)
+    return "" if explained else "no epoch of its leader ends there"
 
 
 def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:

@@ -56,11 +56,11 @@ def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
 @rule
 def _may_write(s: State, leader: int) -> bool:
     """A leader may change the ISR only as it was decided last (zkVersion, partition epoch)."""
-    known = get(s, leader, KNOWN)
+    decision = get(s, leader, KNOWN)
     return (
-        known == newest(s)
-        and leader_of(s, known) == leader
-        and isr_of(s, known) == get(s, leader, VIEW)
+        decision == newest(s)
+        and leader_of(s, decision) == leader
+        and isr_of(s, decision) == get(s, leader, VIEW)
     )
 
 

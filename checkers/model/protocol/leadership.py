@@ -47,14 +47,14 @@ def learn(s: State, k: Constants, b: int) -> bool:
     With ZooKeeper, brokers pass over a decision that names no leader: they keep the epoch and the
     leader that they know (``ReplicaManager.makeFollowers``), so that an epoch can be missed.
     """
-    known, last = get(s, b, KNOWN), newest(s)
-    if not is_up(s, b) or not (is_live(s, b) or (k[K_KRAFT] and known >= 0)):
+    applied, last = get(s, b, KNOWN), newest(s)
+    if not is_up(s, b) or not (is_live(s, b) or (k[K_KRAFT] and applied >= 0)):
         return False
     late = (int(s[LATE_JOINERS]) >> b) & 1
-    decision = last if late or known < 0 else known + 1
+    decision = last if late or applied < 0 else applied + 1
     while not k[K_KRAFT] and decision <= last and leader_of(s, decision) < 0:
         decision += 1
-    if known >= last or decision > last:
+    if applied >= last or decision > last:
         return False
     s[LATE_JOINERS] = int(s[LATE_JOINERS]) & ~(1 << b) & 7
     apply_decision(s, k, b, decision)
@@ -64,8 +64,8 @@ def learn(s: State, k: Constants, b: int) -> bool:
 @rule
 def skip(s: State, k: Constants, b: int) -> bool:
     """A KRaft broker applies several decisions as one: the newest image against its own."""
-    known, last = get(s, b, KNOWN), newest(s)
-    if not k[K_KRAFT] or not is_up(s, b) or known < 0 or known + 1 >= last:
+    applied, last = get(s, b, KNOWN), newest(s)
+    if not k[K_KRAFT] or not is_up(s, b) or applied < 0 or applied + 1 >= last:
         return False
     s[LATE_JOINERS] = int(s[LATE_JOINERS]) & ~(1 << b) & 7
     apply_decision(s, k, b, last)
@@ -90,8 +90,8 @@ def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
 @rule
 def _become_leader(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
     """Lead with one's own, maybe stale, HW; nothing is known of the others' LEO."""
-    known = get(s, b, KNOWN)
-    put(s, b, VIEW, isr_of(s, known))
+    applied = get(s, b, KNOWN)
+    put(s, b, VIEW, isr_of(s, applied))
     put(s, b, PENDING, 0)
     put(s, b, FETCHER, _NONE)
     missed = epoch_of(s, b) > old_epoch + 1 and k[K_ELECTED_AGAIN_IS_NEW]

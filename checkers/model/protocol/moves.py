@@ -157,9 +157,9 @@ def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
         return kind in (_KILL, _RESUME, _EXPIRE)
     if kind in (_START, _RESUME, _EXPIRE):
         return False
-    known = get(s, b, KNOWN)
+    applied = get(s, b, KNOWN)
     if kind in (_LEARN, _SKIP):
-        return known != newest(s)
+        return applied != newest(s)
     if kind == _CHECKPOINT:
         return get(s, b, DISK) != get(s, b, HW)
     if kind in (_TRUNCATE, _FETCH, _ASK):

@@ -147,7 +147,7 @@ def decode(s: Vector, k: Constants) -> State:
             for record in range(int(s[SENT]))
             if s[STATUS + record] == ProducerStatus.ACKNOWLEDGED
         ),
-        read=tuple(name_of(one - 1) if one else None for one in read),
+        read=tuple(name_of(number - 1) if number else None for number in read),
         replicas=tuple(_replica(s, b) for b in range(n)),
     )
 

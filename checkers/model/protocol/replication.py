@@ -165,15 +165,15 @@ def request(s: State, k: Constants, b: int) -> bool:
     leo, end = get(s, b, LEO), get(s, leader, LEO)
     last = last_epoch(s, b)
     if k[K_CUT_ON_FETCH] and last >= 0:
-        told, told_end = told_epoch(s, k, leader, last), start_after(s, leader, last)
-        if told != UNDEFINED and (told < last or told_end < leo):
+        epoch_told, told_end = told_epoch(s, k, leader, last), start_after(s, leader, last)
+        if epoch_told != UNDEFINED and (epoch_told < last or told_end < leo):
             if not k[K_DIVERGING_IS_NO_PROGRESS]:
                 progress(s, k, leader, b)
-            _put_answer(s, b, _DIVERGING, told_end, told)
+            _put_answer(s, b, _DIVERGING, told_end, epoch_told)
             put(s, b, ANSWER_LOG, leo)
             put(s, b, ANSWER_HW, get(s, leader, HW))
             return True
-        if told == UNDEFINED:
+        if epoch_told == UNDEFINED:
             _out_of_range(s, k, b, end)
             return True
     if leo > end:

@@ -115,7 +115,7 @@ def _step(s: State, k: Constants, b: int, running: int) -> bool:
 @rule
 def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
     """Fetch; if there is nothing to get, the fetch is parked, but the leader has noted it."""
-    leo, known, last = get(s, b, LEO), get(s, leader, REMOTE + b), last_epoch(s, b)
+    leo, remote_leo, last = get(s, b, LEO), get(s, leader, REMOTE + b), last_epoch(s, b)
     view, hw = get(s, leader, VIEW), get(s, leader, HW)
     if not request(s, k, b):
         return False
@@ -125,7 +125,7 @@ def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
         return (
             get(s, b, LEO) != leo
             or not is_up(s, b)
-            or get(s, leader, REMOTE + b) != known
+            or get(s, leader, REMOTE + b) != remote_leo
             or get(s, leader, VIEW) != view
             or get(s, leader, HW) != hw
         )

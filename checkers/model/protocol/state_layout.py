@@ -132,8 +132,8 @@ def newest(s: State) -> int:
 @rule
 def leader_of(s: State, decision: int) -> int:
     """Leader that a decision names, -1 for none."""
-    found = int(s[DECISION + decision]) & 3
-    return -1 if found == NOBODY else found
+    kind = int(s[DECISION + decision]) & 3
+    return -1 if kind == NOBODY else kind
 
 
 @rule
@@ -151,15 +151,15 @@ def set_isr(s: State, decision: int, isr: int) -> None:
 @rule
 def follows(s: State, b: int) -> int:
     """The broker that ``b`` believes to lead, -1 for none or if it knows nothing yet."""
-    known = get(s, b, KNOWN)
-    return -1 if known < 0 else leader_of(s, known)
+    applied = get(s, b, KNOWN)
+    return -1 if applied < 0 else leader_of(s, applied)
 
 
 @rule
 def epoch_of(s: State, b: int) -> int:
     """The leader epoch that ``b`` believes in, -1 if it knows nothing yet."""
-    known = get(s, b, KNOWN)
-    return -1 if known < 0 else int(s[EPOCH + known])
+    applied = get(s, b, KNOWN)
+    return -1 if applied < 0 else int(s[EPOCH + applied])
 
 
 @rule

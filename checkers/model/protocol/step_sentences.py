@@ -80,20 +80,20 @@ def _skip(a: int, b: int, before: State, after: State) -> str:
 
 def _fetch(a: int, _: int, before: State, after: State) -> str:
     leader = follows(before, a)
-    told = f"{NAMES[a]} fetches from {NAMES[leader]}: {_change(a, before, after)}"
+    sentence = f"{NAMES[a]} fetches from {NAMES[leader]}: {_change(a, before, after)}"
     if get(before, leader, HW) != get(after, leader, HW):
-        told += f"; {NAMES[leader]} commits up to {get(after, leader, HW)}"
+        sentence += f"; {NAMES[leader]} commits up to {get(after, leader, HW)}"
     if isr_of(before, newest(before)) != isr_of(after, newest(after)):
-        told += f"; {NAMES[a]} joins the ISR"
-    return told
+        sentence += f"; {NAMES[a]} joins the ISR"
+    return sentence
 
 
 def _ask(a: int, _: int, before: State, after: State) -> str:
     leader = follows(before, a)
-    told = f"{NAMES[a]} fetches from {NAMES[leader]}, and the answer is late"
+    sentence = f"{NAMES[a]} fetches from {NAMES[leader]}, and the answer is late"
     if get(before, leader, HW) != get(after, leader, HW):
-        told += f"; {NAMES[leader]} commits up to {get(after, leader, HW)}"
-    return told
+        sentence += f"; {NAMES[leader]} commits up to {get(after, leader, HW)}"
+    return sentence
 
 
 def _truncate(a: int, _: int, before: State, after: State) -> str:
@@ -104,9 +104,13 @@ def _truncate(a: int, _: int, before: State, after: State) -> str:
 
 
 def _shrink(a: int, b: int, before: State, after: State) -> str:
-    told = f"{NAMES[a]} drops {NAMES[b]} from the ISR"
+    sentence = f"{NAMES[a]} drops {NAMES[b]} from the ISR"
     committed = get(after, a, HW)
-    return told if committed == get(before, a, HW) else f"{told}, and commits up to {committed}"
+    return (
+        sentence
+        if committed == get(before, a, HW)
+        else f"{sentence}, and commits up to {committed}"
+    )
 
 
 def _who(mask: int) -> str:
@@ -115,25 +119,25 @@ def _who(mask: int) -> str:
 
 
 def _run(mask: int, _: int, before: State, after: State) -> str:
-    told = []
+    sentences = []
     for b in range(3):
         if follows(before, b) != follows(after, b) or epoch_of(before, b) != epoch_of(after, b):
-            told.append(_learn(b, 0, before, after))
+            sentences.append(_learn(b, 0, before, after))
         elif (change := _change(b, before, after)) != "gets nothing new":
-            told.append(f"{NAMES[b]} {change}")
+            sentences.append(f"{NAMES[b]} {change}")
     if isr_of(before, newest(before)) != isr_of(after, newest(after)):
-        told.append(_decided(after))
+        sentences.append(_decided(after))
     runs = "runs" if mask in _ALONE else "run"
-    return f"{_who(mask)} {runs}: {'; '.join(told) or 'nothing is left to do'}"
+    return f"{_who(mask)} {runs}: {'; '.join(sentences) or 'nothing is left to do'}"
 
 
 def _tell(mask: int, _: int, before: State, after: State) -> str:
-    told = [
+    sentences = [
         f"{NAMES[b]} HW {get(after, b, HW)}"
         for b in range(3)
         if get(before, b, HW) != get(after, b, HW)
     ]
-    return f"{_who(mask)} go on fetching: {', '.join(told)}"
+    return f"{_who(mask)} go on fetching: {', '.join(sentences)}"
 
 
 _SENTENCES: Final[Mapping[Move, _Sentence]] = {

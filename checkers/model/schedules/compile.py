@@ -143,7 +143,9 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
         else:
             sets = dict.fromkeys((before & after, after, before) if kraft else (0, before & after))
             gone = 1 << a if kind in (Move.KILL, Move.PAUSE) else 0
-            choices.append([one & ~gone for one in sets if one & ~gone or not kraft] or [0])
+            choices.append(
+                [running & ~gone for running in sets if running & ~gone or not kraft] or [0]
+            )
     return choices
 
 
@@ -244,10 +246,10 @@ def _fits(order: list[int], beats: Sequence[CompiledStep], path: Sequence[Vector
         kind, a, _ = beat.move
         leader = leader_of(after, newest(after))
         if kind == Move.MOVE and leader == a:
-            order = [a, *(one for one in order if one != a)]
+            order = [a, *(broker for broker in order if broker != a)]
         if kind in (Move.STOP, Move.EXPIRE) and leader_of(before, newest(before)) == a:
             able = isr_of(before, newest(before)) & int(after[LIVE]) & ~(1 << a)
-            first = next((one for one in order if (able >> one) & 1), -1)
+            first = next((broker for broker in order if (able >> broker) & 1), -1)
             if leader not in (first, -1):
                 return False
     return True

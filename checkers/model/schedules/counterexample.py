@@ -87,8 +87,8 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             UsageError: it is of another format, or no counterexample at all.
         """
         try:
-            found = msgspec.json.decode(text, type=_FormatOnly).format
-            if found == FORMAT:
+            version = msgspec.json.decode(text, type=_FormatOnly).format
+            if version == FORMAT:
                 return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
             raise UsageError(
@@ -96,7 +96,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 hint="highwater model explore --out FILE writes one.",
             ) from error
         raise UsageError(
-            f"the counterexample has format {found}; this is format {FORMAT}",
+            f"the counterexample has format {version}; this is format {FORMAT}",
             hint="Find it again with this release of Highwater: highwater model explore --out FILE",
         )
 

@@ -116,23 +116,23 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def plain(self) -> dict[str, object]:
         """The schedule as a plan holds it: of nothing but what JSON knows."""
-        found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
-        return found
+        plain_values: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
+        return plain_values
 
     @classmethod
-    def from_plain(cls, found: object) -> Self:
+    def from_plain(cls, plain_values: object) -> Self:
         """Read back what ``plain`` gave.
 
         Raises:
             UsageError: it is of another format, no schedule at all, or contradicts itself.
         """
-        if isinstance(found, dict) and found.get("format", FORMAT) != FORMAT:
+        if isinstance(plain_values, dict) and plain_values.get("format", FORMAT) != FORMAT:
             raise UsageError(
-                f"the schedule has format {found['format']}; this is format {FORMAT}",
+                f"the schedule has format {plain_values['format']}; this is format {FORMAT}",
                 hint="Find it again with this release of Highwater.",
             )
         try:
-            schedule = msgspec.convert(found, type=cls, str_keys=True)
+            schedule = msgspec.convert(plain_values, type=cls, str_keys=True)
         except msgspec.ValidationError as error:
             raise UsageError(f"this is no schedule: {error}") from error
         _check(schedule)

@@ -149,9 +149,9 @@ def remedies(
     off = [name for name in SWITCHES if not getattr(rules, name) and name not in _NO_REMEDY]
     for count in (1, 2):
         sets = combinations(off, count)
-        found = tuple(names for names in sets if _mends(tell, rules, names))
-        if found:
-            return found
+        remedies = tuple(names for names in sets if _mends(tell, rules, names))
+        if remedies:
+            return remedies
     return ()
 
 
@@ -170,9 +170,9 @@ def _lines(script: str) -> Iterator[str]:
 
 def _records(script: str) -> int:
     """How many records a script sends at most."""
-    found = (line.split() for line in _lines(script))
+    steps = (line.split() for line in _lines(script))
     return sum(
-        len(words) - 1 if words[0] == "settle" else words[0] in ("send", "retry") for words in found
+        len(words) - 1 if words[0] == "settle" else words[0] in ("send", "retry") for words in steps
     )
 
 
@@ -289,8 +289,8 @@ class ScriptState:
         """What is lost and forked now: lost is what was acknowledged and the leader lacks."""
         leader = leader_of(self.state, newest(self.state))
         logs = [self.log(b) for b in range(3)]
-        held = set(logs[leader]) if leader >= 0 else set()
-        lost = {name for name in self.names if self.acknowledged(name)} - held
+        leader_log = set(logs[leader]) if leader >= 0 else set()
+        lost = {name for name in self.names if self.acknowledged(name)} - leader_log
         entries = [[int(self.state[at]) for at in self._places(b)] for b in range(3)]
         forked = [
             offset
@@ -343,7 +343,7 @@ def _stop(stage: ScriptState, words: list[str]) -> bool:
     return all(stage.take(Move.STOP, b, b) and stage.let((0, 1, 2)) for b in _brokers(words))
 
 
-def _each(kind: Move) -> Callable[[ScriptState, list[str]], bool]:
+def _for_each(kind: Move) -> Callable[[ScriptState, list[str]], bool]:
     return lambda stage, words: all(stage.take(kind, b) for b in _brokers(words))
 
 
@@ -357,10 +357,10 @@ _VERBS: Final[Mapping[str, Callable[[ScriptState, list[str]], bool]]] = {
     "let": lambda stage, words: stage.let(_brokers(words)),
     "follow": lambda stage, words: stage.let(_brokers(words), _FOLLOWING),
     "heal": lambda stage, _: stage.heal(),
-    "fetch": _each(Move.FETCH),
-    "kill": _each(Move.KILL),
-    "pause": _each(Move.PAUSE),
-    "resume": _each(Move.RESUME),
-    "start": _each(Move.START),
-    "checkpoint": _each(Move.CHECKPOINT),
+    "fetch": _for_each(Move.FETCH),
+    "kill": _for_each(Move.KILL),
+    "pause": _for_each(Move.PAUSE),
+    "resume": _for_each(Move.RESUME),
+    "start": _for_each(Move.START),
+    "checkpoint": _for_each(Move.CHECKPOINT),
 }

@@ -46,5 +46,5 @@ def _beat(line: str, stage: ScriptState) -> ModelSnapshot:
         isr=tuple(NAMES[b] for b in state.isr),
         logs={name: stage.log(b) for b, name in enumerate(NAMES)},
         hw={name: replica.hw for name, replica in replicas},
-        down=tuple(name for name, one in replicas if one.process in {"dead", "stopped"}),
+        down=tuple(name for name, replica in replicas if replica.process in {"dead", "stopped"}),
     )

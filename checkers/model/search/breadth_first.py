@@ -106,7 +106,7 @@ class SearchOutcome:
 
 def explore(
     machine: Machine,
-    asked: Sequence[str],
+    invariants: Sequence[str],
     *,
     limits: Limits,
     jobs: int = 1,
@@ -116,7 +116,7 @@ def explore(
 
     Args:
         machine: what to search.
-        asked: names of its invariants; none to meet every state.
+        invariants: names of its invariants; none to meet every state.
         limits: when to give up. What was found by then is kept.
         jobs: threads. With more than one, which of several shortest paths is found is chance.
         watch: told about the progress, several times a second.
@@ -125,7 +125,7 @@ def explore(
     compile_seconds = compile_all(machine)
     began = time.perf_counter()
     with ThreadPoolExecutor(jobs, thread_name_prefix="explore") as pool:
-        search = _Search(machine, asked, compiled, jobs, pool)
+        search = _Search(machine, invariants, compiled, jobs, pool)
         reason = search.run(limits, watch, began)
     return SearchOutcome(
         paths={
@@ -191,13 +191,13 @@ class _Search:
     def __init__(
         self,
         machine: Machine,
-        asked: Sequence[str],
+        invariants: Sequence[str],
         compiled: Kernels,
         jobs: int,
         pool: ThreadPoolExecutor,
     ) -> None:
         self.machine, self.compiled, self.jobs, self.pool = machine, compiled, jobs, pool
-        self.bits = {name: machine.invariants[name] for name in asked}
+        self.bits = {name: machine.invariants[name] for name in invariants}
         self.asked = sum(1 << bit for bit in self.bits.values())
         self.marks = np.zeros((jobs, _BITS), np.uint64)
         self.table = new_table()
@@ -224,7 +224,7 @@ class _Search:
                     return "time"
                 if not self._make_room(limits.memory, next_level):
                     return "memory"
-            self.frontier = [block for one in next_level for block in one.close() if len(block)]
+            self.frontier = [block for level in next_level for block in level.close() if len(block)]
             self.level += 1
         self.exhausted = not self.frontier
         return None
@@ -232,8 +232,8 @@ class _Search:
     def breaches(self) -> Iterator[tuple[str, int]]:
         """Each invariant that was broken, with the fingerprint of a state that breaks it."""
         for name, bit in self.bits.items():
-            if found := self.marks[:, bit].max():
-                yield name, int(found)
+            if mark := self.marks[:, bit].max():
+                yield name, int(mark)
 
     def _begin(self) -> None:
         form = np.empty_like(self.machine.initial)

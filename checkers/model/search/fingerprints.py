@@ -118,8 +118,8 @@ def _exchange(_: Any, array: Any, slot: Any, value: Any) -> Any:  # noqa: ANN401
         pointer_to: Any = cgutils.get_item_pointer
         pointer = pointer_to(context, builder, kind, keys, [arguments[1]])
         free = ir.Constant(ir.IntType(64), 0)
-        found = builder.cmpxchg(pointer, free, arguments[2], "acq_rel", "acquire")
-        return builder.extract_value(found, 0)
+        previous = builder.cmpxchg(pointer, free, arguments[2], "acq_rel", "acquire")
+        return builder.extract_value(previous, 0)
 
     del slot, value
     return types.uint64(array, types.intp, types.uint64), generate

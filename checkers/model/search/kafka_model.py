@@ -67,15 +67,15 @@ def invariants(text: Iterable[str]) -> tuple[str, ...]:
         UsageError: there is none of that name; the hint names the nearest.
     """
     groups = {"all": tuple(INVARIANTS), "promises": PROMISES}
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for name in text:
         if name not in groups and name not in INVARIANTS:
-            known = (*groups, *INVARIANTS)
-            raise UsageError(f"no invariant is called {name!r}", hint=nearest(name, known))
-        found |= dict.fromkeys(groups.get(name, (name,)))
-    if not found:
+            selectable = (*groups, *INVARIANTS)
+            raise UsageError(f"no invariant is called {name!r}", hint=nearest(name, selectable))
+        chosen |= dict.fromkeys(groups.get(name, (name,)))
+    if not chosen:
         raise UsageError("no invariant is named", hint=nearest("", (*groups, *INVARIANTS)))
-    return tuple(found)
+    return tuple(chosen)
 
 
 def _renamer(brokers: int) -> Callable[[State], Iterator[State]]:

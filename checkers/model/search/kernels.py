@@ -13,7 +13,7 @@ import numpy as np
 from highwater.checkers.model.protocol.compiled import Constants, rule
 from highwater.checkers.model.search.fingerprints import Table, Words, copy_all, fingerprint, insert
 from highwater.checkers.model.search.machine import MachineFunctions, Moves
-from highwater.checkers.spark.numba_cache import kept
+from highwater.checkers.spark.numba_cache import cached_compilation
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -65,7 +65,7 @@ class Kernels:
 @functools.cache
 def kernels(laws: MachineFunctions) -> Kernels:
     """The kernels for these laws. They compile, or are loaded, when first called."""
-    with kept("kernels", _sources(laws)):
+    with cached_compilation("kernels", _sources(laws)):
         return Kernels(
             expand=_expander(laws),
             identify=_identifier(laws),
@@ -82,12 +82,12 @@ def _sources(laws: MachineFunctions) -> list[Path]:
     """The files that the laws and this module are made of, by what they import."""
     here = Path(__file__)
     rules = (laws.apply, laws.possible, laws.canonical, laws.broken)
-    waiting, found = [here, *(Path(rule.__code__.co_filename) for rule in rules)], set[Path]()
+    waiting, files = [here, *(Path(rule.__code__.co_filename) for rule in rules)], set[Path]()
     while waiting:
-        if (path := waiting.pop()) not in found:
-            found.add(path)
+        if (path := waiting.pop()) not in files:
+            files.add(path)
             waiting += _imported(path)
-    return sorted(found)
+    return sorted(files)
 
 
 def _imported(path: Path) -> Iterator[Path]:
@@ -96,9 +96,9 @@ def _imported(path: Path) -> Iterator[Path]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_MODEL):
             folder = _FOLDER.joinpath(*str(node.module).removeprefix(_MODEL).split("."))
             names = (folder / name.name for name in node.names)
-            for each in (folder, *names):
-                if each.with_suffix(".py").exists():
-                    yield each.with_suffix(".py")
+            for part in (folder, *names):
+                if part.with_suffix(".py").exists():
+                    yield part.with_suffix(".py")
 
 
 @rule
@@ -131,14 +131,14 @@ def _expander(laws: MachineFunctions) -> Callable[..., Expansion]:  # noqa: C901
     def expand(
         source: Words, row: int, out: Words, table: Table, problem: Problem, marks: Words
     ) -> Expansion:
-        constants, moves, wanted = problem
+        constants, moves, bits = problem
         words = source.shape[1]
         work, form = np.empty(words, np.uint64), np.empty(words, np.uint64)
         work_bytes, form_bytes = work.view(np.int8), form.view(np.int8)
         recent = np.zeros(_RECENT, np.uint64)
-        new, taken = 0, 0
+        new, moves_taken = 0, 0
         room = out.shape[0] - moves.shape[0]
-        while row < source.shape[0] and new <= room and (wanted or not problem.asked):
+        while row < source.shape[0] and new <= room and (bits or not problem.asked):
             parent = fingerprint(source[row])
             before = source[row].view(np.int8)
             for move in range(moves.shape[0]):
@@ -148,7 +148,7 @@ def _expander(laws: MachineFunctions) -> Callable[..., Expansion]:  # noqa: C901
                     work[word] = source[row, word]
                 if not apply(work_bytes, constants, moves[move, 0], moves[move, 1], moves[move, 2]):
                     continue
-                taken += 1
+                moves_taken += 1
                 raw = fingerprint(work)
                 seat = raw & np.uint64(_RECENT - 1)
                 if recent[seat] == raw:
@@ -161,12 +161,12 @@ def _expander(laws: MachineFunctions) -> Callable[..., Expansion]:  # noqa: C901
                 for word in range(words):
                     out[new, word] = form[word]
                 new += 1
-                breaches = broken(form_bytes, constants) & wanted
+                breaches = broken(form_bytes, constants) & bits
                 if breaches:
-                    wanted &= ~breaches
+                    bits &= ~breaches
                     mark(breaches, key, marks)
             row += 1
-        return Expansion(row, new, taken)
+        return Expansion(row, new, moves_taken)
 
     return _compiled(expand)
 
@@ -175,7 +175,7 @@ def _walker(laws: MachineFunctions) -> Callable[..., int]:
     apply, broken = laws.apply, laws.broken
 
     def walk(state: Any, problem: Problem, depth: int, seed: Any, path: Any) -> int:  # noqa: ANN401
-        constants, moves, asked = problem
+        constants, moves, bits = problem
         order = np.arange(moves.shape[0])
         work = np.empty_like(state)
         for step in range(depth):
@@ -194,7 +194,7 @@ def _walker(laws: MachineFunctions) -> Callable[..., int]:
                 return step
             state[:] = work
             path[step] = move
-            if broken(state, constants) & asked:
+            if broken(state, constants) & bits:
                 return -(step + 1)
         return depth
 

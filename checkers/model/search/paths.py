@@ -28,8 +28,8 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
     """
     form, state = _canonical(machine, machine.initial), machine.initial
     leaps: list[PathStep] = []
-    for wanted in chain[1:]:
-        form = _step(machine, form, wanted, len(leaps))
+    for fingerprint in chain[1:]:
+        form = _step(machine, form, fingerprint, len(leaps))
         shape = _shape(machine, form)
         for move, after in successors(machine, state):
             if _shape(machine, after) == shape:
@@ -43,12 +43,12 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
 
 def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int], State]]:
     """Every move that can be taken, with the state it leads to, by the laws as plain Python."""
-    found = []
+    steps = []
     for kind, a, b in machine.moves.tolist():
         after = state.copy()
         if machine.laws.apply(after, machine.constants, kind, a, b):
-            found.append(((kind, a, b), after))
-    return found
+            steps.append(((kind, a, b), after))
+    return steps
 
 
 def _step(machine: Machine, form: State, number: int, steps: int) -> State:
@@ -62,7 +62,7 @@ def _step(machine: Machine, form: State, number: int, steps: int) -> State:
 
 def _shape(machine: Machine, state: State) -> bytes:
     """The same for states of the same shape alone, even where ``canonical`` has several for it."""
-    return min(_canonical(machine, one).tobytes() for one in machine.renamed(state))
+    return min(_canonical(machine, renaming).tobytes() for renaming in machine.renamed(state))
 
 
 def _canonical(machine: Machine, state: State) -> State:

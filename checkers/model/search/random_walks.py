@@ -51,7 +51,7 @@ class _Tally:
 
 def walk(
     machine: Machine,
-    asked: Sequence[str],
+    invariants: Sequence[str],
     *,
     walks: int,
     depth: int,
@@ -63,7 +63,7 @@ def walk(
 
     Args:
         machine: where to walk.
-        asked: names of its invariants.
+        invariants: names of its invariants.
         walks: how many at most; each follows from the seed and its number alone.
         depth: moves of each at most.
         seed: what every choice follows from.
@@ -72,7 +72,7 @@ def walk(
     """
     take, compile_seconds = _compile(machine)
     began = time.perf_counter()
-    bits = {name: machine.invariants[name] for name in asked}
+    bits = {name: machine.invariants[name] for name in invariants}
     paths: dict[str, tuple[PathStep, ...]] = {}
     tally, reason, looked = _Tally(), None, began
     for number in range(walks):
@@ -138,8 +138,8 @@ def shrink(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[
         length = min(length, len(best))
         at = 0
         while at < len(best):
-            kept = [leap.move for leap in (*best[:at], *best[at + length :])]
-            shorter = play(machine, kept, bit)
+            rest = [leap.move for leap in (*best[:at], *best[at + length :])]
+            shorter = play(machine, rest, bit)
             if shorter is not None and len(shorter) < len(best):
                 best = shorter
             else:

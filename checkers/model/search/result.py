@@ -67,27 +67,27 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 def search(
     setting: ModelSettings,
-    asked: Sequence[str],
+    invariants: Sequence[str],
     *,
     limits: Limits,
     jobs: int = 1,
     watch: Callable[[SearchProgress], None] = lambda _: None,
 ) -> tuple[SearchAnswer, ...]:
     """Search for the shortest way to break each invariant; a result each. As ``explore``."""
-    outcome = explore(setting.machine(), asked, limits=limits, jobs=jobs, watch=watch)
-    return results(setting, asked, outcome)
+    outcome = explore(setting.machine(), invariants, limits=limits, jobs=jobs, watch=watch)
+    return results(setting, invariants, outcome)
 
 
 def results(
-    setting: ModelSettings, asked: Sequence[str], outcome: SearchOutcome
+    setting: ModelSettings, invariants: Sequence[str], outcome: SearchOutcome
 ) -> tuple[SearchAnswer, ...]:
     """What a search means for each invariant that was asked for."""
-    return tuple(_searched(setting, name, outcome) for name in asked)
+    return tuple(_searched(setting, name, outcome) for name in invariants)
 
 
 def stroll(
     setting: ModelSettings,
-    asked: Sequence[str],
+    invariants: Sequence[str],
     *,
     walks: int,
     depth: int,
@@ -98,14 +98,14 @@ def stroll(
     """Walk at random, for bounds too large to search; a result each. As ``walk.walk``."""
     outcome = walk(
         setting.machine(),
-        asked,
+        invariants,
         walks=walks,
         depth=depth,
         seed=seed,
         limits=limits,
         watch=watch,
     )
-    found = {
+    counterexamples = {
         name: counterexample(setting, name, leaps, shortest=False)
         for name, leaps in outcome.paths.items()
     }
@@ -117,8 +117,8 @@ def stroll(
             invariant=name,
             says=INVARIANTS[name].says,
             method="walks",
-            holds=False if name in found else None,
-            reason=None if name in found else outcome.reason or "walks",
+            holds=False if name in counterexamples else None,
+            reason=None if name in counterexamples else outcome.reason or "walks",
             states=outcome.steps,
             transitions=outcome.steps,
             depth=outcome.depth,
@@ -127,9 +127,9 @@ def stroll(
             rate=outcome.steps / max(outcome.seconds, 1e-9),
             peak_bytes=None,
             collision=0.0,
-            counterexample=found.get(name),
+            counterexample=counterexamples.get(name),
         )
-        for name in asked
+        for name in invariants
     )
 
 

@@ -78,9 +78,9 @@ def _forget(s: State, n: int) -> None:
     """Drop the decisions that every broker has applied or will never hear of."""
     oldest = newest(s)
     for b in range(n):
-        known = get(s, b, KNOWN)
-        if 0 <= known < oldest:
-            oldest = known
+        applied = get(s, b, KNOWN)
+        if 0 <= applied < oldest:
+            oldest = applied
     if oldest == 0:
         return
     for decision in range(MAX_DECISIONS):

@@ -32,8 +32,8 @@ def show(answers: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
     if first.switched:
         switches = [f"{name} {'on' if on else 'off'}" for name, on in first.switched.items()]
         console.out.print(f"rules of its own: {', '.join(switches)}")
-    for one in answers:
-        _verdict(one)
+    for search_answer in answers:
+        _verdict(search_answer)
     if any(answer.counterexample for answer in answers):
         console.out.print(_LEGEND, style="dim")
     console.out.print(effort(first))

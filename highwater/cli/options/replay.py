@@ -25,37 +25,35 @@ def line(attempt: Attempt) -> str:
     )
 
 
-def summary(found: ShrinkResult, folder: Path) -> str:
+def summary(result: ShrinkResult, folder: Path) -> str:
     """What it came to, and what to do with it."""
-    effort = (
-        f"{count(found.attempts, 'plan')} tried, {count(found.ran, 'run')}, {found.seconds:.0f} s."
-    )
-    if found.ended == "not-reproduced":
+    effort = f"{count(result.attempts, 'plan')} tried, {count(result.ran, 'run')}, {result.seconds:.0f} s."
+    if result.ended == "not-reproduced":
         return (
-            f"Not reproduced: {_kinds(found)} did not come again. {effort}\n"
+            f"Not reproduced: {_kinds(result)} did not come again. {effort}\n"
             "Try --by role, or more runs with --tries."
         )
     return "\n".join(
         [
-            f"{_kinds(found)}: from {_size(found.before)}",
-            f"  to {_size(found.after)};",
-            f"  {found.hits} of {count(found.runs, 'run')} of that did it. {effort}",
-            *(f"  {_step(found, index)}" for index in range(len(found.plan.steps))),
-            f"{_ENDED[found.ended]}",
+            f"{_kinds(result)}: from {_size(result.before)}",
+            f"  to {_size(result.after)};",
+            f"  {result.hits} of {count(result.runs, 'run')} of that did it. {effort}",
+            *(f"  {_step(result, index)}" for index in range(len(result.plan.steps))),
+            f"{_ENDED[result.ended]}",
             f"again: highwater replay {folder / 'plan.json'}",
             f"test to paste: {folder / 'test_shrunk.py'}",
         ]
     )
 
 
-def as_json(found: ShrinkResult, folder: Path) -> str:
+def as_json(result: ShrinkResult, folder: Path) -> str:
     """The object that ``--json`` prints."""
-    said = msgspec.to_builtins(found) | {"folder": str(folder)}
-    return json.dumps(said, indent=2) + "\n"
+    summary = msgspec.to_builtins(result) | {"folder": str(folder)}
+    return json.dumps(summary, indent=2) + "\n"
 
 
-def _kinds(found: ShrinkResult) -> str:
-    return " and ".join(found.goal.kinds)
+def _kinds(result: ShrinkResult) -> str:
+    return " and ".join(result.goal.kinds)
 
 
 def _size(size: Size) -> str:
@@ -69,6 +67,6 @@ def _size(size: Size) -> str:
     return ", ".join(parts)
 
 
-def _step(found: ShrinkResult, index: int) -> str:
-    step = found.plan.steps[index]
+def _step(result: ShrinkResult, index: int) -> str:
+    step = result.plan.steps[index]
     return f"{step.at_s:g} s: {step.fault} {step.target} for {step.lasts_s:g} s"

@@ -145,7 +145,7 @@ def test_a_log_line_is_shown_without_clock_and_folder(line: str, shown: str) -> 
 
 
 def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
-    lines = model_text.told(foretold.unexplained("r").findings[1:])
+    lines = model_text.sentences(foretold.unexplained("r").findings[1:])
     assert lines[0] == "unexplained lost-write m7 at events-0, offset 7, 2 times"
     assert lines[1].startswith("  [out-of-thin-air] Broker 2 held m7 at offset 7")
 

@@ -12,7 +12,7 @@ from highwater.checkers.anomalies.shared_offsets import (
     shared_offsets,
 )
 from highwater.checkers.history.findings import FINDING
-from highwater.checkers.history.offset_runs import KNOWN, READS, SENDS, STRIDE
+from highwater.checkers.history.offset_runs import READS, SENDS, SLOT_TOLD, STRIDE
 from highwater.checkers.history.view import ClientHistory
 from tests.histories.clients import by_run, rows
 from tests.support.plain_records import Plain
@@ -172,13 +172,13 @@ def test_offsets_with_several_records(history: str, expected: tuple[str, ...]) -
 
 def test_known_places_are_counted_once() -> None:
     stretches = [
-        {"what": KNOWN, "slot": 1, "place": 3, "last_place": 5},
-        {"what": KNOWN, "slot": 1, "place": 4, "last_place": 4},
+        {"what": SLOT_TOLD, "slot": 1, "place": 3, "last_place": 5},
+        {"what": SLOT_TOLD, "slot": 1, "place": 4, "last_place": 4},
         {"what": READS, "slot": 1, "place": 5, "last_place": 7, "sure": True},
         {"what": READS, "slot": 1, "place": 50, "last_place": 60, "sure": False},
         {"what": SENDS, "slot": 1, "place": 70, "last_place": 80, "sure": True},
-        {"what": KNOWN, "slot": 1, "place": 10, "last_place": 10},
-        {"what": KNOWN, "slot": 0, "place": 6, "last_place": 6},
+        {"what": SLOT_TOLD, "slot": 1, "place": 10, "last_place": 10},
+        {"what": SLOT_TOLD, "slot": 0, "place": 6, "last_place": 6},
         {"what": 8192, "slot": 1, "place": 9},
         {"what": 8192, "slot": 1, "place": 8},
         {"what": 8192, "slot": 1},

@@ -24,14 +24,14 @@ from highwater.checkers.history.findings import STEP as STEP_PART
 from highwater.checkers.history.offset_runs import (
     COUNTED,
     INPUT,
-    KNOWN,
     READS,
     SENDS,
     SINGLE,
+    SLOT_TOLD,
     STRIDE,
     strides,
 )
-from highwater.checkers.history.row_flags import EVERYWHERE, SOUGHT
+from highwater.checkers.history.row_flags import EVERYWHERE, SEEK_FLAG
 from highwater.checkers.history.rows import ROW
 from highwater.checkers.history.steps import SKIPPED_MAX, STEP, steps, wrong_steps
 from highwater.checkers.history.version_order import Order, so_far, stretches
@@ -144,7 +144,7 @@ def test_records_that_readers_passed_are_those_that_plain_loops_find(seed: int) 
 
 
 def test_a_step_names_the_first_offsets_that_it_leaves_out() -> None:
-    known = {"what": KNOWN, "slot": 7, "place": 0, "last_place": 99}
+    known = {"what": SLOT_TOLD, "slot": 7, "place": 0, "last_place": 99}
     reads = [_read(op=1, at=4, place=3), _read(op=2, at=5, place=60)]
     (step,) = _steps([known, *reads])
     assert (step["delta"], step["left_out"]) == (57, [*range(4, 4 + SKIPPED_MAX)])
@@ -248,7 +248,7 @@ def _drawn(seed: int, *, tangled: bool) -> list[Row]:
 def test_strides_are_linked_as_plain_words_link_them(seed: int) -> None:
     """All offsets are known, so that whatever is odd is not right."""
     rows = _drawn(seed, tangled=False)
-    known = [{"what": KNOWN, "slot": slot, "place": 0, "last_place": 99} for slot in (3, 4)]
+    known = [{"what": SLOT_TOLD, "slot": slot, "place": 0, "last_place": 99} for slot in (3, 4)]
     found = _steps([*rows, *known])
     by_slot = [
         step for slot in (4, 3) for step in _steps([r for r in rows + known if r["slot"] == slot])
@@ -269,7 +269,7 @@ def test_a_sequence_whose_strides_overlap_is_known_by_neighbours(seed: int) -> N
 
 
 def test_rows_that_are_no_strides_are_passed_over() -> None:
-    known = _read(op=1, at=1, place=1) | {"what": KNOWN, "sent": None, "last_place": 9}
+    known = _read(op=1, at=1, place=1) | {"what": SLOT_TOLD, "sent": None, "last_place": 9}
     counted = known | {"what": COUNTED}
     later, read = _read(op=2, at=2, place=5), _read(op=1, at=1, place=1)
     found = _steps([known, counted, later, read])
@@ -278,13 +278,13 @@ def test_rows_that_are_no_strides_are_passed_over() -> None:
 
 
 def test_readers_go_on_from_where_they_sought() -> None:
-    seek = {"what": SOUGHT, "client": 1, "slot": 7, "op": 2, "at": 2, "place": 9}
-    known = {"what": KNOWN, "slot": 7, "place": 0, "last_place": 99}
+    seek = {"what": SEEK_FLAG, "client": 1, "slot": 7, "op": 2, "at": 2, "place": 9}
+    known = {"what": SLOT_TOLD, "slot": 7, "place": 0, "last_place": 99}
     before, after = _read(op=1, at=1, place=3), _read(op=3, at=3, place=11)
     (step,) = _steps([known, after, before, seek])
     assert (step["from_place"], step["place"], step["sought"]) == (8, 11, True)
     assert (step["delta"], step["left_out"]) == (3, [])
-    for nowhere in ({"place": None}, {"what": SOUGHT | EVERYWHERE}):
+    for nowhere in ({"place": None}, {"what": SEEK_FLAG | EVERYWHERE}):
         (step,) = _steps([known, after, before, seek | nowhere])
         assert (step["from_place"], step["sought"]) == (3, False)
 

@@ -57,5 +57,5 @@ def test_ends_that_nobody_reached(seed: int) -> None:
 
 def test_the_foremost_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = next(rows for rows in map(history, range(200)) if len(plain(rows)) > 1)
-    monkeypatch.setattr(final_coverage, "SHOWN", 1)
+    monkeypatch.setattr(final_coverage, "SHOWN_MAX", 1)
     assert short(view_of(rows)) == plain(rows)[:1]

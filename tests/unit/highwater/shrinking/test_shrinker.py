@@ -75,9 +75,9 @@ def verdict(word: str = "invalid", *, breaks: Sequence[str] = (), **counts: int)
 def test_the_worst_of_a_run_is_what_has_to_stay(found: Verdict, kinds: tuple[str, ...]) -> None:
     goal = Goal.of(found)
     assert goal == Goal(verdict=found.verdict, kinds=kinds)
-    assert goal.met(found)
-    assert not goal.met(verdict("unknown", lost_write=1, duplicate=1, divergence=1))
-    assert not goal.met(verdict(found.verdict, lost_write=0, unseen=4))
+    assert goal.reached_by(found)
+    assert not goal.reached_by(verdict("unknown", lost_write=1, duplicate=1, divergence=1))
+    assert not goal.reached_by(verdict(found.verdict, lost_write=0, unseen=4))
 
 
 def test_a_run_without_anomalies_cannot_be_shrunk() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.harness.runs.fault_effects import phrase, taken
+from highwater.harness.runs.fault_effects import phrase, removed_offsets
 from highwater.nemesis.faults.disk_damage import (
     LostOffsets,
     batches,
@@ -144,6 +144,6 @@ def test_exactly_one_bit_of_one_batch_is_flipped(tmp_path: Path, choice: float, 
 
 def test_the_sentence_of_a_loss_can_be_read_again() -> None:
     says = f"broker 1 lost its power: {phrase('a-b', 0, 3, 5)}, {phrase('a-b', 1, 7, 8)}"
-    assert list(taken(says, "a-b", 0)) == [range(3, 5)]
-    assert list(taken(says, "a-b", 1)) == [range(7, 8)]
-    assert list(taken(says, "b", 0)) == []
+    assert list(removed_offsets(says, "a-b", 0)) == [range(3, 5)]
+    assert list(removed_offsets(says, "a-b", 1)) == [range(7, 8)]
+    assert list(removed_offsets(says, "b", 0)) == []

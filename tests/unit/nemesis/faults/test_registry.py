@@ -75,7 +75,7 @@ def test_inject_and_heal_are_written_down_and_happen_once(mended: list[int]) -> 
     diary = Diary()
     nemesis = Nemesis(CLUSTER, diary)
     nemesis.inject("itch", 2)
-    assert nemesis.struck == {2}
+    assert nemesis.broken_brokers == {2}
     assert mended == []
     nemesis.heal(2)
     nemesis.heal(2)
@@ -96,7 +96,7 @@ def test_a_fault_that_fails_leaves_nothing_open(mended: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, Diary())
     with pytest.raises(HarnessError, match="would not"):
         nemesis.inject("stumble", 1)
-    assert nemesis.struck == frozenset()
+    assert nemesis.broken_brokers == frozenset()
     assert mended == []
 
 
@@ -108,7 +108,7 @@ def test_heal_all_mends_the_named_or_everything(mended: list[int]) -> None:
     assert mended == [1]
     nemesis.heal_all()
     assert sorted(mended) == [1, 2, 3]
-    assert nemesis.struck == frozenset()
+    assert nemesis.broken_brokers == frozenset()
 
 
 def test_every_registered_fault_has_a_summary() -> None:

@@ -24,7 +24,7 @@ def scene(
         "ScheduleContext",
         SimpleNamespace(
             cluster=SimpleNamespace(brokers=dict.fromkeys(range(1, 6))),
-            nemesis=SimpleNamespace(struck=frozenset(struck)),
+            nemesis=SimpleNamespace(broken_brokers=frozenset(struck)),
             probe=SimpleNamespace(partition=partition, controller=lambda: 4),
             topic="events",
         ),

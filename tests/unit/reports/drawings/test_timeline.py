@@ -26,7 +26,7 @@ from highwater.reports.drawings.timeline import (
     LEFT,
     RIGHT,
     WIDTH,
-    _known,
+    _known_ranges,
     _thinned,
     timeline,
 )
@@ -127,7 +127,7 @@ def test_thinning_keeps_every_spike_and_bounds_the_points() -> None:
 
 
 def test_lines_are_broken_where_a_broker_did_not_answer() -> None:
-    assert _known(track((0, 1, 1), (1, UNKNOWN, UNKNOWN), (2, 3, 3), (3, 4, 3)).leo) == [
+    assert _known_ranges(track((0, 1, 1), (1, UNKNOWN, UNKNOWN), (2, 3, 3), (3, 4, 3)).leo) == [
         (0, 1),
         (2, 4),
     ]

@@ -74,7 +74,7 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
             rows.append(source if isinstance(source, Rows) else engine.table(source.cast(SCHEMA)))
     if there:
         rows.append(engine.few(reduce(DataFrame.unionByName, there), SCHEMA))
-    return rows[0].union(*rows[1:]).kept()
+    return rows[0].union(*rows[1:]).persist()
 
 
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
@@ -91,7 +91,7 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
     grouped = anomalies.map(partial(caused, causes=causes, alone="duplicate"), SCHEMA)
     counts: dict[str, AnomalyCounts] = {}
     for keys in _together(anomalies, targets):
-        some_rows = grouped if grouped.here else grouped.only("run", *keys).kept()
+        some_rows = grouped if grouped.here else grouped.only("run", *keys).persist()
         if some_rows.here:
             parts = dict(_by_run(some_rows.table()))
             for key in keys:

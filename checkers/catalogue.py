@@ -85,8 +85,8 @@ def kind(name: str) -> Kind:
     return Kind(
         name,
         guarantee="",
-        one=f"anomaly {name}",
-        many=f"anomalies {name}",
+        singular=f"anomaly {name}",
+        plural=f"anomalies {name}",
         severity=Severity.UNDECIDED,
         promise="not known here: the package that has its checker is not installed",
         breaks=never,

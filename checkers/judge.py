@@ -66,12 +66,12 @@ class _Pass:
     """What one pass of Spark over some runs came to.
 
     Attributes:
-        found: the anomalies of all runs.
+        anomalies: the anomalies of all runs.
         crashed: checker name to why.
         lost: run to what became of rows of its history that were recorded, and not all judged.
     """
 
-    found: Rows
+    anomalies: Rows
     crashed: dict[str, str] = field(default_factory=dict)
     ledgers: dict[str, Ledger] | None = None
     lost: dict[str, str] = field(default_factory=dict)
@@ -100,14 +100,14 @@ def _judge(
 
 def _pass(tables: Tables) -> _Pass:
     finds: dict[tuple[str, ...], anomaly_files.Finds] = {}
-    done = _Pass(found=tables.engine.table(SCHEMA.empty_table()))
+    done = _Pass(anomalies=tables.engine.table(SCHEMA.empty_table()))
     for checker in all_checkers():
         try:
             finds[checker.names] = checker.find(tables)
         except Exception as error:  # noqa: BLE001 - a crashed checker is a finding of its own
             done.crashed |= dict.fromkeys(checker.names, first_line(error))
     try:
-        done.found = anomaly_files.gather(tables.engine, finds.values())
+        done.anomalies = anomaly_files.gather(tables.engine, finds.values())
     except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
         _gather_each(tables.engine, finds, done)
     try:
@@ -136,7 +136,7 @@ def _gather_each(
     """The anomalies of every checker that does not crash."""
     for names, source in finds.items():
         try:
-            done.found = done.found.union(anomaly_files.gather(engine, [source]))
+            done.anomalies = done.anomalies.union(anomaly_files.gather(engine, [source]))
         except Exception as error:  # noqa: BLE001 - as above
             done.crashed |= dict.fromkeys(names, first_line(error))
 
@@ -151,7 +151,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
         )
         for case in tables.cases
     }
-    all_found = anomaly_files.collect(done.found, targets)
+    all_found = anomaly_files.collect(done.anomalies, targets)
     for case in tables.cases:
         if why := done.lost.get(case.key):
             case.unread.append(UnusedFile(path=f"{OPERATIONS_TABLE}.parquet", why=why))
@@ -168,7 +168,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     return [
         Findings(
             case=case,
-            found=all_found[case.key],
+            anomaly_counts=all_found[case.key],
             ledger=None if done.ledgers is None else done.ledgers.get(case.key, _ledger({})),
             deeds=deeds_of(case),
             crashed=done.crashed,

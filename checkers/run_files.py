@@ -248,7 +248,10 @@ def _stage_replicas(case: RunFiles) -> None:
             case.replicas.append(folder)
     replicas_planned = topic.partitions * topic.replication_factor
     if replicas_seen < replicas_planned:
-        why = f"holds {replicas_seen} of the {replicas_planned} replicas of {topic.name}: the others were not compared"
+        why = (
+            f"holds {replicas_seen} of the {replicas_planned} replicas of {topic.name}: the others"
+            " were not compared"
+        )
         case.unread.insert(0, UnusedFile(path="replicas/", why=why))
 
 

@@ -137,18 +137,18 @@ class Tables:
         return ClientHistory(self.engine, self._scan(OPERATIONS_TABLE), size, final_read=True)
 
     @cached_property
-    def told(self) -> Rows:
+    def client_anomalies(self) -> Rows:
         """What clients saw, and what became of records, as anomalies: told together, once."""
         kinds_found = [
             record_outcomes.decided(self.view, self.cases, self.books),
             *findings(self.view, OF_RUNS),
         ]
-        return tell(self.view, kinds_found).kept()
+        return tell(self.view, kinds_found).persist()
 
     @cached_property
     def ledgers(self) -> dict[str, dict[str, int]]:
         """The books of every run: the fields of ``harness.runs.verdict.Ledger``."""
-        counted = self.told.counts(["run", "kind"]).to_pylist()
+        counted = self.client_anomalies.counts(["run", "kind"]).to_pylist()
         counts = {(row["run"], row["kind"]): row["count"] for row in counted}
         return record_outcomes.ledger(self.books, counts)
 

@@ -54,7 +54,7 @@ class Findings:
     """
 
     case: RunFiles
-    found: AnomalyCounts
+    anomaly_counts: AnomalyCounts
     ledger: Ledger | None
     deeds: FaultCounts | None
     crashed: dict[str, str] = field(default_factory=dict)
@@ -78,12 +78,12 @@ class Findings:
 
 def verdict(findings: Findings) -> Verdict:
     """The judge's whole answer about one run."""
-    case, counts, deeds = findings.case, findings.found.counts, findings.deeds
+    case, counts, deeds = findings.case, findings.anomaly_counts.counts, findings.deeds
     # Some fault may have been injected where nobody can read whether one was.
     promise = promised(case.plan, faults=1 if deeds is None else deeds.count)
     unstruck = [_UNSTRUCK.format(requested(case.plan))] if _unstruck(findings) else []
     word, reasons = decide(promise, counts, unjudged=_unjudged(findings), untested=unstruck)
-    if following := sum(findings.found.following.values()):
+    if following := sum(findings.anomaly_counts.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
         reasons = (*reasons, f"{following} more {more} from these.")
     if case.copyless:
@@ -100,7 +100,7 @@ def verdict(findings: Findings) -> Verdict:
         happened=Happening.of(case.plan, deeds).says,
         ledger=ledger,
         counts={name: counts.get(name, 0) for name in all_kinds()},
-        following=findings.found.following,
+        following=findings.anomaly_counts.following,
         anomalies=_anomalies(findings, promise),
         checkers=_outcomes(findings),
         cut=case.cut,
@@ -185,7 +185,7 @@ def _outcomes(findings: Findings) -> dict[str, str]:
 def _outcome(name: str, findings: Findings) -> str:
     if name in findings.crashed:
         return f"crashed: {findings.crashed[name]}"
-    if count := findings.found.counts.get(name, 0):
+    if count := findings.anomaly_counts.counts.get(name, 0):
         return f"found {count}"
     return "not judged" if findings.case.cut or findings.unread else "held"
 
@@ -227,7 +227,7 @@ def _kept_sentence(ledger: Ledger, acks: str) -> str:
 
 
 def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:
-    rows = findings.found.listed
+    rows = findings.anomaly_counts.listed
     detailed_ids = {id(row) for row in detailed(rows)} if findings.evidence else set()
     listed = [
         _anomaly(row, promise, findings.evidence if id(row) in detailed_ids else None)

@@ -110,17 +110,17 @@ def _untangled(groups: list[Group]) -> list[Group]:
     A cut may be logged just before the election of another broker that caused it is observed, and
     observed just after. What took the offset last belongs to the end.
     """
-    found: list[Group] = []
+    grouped: list[Group] = []
     for name, witnesses in groups:
-        last = found[-1] if found else ("", [])
+        last = grouped[-1] if grouped else ("", [])
         cut_first = name == "elected" and last[0] == "cut" and _caused(last[1], witnesses)
         if cut_first:
-            found[-1:] = [(name, witnesses), last]
+            grouped[-1:] = [(name, witnesses), last]
         elif name == last[0] == "cut" or (name, last[0]) == ("end", "replaced"):
-            found[-1] = (name, [*last[1], *witnesses])
+            grouped[-1] = (name, [*last[1], *witnesses])
         else:
-            found.append((name, witnesses))
-    return found
+            grouped.append((name, witnesses))
+    return grouped
 
 
 def _caused(cut: Sequence[Witness], election: Sequence[Witness]) -> bool:

@@ -76,28 +76,28 @@ def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
 
 def as_json(summaries: Sequence[RunSummary]) -> str:
     """What ``highwater check --json`` prints: an object, or a list for several runs."""
-    found = [
+    built = [
         summary.verdict.summary(str(summary.run.report))
         | {"model": msgspec.to_builtins(summary.model)}
         for summary in summaries
     ]
-    return json.dumps(found[0] if len(found) == 1 else found, indent=2) + "\n"
+    return json.dumps(built[0] if len(built) == 1 else built, indent=2) + "\n"
 
 
 def markdown(summaries: Sequence[RunSummary]) -> str:
     """A table of all runs, and what was found in each."""
     heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    for one in summaries:
-        verdict, said = one.verdict, one.model
+    for run_summary in summaries:
+        verdict, model = run_summary.verdict, run_summary.model
         cells = (
             _cell(verdict.kafka),
-            _cell(one.what),
+            _cell(run_summary.what),
             _cell(verdict.acks),
             _MARKS[verdict.verdict],
             _lost(verdict),
-            model_text.WORDS[said.status] if said else "not asked",
-            _cell(one.run.name),
+            model_text.WORDS[model.status] if model else "not asked",
+            _cell(run_summary.run.name),
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(_section(summary) for summary in summaries)])
@@ -117,21 +117,25 @@ def junit(summaries: Sequence[RunSummary]) -> str:
     counts = {"tests": str(len(summaries)), "failures": str(broken), "errors": str(unknown)}
     suites = ET.Element("testsuites", counts | {"time": seconds})
     suite = ET.SubElement(suites, "testsuite", {"name": "highwater", **counts, "time": seconds})
-    for one in summaries:
+    for run_summary in summaries:
         case = ET.SubElement(
             suite,
             "testcase",
             {
-                "classname": _text(f"kafka {one.verdict.kafka}"),
-                "name": _text(one.run.name),
-                "time": f"{one.status.seconds:.3f}",
+                "classname": _text(f"kafka {run_summary.verdict.kafka}"),
+                "name": _text(run_summary.run.name),
+                "time": f"{run_summary.status.seconds:.3f}",
             },
         )
-        kind = {INVALID: "failure", UNKNOWN: "error"}.get(one.verdict.verdict)
+        kind = {INVALID: "failure", UNKNOWN: "error"}.get(run_summary.verdict.verdict)
         if kind:
-            element = ET.SubElement(case, kind, {"message": _text(one.verdict.headline)})
-            element.text = _text("\n".join([*one.verdict.reasons, *_anomalies(one), _repeat(one)]))
-        ET.SubElement(case, "system-out").text = _text(_said(one))
+            element = ET.SubElement(case, kind, {"message": _text(run_summary.verdict.headline)})
+            element.text = _text(
+                "\n".join(
+                    [*run_summary.verdict.reasons, *_anomalies(run_summary), _repeat(run_summary)]
+                )
+            )
+        ET.SubElement(case, "system-out").text = _text(_model_sentence(run_summary))
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -151,7 +155,7 @@ def _section(summary: RunSummary) -> str:
         *(f"- {_cell(reason)}" for reason in verdict.reasons),
         *([f"- happened: {_cell(verdict.happened)}"] if verdict.happened else []),
         *([f"- {verdict.sums}"] if verdict.sums else []),
-        f"- {_cell(_said(summary))}",
+        f"- {_cell(_model_sentence(summary))}",
         *(f"- {_cell(sentence)}" for sentence in _anomalies(summary)),
         f"- repeat: `{_repeat(summary)}`",
         "",
@@ -166,7 +170,7 @@ def _anomalies(summary: RunSummary) -> list[str]:
     return [*lines, f"… and {more:,} more"] if more else lines
 
 
-def _said(summary: RunSummary) -> str:
+def _model_sentence(summary: RunSummary) -> str:
     if summary.model is None:
         return "model: not asked"
     return f"model: {model_text.WORDS[summary.model.status]}. {model_text.sentence(summary.model)}"
@@ -178,11 +182,13 @@ def _repeat(summary: RunSummary) -> str:
 
 def _cell(text: str) -> str:
     """Text as Markdown prints it: nothing of it is markup, nothing ends the cell or the line."""
-    shown = plain(text).replace("\n", " ")
-    return "".join(f"\\{each}" if each in "\\|<>*_[]#" else each for each in shown)
+    line = plain(text).replace("\n", " ")
+    return "".join(
+        f"\\{character}" if character in "\\|<>*_[]#" else character for character in line
+    )
 
 
 def _text(text: str) -> str:
     """Text that XML may hold: control characters and what is no character are spelled out."""
-    shown = "\n".join(plain(line) for line in text.splitlines())
-    return _NO_XML.sub(lambda each: each[0].encode("unicode_escape").decode("ascii"), shown)
+    printable = "\n".join(plain(line) for line in text.splitlines())
+    return _NO_XML.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), printable)

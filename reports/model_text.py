@@ -66,7 +66,8 @@ def sentence(reconciliation: Reconciliation) -> str:
             return f"Nothing happened that {rules} do not allow."
         return f"{_all(total)} from {rules}."
     if reconciliation.status == "unexplained":
-        return f"{reconciliation.unexplained:,} of {count(total, 'finding')} cannot follow from {rules}."
+        unexplained = f"{reconciliation.unexplained:,} of {count(total, 'finding')}"
+        return f"{unexplained} cannot follow from {rules}."
     why = (
         " ".join(reconciliation.reasons or reconciliation.absent)
         or "The model was not told enough."
@@ -88,7 +89,8 @@ def _outcome(outcome: PartitionOutcome) -> str:
     lost = f"{listed(outcome.lost)} {'is' if len(outcome.lost) == 1 else 'are'} lost"
     plural = "s" * (len(offsets) > 1)
     forked = f"offset{plural} {listed(offsets)} fork{'' if plural else 's'}"
-    return f"{lost if outcome.lost else 'nothing is lost'} and {forked if offsets else 'nothing forks'}"
+    lost = lost if outcome.lost else "nothing is lost"
+    return f"{lost} and {forked if offsets else 'nothing forks'}"
 
 
 def listed(words: Iterable[str]) -> str:
@@ -152,7 +154,7 @@ def _logs(
 class Section:
     """What the page of a run shows of the model."""
 
-    found: Reconciliation
+    reconciliation: Reconciliation
     word: str
     colour: Colour
     sentence: str
@@ -165,7 +167,7 @@ def section(reconciliation: Reconciliation) -> Section:
     """The view of an answer; what is unexplained comes first."""
     ordered = sorted(reconciliation.findings, key=lambda finding: finding.verdict == "explained")
     return Section(
-        found=reconciliation,
+        reconciliation=reconciliation,
         word=WORDS[reconciliation.status],
         colour=COLOURS[reconciliation.status],
         sentence=sentence(reconciliation),

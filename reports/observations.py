@@ -62,12 +62,12 @@ class Track:
             return UNKNOWN, UNKNOWN, False
         return int(self.leo[last]), int(self.hw[last]), last == end - 1
 
-    def told(self, time_ns: int) -> int:
+    def observed_at(self, time_ns: int) -> int:
         """When the replica's state as of that time was observed; -1 when it never was."""
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         return int(self.time_ns[last]) if last >= 0 else -1
 
-    def held(self, leo: int, time_ns: int) -> Self:
+    def with_leo(self, leo: int, time_ns: int) -> Self:
         """The same, if it had come so far by then and was not asked again before it fell silent."""
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)

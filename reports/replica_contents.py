@@ -39,13 +39,13 @@ class OffsetRow:
     """One offset across the replicas.
 
     ``states`` are ``same``, ``odd`` (differs from most) or ``none``, one a broker;
-    ``held`` has None where a replica holds nothing there.
+    ``copies`` has None where a replica holds nothing there.
     """
 
     offset: int
     subject: bool
     differs: bool
-    held: tuple[RecordOnDisk | None, ...]
+    copies: tuple[RecordOnDisk | None, ...]
     states: tuple[str, ...]
 
 
@@ -128,7 +128,7 @@ def _row(holdings: Holdings, brokers: tuple[int, ...], offset: int, *, subject: 
         "none" if h is None else "odd" if differs and (h.value, h.note) != usual else "same"
         for h in copies
     )
-    return OffsetRow(offset=offset, subject=subject, differs=differs, held=copies, states=states)
+    return OffsetRow(offset=offset, subject=subject, differs=differs, copies=copies, states=states)
 
 
 def replica_folders(run: Run, partition: Partition, without: Collection[str]) -> list[Path]:

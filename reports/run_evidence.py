@@ -217,10 +217,10 @@ def _silenced(
             *({*leadership.isr} if leadership else set[int]() for leadership in ruled)
         )
         for broker in members & {*tracks}:
-            since_ns = tracks[broker].told(acked_ns)
+            since_ns = tracks[broker].observed_at(acked_ns)
             cut = any(c.broker == broker and since_ns <= c.time_ns <= acked_ns for c in scene.cuts)
             if not cut:
-                tracks[broker] = tracks[broker].held(offset + 1, acked_ns)
+                tracks[broker] = tracks[broker].with_leo(offset + 1, acked_ns)
     return replace(scene, tracks=tracks)
 
 

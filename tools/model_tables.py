@@ -133,8 +133,9 @@ def searches(measured: Sequence[Searched]) -> str:
 
 def _bounds(searched: Searched) -> str:
     return (
-        f"**acks={searched.acks}, min.insync.replicas={searched.min_isr}**, clean elections; {searched.brokers}"
-        f" brokers, {count(searched.records, 'record')}, {count(searched.moves, 'leadership move')},"
+        f"**acks={searched.acks}, min.insync.replicas={searched.min_isr}**, clean elections;"
+        f" {searched.brokers} brokers, {count(searched.records, 'record')},"
+        f" {count(searched.moves, 'leadership move')},"
         f" {count(searched.late, 'late answer')}; a step is a {searched.by}:"
     )
 

@@ -42,16 +42,16 @@ _sent_in_order = partial(
 )
 _cycle = partial(
     _isolated,
-    one="cycle of transactions that read from one another",
-    many="cycles of transactions that read from one another",
+    singular="cycle of transactions that read from one another",
+    plural="cycles of transactions that read from one another",
 )
 
 CONTENTS: Final = (
     Kind(
         "inconsistent-offsets",
         guarantee="Whoever names an offset, producer or reader, names the same record.",
-        one="offset is several records'",
-        many="offsets are several records'",
+        singular="offset is several records'",
+        plural="offsets are several records'",
         severity=Severity.CRITICAL,
         promise=AGREED,
         breaks=if_acknowledged_is_kept,
@@ -59,8 +59,8 @@ CONTENTS: Final = (
     Kind(
         "phantom",
         guarantee="Every record that is read was sent.",
-        one="record was read and never sent",
-        many="records were read and never sent",
+        singular="record was read and never sent",
+        plural="records were read and never sent",
         severity=Severity.CRITICAL,
         promise="integrity: what is read was sent",
         breaks=always,
@@ -69,14 +69,14 @@ CONTENTS: Final = (
     _isolated(
         "G1a",
         guarantee="A reader of committed records returns none of a transaction that was aborted.",
-        one="aborted record was read",
-        many="aborted records were read",
+        singular="aborted record was read",
+        plural="aborted records were read",
     ),
     _isolated(
         "precommitted-read",
         guarantee="No transaction reads what it has sent itself.",
-        one="record was read before it was committed",
-        many="records were read before they were committed",
+        singular="record was read before it was committed",
+        plural="records were read before they were committed",
     ),
 )
 
@@ -84,48 +84,48 @@ STEPS: Final = (
     _read_in_order(
         "poll-skip",
         guarantee="A poll begins with the record after the last one of the poll before.",
-        one="reader skipped records between polls",
-        many="times a reader skipped records between polls",
+        singular="reader skipped records between polls",
+        plural="times a reader skipped records between polls",
         severity=Severity.SERIOUS,
     ),
     _read_in_order(
         "int-poll-skip",
         guarantee="A poll leaves out no record between two that it returns.",
-        one="poll left out records",
-        many="times a poll left out records",
+        singular="poll left out records",
+        plural="times a poll left out records",
         severity=Severity.SERIOUS,
     ),
     _read_in_order(
         "nonmonotonic-poll",
         guarantee="A poll begins behind the last record of the poll before.",
-        one="reader went back between polls",
-        many="times a reader went back between polls",
+        singular="reader went back between polls",
+        plural="times a reader went back between polls",
         severity=Severity.MINOR,
     ),
     _read_in_order(
         "int-nonmonotonic-poll",
         guarantee="A poll returns records in the order of the log.",
-        one="poll went back",
-        many="times a poll went back",
+        singular="poll went back",
+        plural="times a poll went back",
         severity=Severity.SERIOUS,
     ),
     _sent_in_order(
         "nonmonotonic-send",
         guarantee="A producer's records stand in the log in the order of their sending.",
-        one="record stands before one that was sent earlier",
-        many="records stand before ones that were sent earlier",
+        singular="record stands before one that was sent earlier",
+        plural="records stand before ones that were sent earlier",
     ),
     _sent_in_order(
         "int-nonmonotonic-send",
         guarantee="So do those of one transaction.",
-        one="record stands before one that its transaction sent earlier",
-        many="records stand before ones that their transaction sent earlier",
+        singular="record stands before one that its transaction sent earlier",
+        plural="records stand before ones that their transaction sent earlier",
     ),
     Kind(
         "int-send-skip",
         guarantee="The records of one transaction stand side by side.",
-        one="transaction has others' records among its own",
-        many="times a transaction has others' records among its own",
+        singular="transaction has others' records among its own",
+        plural="times a transaction has others' records among its own",
         severity=Severity.EXPECTED,
         promise=UNORDERED,
         breaks=never,
@@ -136,7 +136,7 @@ STEPS: Final = (
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
     """What the clients of our runs saw, record by record and step by step."""
-    return tables.told.only("kind", *clients.names)
+    return tables.client_anomalies.only("kind", *clients.names)
 
 
 @checker(

@@ -16,8 +16,8 @@ from highwater.checkers.run_tables import Tables
     Kind(
         CORRUPT,
         guarantee="Every batch on every replica's disk passes its checksum.",
-        one="stretch of a log is corrupt",
-        many="stretches of logs are corrupt",
+        singular="stretch of a log is corrupt",
+        plural="stretches of logs are corrupt",
         severity=Severity.CRITICAL,
         promise="integrity: every batch on a disk passes its checksum",
         breaks=always,

@@ -52,8 +52,8 @@ _PARTITIONS = pa.schema(
     Kind(
         DIVERGENCE,
         guarantee="Replicas hold the same record at every offset that they both hold.",
-        one="offset differs between replicas",
-        many="offsets differ between replicas",
+        singular="offset differs between replicas",
+        plural="offsets differ between replicas",
         severity=Severity.CRITICAL,
         promise=AGREED,
         breaks=always,

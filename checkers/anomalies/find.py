@@ -53,8 +53,8 @@ def tell(view: ClientHistory, found_rows: Sequence[Rows]) -> Rows:
         found_rows: in ``checkers.history.findings.FINDING``.
     """
     none = view.engine.table(FINDING.empty_table())
-    all_of_them = none.union(*found_rows).kept()
+    all_of_them = none.union(*found_rows).persist()
     if not len(all_of_them):
         return view.engine.table(SCHEMA.empty_table())
     rows = all_of_them.renamed(FINDING_COLUMNS).join(view.words, REFERENCE)
-    return rows.brought().by(["finding"], rows_of_findings, SCHEMA)
+    return rows.collect_if_few().by(["finding"], rows_of_findings, SCHEMA)

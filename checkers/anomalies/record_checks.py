@@ -234,7 +234,7 @@ def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
 
 def _duplicates(view: ClientHistory) -> Rows:
     twice = view.doubtful.where(bits("twice"), "doubts")
-    rows = twice.told("offset").where(SENT_OK | READ_BY_ANY)
+    rows = twice.not_null("offset").where(SENT_OK | READ_BY_ANY)
     if view.late:
         rows = rows.union(view.placed_late.join(twice.select(["key"]), ["key"], "semi"))
     return rows.by(["key"], several_places, FINDING)
@@ -244,7 +244,7 @@ def _unread(view: ClientHistory, kinds: frozenset[str]) -> Rows:
     doubtful = view.doubtful.where(bits("unread"), "doubts")
     bounds = view.sums.filter(pc.greater(view.sums["unread"], 0)).select(["slot", "bound"])
     kernel = partial(unread_records, bounds=bounds, adrift=view.adrift)
-    unread = doubtful.by(["key"], kernel, _UNREAD).kept()
+    unread = doubtful.by(["key"], kernel, _UNREAD).persist()
     furthest = _FURTHEST.empty_table()
     if "lost-write" in kinds:
         lost = unread.where(_LOST, "fate").distinct(["slot", "bound"])
@@ -257,7 +257,7 @@ def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
     if not len(places):
         return _FURTHEST.empty_table()
     readers = view.rows.where(SEEN_OK).join(view.engine.table(places), ["slot", "offset"])
-    return readers.kept().by(["slot"], first_readers, _FURTHEST).table()
+    return readers.persist().by(["slot"], first_readers, _FURTHEST).table()
 
 
 def first_readers(rows: pa.Table) -> pa.Table:

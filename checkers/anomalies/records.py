@@ -12,8 +12,8 @@ from highwater.checkers.spark.engine import Rows
     Kind(
         anomaly_kinds.LOST,
         guarantee="An acknowledged record is read by every reader that passes its offset.",
-        one="acknowledged record was lost",
-        many="acknowledged records were lost",
+        singular="acknowledged record was lost",
+        plural="acknowledged records were lost",
         severity=Severity.CRITICAL,
         promise=DURABLE,
         breaks=if_acknowledged_is_kept,
@@ -21,8 +21,8 @@ from highwater.checkers.spark.engine import Rows
     Kind(
         anomaly_kinds.UNSEEN,
         guarantee="The final read reaches the offset of every acknowledged record.",
-        one="acknowledged record is out of sight",
-        many="acknowledged records are out of sight",
+        singular="acknowledged record is out of sight",
+        plural="acknowledged records are out of sight",
         severity=Severity.UNDECIDED,
         promise=DURABLE,
         breaks=never,
@@ -31,8 +31,8 @@ from highwater.checkers.spark.engine import Rows
     Kind(
         anomaly_kinds.DUPLICATE,
         guarantee="A record that was sent once is read at one offset.",
-        one="record stands in the log twice",
-        many="records stand in the log twice",
+        singular="record stands in the log twice",
+        plural="records stand in the log twice",
         severity=Severity.SERIOUS,
         promise="exactly once: an idempotent producer writes a record once (KIP-98)",
         breaks=if_idempotent,
@@ -40,4 +40,4 @@ from highwater.checkers.spark.engine import Rows
 )
 def records(tables: Tables) -> Rows:
     """What became of records that is not as it should be."""
-    return tables.told.only("kind", *records.names)
+    return tables.client_anomalies.only("kind", *records.names)

@@ -42,8 +42,8 @@ def _says(row: Row) -> str:
     Kind(
         "missing",
         guarantee="Every in-sync replica holds every record that was committed.",
-        one="in-sync replica lacks committed records",
-        many="in-sync replicas lack committed records",
+        singular="in-sync replica lacks committed records",
+        plural="in-sync replicas lack committed records",
         severity=Severity.CRITICAL,
         promise="replication: an in-sync replica has all that was committed (KIP-106, KIP-966)",
         breaks=always,
@@ -98,8 +98,8 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
     Kind(
         "epochs",
         guarantee="Leader epochs only grow along a log, and its list of them says the same.",
-        one="replica's epoch list contradicts its log",
-        many="replicas' epoch lists contradict their logs",
+        singular="replica's epoch list contradicts its log",
+        plural="replicas' epoch lists contradict their logs",
         severity=Severity.EXPECTED,
         promise="none: since 3.7 a broker writes its list behind its log (KAFKA-15046)",
         breaks=never,
@@ -122,8 +122,8 @@ def epochs(tables: Tables) -> pa.Table:
     Kind(
         "checkpoint",
         guarantee="No checkpoint of a replica lies beyond the end of its log.",
-        one="checkpoint lies beyond its log's end",
-        many="checkpoints lie beyond their logs' ends",
+        singular="checkpoint lies beyond its log's end",
+        plural="checkpoints lie beyond their logs' ends",
         severity=Severity.EXPECTED,
         promise="none: only what was flushed outlives a machine",
         breaks=never,
@@ -146,8 +146,8 @@ def checkpoint(tables: Tables) -> pa.Table:
     Kind(
         "repeated-sequence",
         guarantee="No sequence number of a producer stands in a log twice.",
-        one="sequence number stands in a log twice",
-        many="sequence numbers stand in a log twice",
+        singular="sequence number stands in a log twice",
+        plural="sequence numbers stand in a log twice",
         severity=Severity.SERIOUS,
         promise="exactly once: a broker drops what it has appended before (KIP-98)",
         breaks=if_idempotent,

@@ -43,7 +43,7 @@ _OVER: Final = pa.schema(
 def step_findings(view: ClientHistory, steps: Rows, kinds: frozenset[str]) -> Rows:
     """The steps of these kinds, in ``FINDING``."""
     back = steps.map(partial(steps_back, kinds=kinds), FINDING)
-    skipped = steps.map(partial(offsets_left_out, kinds=kinds), _OFFSETS_SKIPPED).kept()
+    skipped = steps.map(partial(offsets_left_out, kinds=kinds), _OFFSETS_SKIPPED).persist()
     if not len(skipped):
         return back
     placed = view.placed.select(["slot", "offset", "key", "client", "at"])
@@ -100,7 +100,7 @@ def skips(rows: pa.Table) -> pa.Table:
     step = choose(place, first)
     both = {name: step[name] for name in ("from_at", "delta")}
     both |= {"client": step["reader"], "at": step["to_at"]}
-    told = findings(
+    finding_rows = findings(
         kind.take(pa.array(records)),
         copies["finding"],
         part=COPY,
@@ -112,7 +112,7 @@ def skips(rows: pa.Table) -> pa.Table:
         note="skipped",
     )
     steps = _steps(kind.take(pa.array(first)), step["finding"], both, fault=OF_COPY)
-    return pa.concat_tables([told, steps])
+    return pa.concat_tables([finding_rows, steps])
 
 
 def passed(view: ClientHistory, steps: Rows) -> Rows:
@@ -185,10 +185,10 @@ def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
     return pa.table(choose(gone, gone["at"] != NONE))
 
 
-def _of_kinds(steps: pa.Table, asked: frozenset[str]) -> tuple[pa.Array, pa.Table]:
+def _of_kinds(steps: pa.Table, wanted_kinds: frozenset[str]) -> tuple[pa.Array, pa.Table]:
     """Steps of these kinds, and the kind of each."""
     kind = kinds(steps)
-    among = pc.is_in(kind, pa.array(sorted(asked), pa.string()))
+    among = pc.is_in(kind, pa.array(sorted(wanted_kinds), pa.string()))
     return kind.filter(among), steps.filter(among)
 
 

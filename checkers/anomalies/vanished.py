@@ -63,7 +63,7 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
         gone.append(_cut_off(view, suspects))
     if not gone:
         return None
-    records = gone[0].union(*gone[1:]).kept()
+    records = gone[0].union(*gone[1:]).persist()
     rows = view.rows.where(SENT_OK | SEEN_OK).join(records, ["key"], "semi")
     rows = rows.select(["key", "client", "at", "offset", "fact"])
     return rows.union(records).by(["key"], vanished_records, FINDING)

@@ -39,8 +39,8 @@ class Kind:
     Attributes:
         name: such as ``lost-write``.
         guarantee: what holds when none is found, a sentence.
-        one: what one of them is, the end of a sentence that begins with 1.
-        many: what several are.
+        singular: what one of them is, the end of a sentence that begins with 1.
+        plural: what several are.
         promise: what it breaks, and who promised it.
         breaks: whether a run was promised that; ``checkers.core.promises`` has the usual answers.
         says: what one anomaly is, a sentence, of its row in columns of ``anomaly.SCHEMA``; None:
@@ -52,8 +52,8 @@ class Kind:
     name: str
     _: KW_ONLY
     guarantee: str
-    one: str
-    many: str
+    singular: str
+    plural: str
     severity: Severity
     promise: str
     breaks: Breaks

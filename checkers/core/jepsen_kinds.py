@@ -9,8 +9,8 @@ FOREIGN: Final = (
     Kind(
         "vanished",
         guarantee="A record that was acknowledged and read stays where it was.",
-        one="record was read and is gone",
-        many="records were read and are gone",
+        singular="record was read and is gone",
+        plural="records were read and are gone",
         severity=Severity.CRITICAL,
         promise=DURABLE,
         breaks=never,
@@ -18,8 +18,8 @@ FOREIGN: Final = (
     Kind(
         "G0",
         guarantee="No two transactions wrote before each other, however many are in between.",
-        one="cycle of transactions that wrote before one another",
-        many="cycles of transactions that wrote before one another",
+        singular="cycle of transactions that wrote before one another",
+        plural="cycles of transactions that wrote before one another",
         severity=Severity.EXPECTED,
         promise=UNORDERED,
         breaks=never,

@@ -78,7 +78,7 @@ def decide(
 def phrase(kind: str, count: int, acks: str = "all") -> str:
     """Return a finding and how often, as a sentence."""
     entry = catalogue.kind(kind)
-    words = entry.one if count == 1 else entry.many
+    words = entry.singular if count == 1 else entry.plural
     if acks in ACKNOWLEDGED:
         words = words.removeprefix("acknowledged ")
     return f"{count:,} {words}."

@@ -79,21 +79,21 @@ def suspects(view: ClientHistory, *, ww: bool) -> Rows | None:
     places = _places(view)
     clock = _clock(view, places)
     if True in places.distinct(["several"])["several"].to_pylist():
-        places = _bounds(view, places).by(["deed"], _share_floors, _PLACE).kept()
+        places = _bounds(view, places).by(["deed"], _share_floors, _PLACE).persist()
     timed = _bounds(view, places)
     spans = timed.map(partial(_spans, clock=clock, ww=ww), _SPAN).table()
     if not len(spans):
         return None
     segments = _segments(spans)
-    return timed.map(partial(_members, clock=clock, segments=segments), MEMBER).kept()
+    return timed.map(partial(_members, clock=clock, segments=segments), MEMBER).persist()
 
 
 def _places(view: ClientHistory) -> Rows:
     """Collect the places of operations that took effect, or read."""
     landed = view.records.where(SENT_OK | READ_BY_ANY, "facts").map(_place_sends, _PLACE)
     maybe = view.doubtful.where(bits("maybe"), "doubts").by(["key"], _place_proven, _PLACE)
-    reads = view.rows.where(READ_BY_ANY).told("offset").map(_place_reads, _PLACE)
-    return landed.union(maybe, reads).by(["deed"], _merge, _PLACE).kept()
+    reads = view.rows.where(READ_BY_ANY).not_null("offset").map(_place_reads, _PLACE)
+    return landed.union(maybe, reads).by(["deed"], _merge, _PLACE).persist()
 
 
 def _place_sends(sends: pa.Table) -> pa.Table:

@@ -86,7 +86,7 @@ def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     if members is None:
         return None
     deeds = members.by(["deed"], _deeds, _DEED)
-    rows = view.rows.where(SENT | SEEN).join(deeds, ["deed"]).kept()
+    rows = view.rows.where(SENT | SEEN).join(deeds, ["deed"]).persist()
     none = view.engine.table(_EDGE.empty_table())
     log = members.only("rank", SENDER).by(["slot"], _log_edges, _EDGE) if ww else none
     witnesses = members.union(rows, log).by(["segment"], _search, _WITNESS).table()

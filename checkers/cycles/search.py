@@ -313,7 +313,7 @@ def _legs(
     pairs = dependencies.source[usable] * count + dependencies.target[usable]
     order = np.lexsort((usable, dependencies.wr[usable], pairs))
     usable, pairs = usable[order], pairs[order]
-    found = []
+    path_legs = []
     for path in paths:
         # From the operation that began first, so that a cycle is told in one way only.
         turn = min(range(len(path)), key=lambda at: (operations.begin[path[at]], path[at]))
@@ -325,5 +325,5 @@ def _legs(
             edge = int(usable[at]) if present else -1
             why = (WR if dependencies.wr[edge] else WW) if present else str(sort.order)
             legs.append(Leg(source=source, target=target, edge=edge, why=why))
-        found.append(legs)
-    return found
+        path_legs.append(legs)
+    return path_legs

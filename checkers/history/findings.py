@@ -1,7 +1,7 @@
 """Findings: what kernels find wrong, by reference to the rows that show it.
 
-A kernel knows numbers alone. It says which rows show an anomaly, and in what part; ``rows_of_findings`` has
-those rows with their words, and makes the anomaly.
+A kernel knows numbers alone. It says which rows show an anomaly, and in what part;
+``rows_of_findings`` has those rows with their words, and makes the anomaly.
 """
 
 from typing import Any, Final

@@ -82,16 +82,16 @@ def wrong_steps(view: ClientHistory) -> Rows:
         strides = strides.union(view.doubtful.where(STRAY, "facts").by(["key"], strays, STRIDE))
     if view.late:
         strides = strides.union(view.placed_late.map(located_rows, STRIDE))
-    all_steps = strides.by(["slot"], steps, STEP).kept()
-    tangled = all_steps.only("overlaps", True).select(_SEQUENCE).kept()
+    all_steps = strides.by(["slot"], steps, STEP).persist()
+    tangled = all_steps.only("overlaps", True).select(_SEQUENCE).persist()
     if len(tangled):
         rows = view.rows.where(SENT_OK | SEEN).join(tangled, ["client", "slot"], "semi")
         both = strides.join(tangled, ["slot"], "semi").union(rows.map(alone, STRIDE))
         rest = all_steps.join(tangled, ["slot"], "anti")
-        all_steps = rest.union(both.by(["slot"], steps, STEP)).kept()
+        all_steps = rest.union(both.by(["slot"], steps, STEP)).persist()
     if view.tells(MOVES) and len(all_steps):
         moves = view.strides.where(MOVES, "what").renamed({"what": "fact"}).select(MOVED.names)
-        all_steps = all_steps.union(moves).by(["client"], unexcused, STEP).kept()
+        all_steps = all_steps.union(moves).by(["client"], unexcused, STEP).persist()
     return all_steps
 
 

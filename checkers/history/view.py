@@ -134,7 +134,7 @@ class ClientHistory:
 
     @cached_property
     def _strides(self) -> Rows:
-        return self.rows.select(INPUT).map(strides, STRIDE).kept()
+        return self.rows.select(INPUT).map(strides, STRIDE).persist()
 
     @cached_property
     def strides(self) -> Rows:
@@ -168,24 +168,24 @@ class ClientHistory:
         of_records = self.rows.where(SENT | SEEN)
         return of_records.by(
             ["key"], partial(record_summaries.tally, doubts=self._doubts), TALLY
-        ).kept()
+        ).persist()
 
     @cached_property
     def sums(self) -> pa.Table:
         """One row a slot, in ``checkers.history.record_summaries.SLOT``: its records, counted."""
-        chunks = self._tally.told("sums").select(["sums"]).table()["sums"].combine_chunks()
+        chunks = self._tally.not_null("sums").select(["sums"]).table()["sums"].combine_chunks()
         return record_summaries.summed(pa.table(chunks.flatten(), schema=SLOT))
 
     @cached_property
     def doubtful(self) -> Rows:
         """All rows of the records in doubt, in ``checkers.history.record_summaries.DOUBTFUL``."""
-        rows = self._tally.told("key").select(DOUBTFUL.names)
-        return rows.by(["deed"], _proven, DOUBTFUL).kept() if self.tells(SENT_INFO) else rows
+        rows = self._tally.not_null("key").select(DOUBTFUL.names)
+        return rows.by(["deed"], _proven, DOUBTFUL).persist() if self.tells(SENT_INFO) else rows
 
     @cached_property
     def records(self) -> Rows:
         """One row a record, in ``checkers.history.record_summaries.RECORD``."""
-        return self.rows.where(SENT | SEEN).by(["key"], record_summaries.records, RECORD).kept()
+        return self.rows.where(SENT | SEEN).by(["key"], record_summaries.records, RECORD).persist()
 
     @cached_property
     def judged(self) -> dict[str, int]:
@@ -227,7 +227,7 @@ class ClientHistory:
         because a poll never gives what is not committed (Jepsen's ``version-orders``). Under
         ``read_uncommitted`` it does: such a read tells a place only if the send took effect.
         """
-        sure = self.rows.told("offset").where(SENT_OK | READ_BY_ANY)
+        sure = self.rows.not_null("offset").where(SENT_OK | READ_BY_ANY)
         return sure.union(self.placed_late) if self.late else sure
 
     @property
@@ -242,9 +242,9 @@ class ClientHistory:
             return self.engine.table(ROW.empty_table())
         rows = self.doubtful.by(["key"], _landed, ROW)
         if self.tells(PEEK):
-            peeks = self.rows.told("offset").where(PEEK)
+            peeks = self.rows.not_null("offset").where(PEEK)
             rows = rows.union(peeks.join(self.doubtful.select(["key"]), ["key"], "anti"))
-        return rows.kept()
+        return rows.persist()
 
     @cached_property
     def adrift(self) -> pa.Table:

@@ -115,7 +115,7 @@ def _notes(dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder]) -> list[str
         before = seen.setdefault((path.topic, path.partition, path.broker), path)
         if before is not path:
             notes.append(
-                f"{path.topic}-{path.partition} of broker {path.broker} lies in {before.log_dir.name}"
-                f" and in {path.log_dir.name}: they are compared as two replicas."
+                f"{path.topic}-{path.partition} of broker {path.broker} lies in"
+                f" {before.log_dir.name} and in {path.log_dir.name}: they are compared as two replicas."
             )
     return notes

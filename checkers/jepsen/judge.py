@@ -88,7 +88,7 @@ class Judgement:
     doubts: tuple[str, ...]
     reasons: tuple[str, ...]
     verdict: Word
-    _found: pa.Table | DataFrame
+    _anomalies: pa.Table | DataFrame
 
     def weight(self, kind: str) -> str:
         """Return a finding's weight in a word: ``breaks`` a promise, ``allowed``, ``untested``."""
@@ -98,7 +98,7 @@ class Judgement:
 
     def anomalies(self) -> Iterator[dict[str, Any]]:
         """The anomalies, kind by kind, as ``checkers.jepsen.jepsen_fields.entry`` tells each."""
-        for row in _dicts(self._found):
+        for row in _dicts(self._anomalies):
             yield entry(row, self.history)
 
 
@@ -161,7 +161,7 @@ def judge(
         else "unknown"
         if doubts
         else "valid",
-        _found=listed,
+        _anomalies=listed,
     )
 
 

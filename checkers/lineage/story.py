@@ -83,7 +83,7 @@ def _copies(subject: Subject) -> Iterator[Witness]:
     """The HW-lag window: a replica that holds a committed record above its own HW."""
     if subject.kind == CORRUPT:
         return
-    for rows in subject.held:
+    for rows in subject.holders:
         first, broker, offset = rows[0], rows[0]["broker"], subject.offset
         assert offset is not None
         learned = next((row for row in rows if row["hw"] is not None and row["hw"] > offset), None)

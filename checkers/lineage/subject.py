@@ -114,7 +114,7 @@ class Subject:
         return [row for row in self._changes if row["time_ns"] <= self.ended_ns]
 
     @cached_property
-    def held(self) -> list[list[Row]]:
+    def holders(self) -> list[list[Row]]:
         """For each replica that held the offset, what it told of itself while it did."""
         series = []
         for rows in self._by_broker.values():

@@ -47,15 +47,15 @@ class Engine:
     def __init__(self, spark: SparkSession, here: int | None = None) -> None:
         self.spark = spark
         self.here = HERE_ROWS if here is None else here
-        self._kept: list[DataFrame] = []
+        self._persisted: list[DataFrame] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for frame in self._kept:
+        for frame in self._persisted:
             frame.unpersist()
-        self._kept.clear()
+        self._persisted.clear()
 
     def table(self, table: pa.Table) -> "Rows":
         """Rows that are here."""
@@ -89,12 +89,12 @@ class Engine:
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
-        return Rows(self, schema, frame=frame, size=len(first_rows)).kept()
+        return Rows(self, schema, frame=frame, size=len(first_rows)).persist()
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """A frame that is computed once, and again where a worker that had it is lost."""
         rows = frame.persist()
-        self._kept.append(rows)
+        self._persisted.append(rows)
         return rows
 
 
@@ -179,7 +179,7 @@ class Rows:
             return self._engine.table(self._table.filter(pc.not_equal(self._table[column], value)))
         return self._there(self.frame().where(F.col(column) != value), self.schema)
 
-    def told(self, column: str) -> "Rows":
+    def not_null(self, column: str) -> "Rows":
         """Those that have any, and not null."""
         if self._table is not None:
             return self._engine.table(self._table.filter(self._table[column].is_valid()))
@@ -243,13 +243,13 @@ class Rows:
         size = sum(map(len, all_of_them))
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
-    def brought(self) -> "Rows":
+    def collect_if_few(self) -> "Rows":
         """The same, here where they are few: for rows that are read once, by what comes next."""
         if self._table is not None:
             return self
         return self._engine.frame(self.frame(), self.schema, len(self))
 
-    def kept(self) -> "Rows":
+    def persist(self) -> "Rows":
         """The same, computed once; here where they are few."""
         if self._table is not None:
             return self
@@ -318,22 +318,22 @@ def _stretches(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """What a task of ``map`` does: so many rows at a time, as Spark's own batches are small."""
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        held.append(batch)
+        pending.append(batch)
         rows += len(batch)
         if rows >= _STRETCH_ROWS:
-            yield from _partition(held, kernel, schema, given)
-            held, rows = [], 0
-    yield from _partition(held, kernel, schema, given)
+            yield from _partition(pending, kernel, schema, given)
+            pending, rows = [], 0
+    yield from _partition(pending, kernel, schema, given)
 
 
 def _partition(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """What a task of ``by`` does: all rows of its partition at once."""
-    held = list(batches)
-    if held:
-        table = pa.Table.from_batches(held).cast(given)
+    whole = list(batches)
+    if whole:
+        table = pa.Table.from_batches(whole).cast(given)
         yield from _whole(kernel, schema, table).to_batches()

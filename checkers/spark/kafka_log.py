@@ -224,7 +224,8 @@ def read_segments(
 
     Args:
         spark: the session.
-        segments_read: the segments; their paths must be good wherever Spark's tasks run, or be URIs.
+        segments_read: the segments; their paths must be good wherever Spark's tasks run, or be
+            URIs.
         columns: what is read of each record.
 
     Raises:
@@ -275,10 +276,10 @@ def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructT
 
 def _here(tasks: Iterable[list[Stretch]], names: list[str]) -> pa.Table | None:
     """The records of some tasks, read by this process; None: they are too many to be held."""
-    found, size = [], 0
+    stretches, size = [], 0
     for batch in (record for task in tasks for record in _records(task, names)):
-        found.append(batch)
+        stretches.append(batch)
         size += batch.nbytes
         if size > _DECODED_MAX:
             return None
-    return pa.Table.from_batches(found, pa.schema([SCHEMA.field(name) for name in names]))
+    return pa.Table.from_batches(stretches, pa.schema([SCHEMA.field(name) for name in names]))

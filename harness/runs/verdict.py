@@ -166,7 +166,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         )
         if self.account == "begun":
             return f"recorded up to the cut: {sent}"
-        return f"{sent}; {acknowledged} = read {book.read:,} + lost {book.lost:,} + unseen {book.unseen:,}"
+        lost = f"lost {book.lost:,} + unseen {book.unseen:,}"
+        return f"{sent}; {acknowledged} = read {book.read:,} + {lost}"
 
     def to_json(self) -> bytes:
         """The verdict as ``verdict.json`` holds it."""

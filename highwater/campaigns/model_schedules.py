@@ -37,7 +37,7 @@ class Source:
     """A file that can be replayed: a counterexample, or a schedule as it stands."""
 
     name: str
-    found: Counterexample | Schedule
+    content: Counterexample | Schedule
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -57,13 +57,13 @@ class Source:
                 hint="highwater model explore --by round --out FILE writes a counterexample.",
             ) from error
         kind = Counterexample if "invariant" in fields else Schedule
-        return cls(name=path.name, found=kind.load(path))
+        return cls(name=path.name, content=kind.load(path))
 
     def schedule(self, kafka: str) -> Schedule:
         """What is to be done on a release. Raises UsageError where that cannot be."""
-        if isinstance(self.found, Schedule):
-            return self.found
-        return compile_for(self.found, kafka)
+        if isinstance(self.content, Schedule):
+            return self.content
+        return compile_for(self.content, kafka)
 
     def draw(self, path: Path, judged: Sequence[JudgedRun]) -> Path:
         """Write the page of the counterexample with what real brokers made of it.
@@ -71,9 +71,9 @@ class Source:
         Raises:
             UsageError: it is a schedule, of which nothing is known but what is to be done.
         """
-        if isinstance(self.found, Schedule):
+        if isinstance(self.content, Schedule):
             raise UsageError(f"{self.name} is a schedule", hint="A counterexample can be drawn.")
-        return write(self.found, path, [judged_run.run for judged_run in judged])
+        return write(self.content, path, [judged_run.run for judged_run in judged])
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):

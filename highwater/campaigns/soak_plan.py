@@ -126,8 +126,8 @@ def _nemesis(
     chosen: dict[str, Fault] = {}
     for _ in range(dice.choice((1, 2, 2, 3))):
         [family] = dice.choices(families, weights)
-        one = dice.choice([choice for choice in choices if choice.family == family])
-        chosen[one.name] = one
+        picked = dice.choice([choice for choice in choices if choice.family == family])
+        chosen[picked.name] = picked
     if any(choice.needs == "--to" for choice in chosen.values()):
         chosen[UPGRADE] = find_fault(UPGRADE)
     return tuple(chosen)

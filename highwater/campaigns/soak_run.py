@@ -52,7 +52,7 @@ def perform(
     *,
     spark: SparkOptions,
     progress: Progress = lambda *_: None,
-    told: Callable[[list[SoakRow]], None] = lambda _: None,
+    on_rows: Callable[[list[SoakRow]], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[SoakRow]:
     """Run what was not run yet, judge it, and keep what is wrong; all rows, also earlier ones.
@@ -61,7 +61,7 @@ def perform(
     like any other.
 
     Args:
-        told: all rows so far, whenever there are more: who ends this loses nothing.
+        on_rows: all rows so far, whenever there are more: who ends this loses nothing.
 
     Raises:
         UsageError: the folder is another soak's.
@@ -70,7 +70,9 @@ def perform(
     folder.begin(soak)
     shutil.rmtree(folder.clusters, ignore_errors=True)  # of a sitting that was killed
     with SparkStarter(spark) as starter:
-        sitting = _Sitting(folder, soak, bounds, progress, told, deadline=clock() + bounds.seconds)
+        sitting = _Sitting(
+            folder, soak, bounds, progress, on_rows, deadline=clock() + bounds.seconds
+        )
         if left := folder.unjudged():
             sitting.judge(left, starter.session())
         sitting.work(starter.session, clock)
@@ -83,7 +85,7 @@ class _Sitting:
     soak: Soak
     bounds: Bounds
     progress: Progress
-    told: Callable[[list[SoakRow]], None]
+    on_rows: Callable[[list[SoakRow]], None]
     deadline: float
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -177,4 +179,4 @@ class _Sitting:
                 OVERALL,
                 f"{row.run}: {row.state}, {row.lost} of {row.acknowledged} lost{problems}",
             )
-        self.told(self.folder.rows())
+        self.on_rows(self.folder.rows())

@@ -165,7 +165,7 @@ def doctor(
     if as_json:
         console.print_json([finding.to_dict() for finding in findings])
     else:
-        rows = [[finding.name, finding.state, finding.found, finding.hint] for finding in findings]
+        rows = [[finding.name, finding.state, finding.value, finding.hint] for finding in findings]
         console.out.print(
             console.table(
                 "This machine" if inventory is None else "That cluster",

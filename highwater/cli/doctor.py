@@ -36,7 +36,7 @@ class Diagnosis:
 
     name: str
     ok: bool
-    found: str
+    value: str
     hint: str = ""
     optional: bool = False
 
@@ -47,7 +47,9 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
-        return asdict(self)
+        return {
+            ("found" if name == "value" else name): value for name, value in asdict(self).items()
+        }
 
 
 def examine(store: Path) -> list[Diagnosis]:
@@ -74,7 +76,7 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
     table = Diagnosis(
         name="commands",
         ok=not lacking,
-        found=", ".join(inventory.commands.named()) or "none",
+        value=", ".join(inventory.commands.named()) or "none",
         hint=f"Faults that need {', '.join(lacking)} cannot be had." if lacking else "",
         optional=True,
     )
@@ -96,15 +98,15 @@ def _checked(inventory: Inventory, broker: int) -> Diagnosis:
 
 def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Diagnosis:
     try:
-        return Diagnosis(name=name, ok=True, found=look(), optional=optional)
+        return Diagnosis(name=name, ok=True, value=look(), optional=optional)
     except HighwaterError as error:
         return Diagnosis(
-            name=name, ok=False, found=error.message, hint=error.hint or hint, optional=optional
+            name=name, ok=False, value=error.message, hint=error.hint or hint, optional=optional
         )
 
 
 def _python() -> Diagnosis:
-    return Diagnosis(name="Python", ok=True, found=sys.version.split()[0])
+    return Diagnosis(name="Python", ok=True, value=sys.version.split()[0])
 
 
 def _java_of_spark() -> Diagnosis:
@@ -123,7 +125,7 @@ def _loopback() -> Diagnosis:
         addresses = "only 127.0.0.1 answers; brokers get a port each"
     else:
         addresses = "127.0.0.0/8 answers; every broker gets an address"
-    return Diagnosis(name="loopback", ok=True, found=addresses)
+    return Diagnosis(name="loopback", ok=True, value=addresses)
 
 
 def _memory() -> Diagnosis:
@@ -131,7 +133,7 @@ def _memory() -> Diagnosis:
     return Diagnosis(
         name="memory",
         ok=free >= _MEMORY_GIB,
-        found=f"{free:.1f} GiB free",
+        value=f"{free:.1f} GiB free",
         hint="" if free >= _MEMORY_GIB else f"A cluster and Spark want {_MEMORY_GIB} GiB.",
     )
 
@@ -144,7 +146,7 @@ def _disk(store: Path) -> Diagnosis:
     return Diagnosis(
         name="disk for the store",
         ok=free >= _DISK_GIB,
-        found=f"{free:.1f} GiB free at {place}",
+        value=f"{free:.1f} GiB free at {place}",
         hint="" if free >= _DISK_GIB else "Free room, or choose another folder with --store.",
     )
 
@@ -155,7 +157,7 @@ def _jars() -> Diagnosis:
     return Diagnosis(
         name="Kafka jars",
         ok=True,
-        found=_sorted_out(cached, missing, yet="not downloaded yet"),
+        value=_sorted_out(cached, missing, yet="not downloaded yet"),
         hint="A release is downloaded at its first run." if missing else "",
         optional=True,
     )
@@ -177,13 +179,13 @@ def _images() -> Diagnosis:
     try:
         state = docker_state()
     except HighwaterError:
-        return Diagnosis(name="images", ok=False, found="unknown without Docker", optional=True)
+        return Diagnosis(name="images", ok=False, value="unknown without Docker", optional=True)
     missing = [n for n, kafka in CATALOGUE.items() if "docker" in kafka.drivers]
     missing = [name for name in missing if name not in state.releases]
     return Diagnosis(
         name="images",
         ok=True,
-        found=f"base image: {state.base}; "
+        value=f"base image: {state.base}; "
         + _sorted_out(state.releases, missing, yet="not built yet"),
         hint="A release's is built at its first run in containers." if missing else "",
         optional=True,
@@ -195,7 +197,7 @@ def _chromium() -> Diagnosis:
     return Diagnosis(
         name="Chromium (tests only)",
         ok=browser is not None,
-        found=browser or "none",
+        value=browser or "none",
         hint="" if browser else "Debian: apt-get install chromium.",
         optional=True,
     )

@@ -187,7 +187,7 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.harness.runs.store import Store
 
     source = work.Source.load(file)
-    kafkas = parse_values.names(kafka or source.found.kafka)
+    kafkas = parse_values.names(kafka or source.content.kafka)
     _check_drawn(report)
     with console.progress() as progress:
         judged = work.perform(
@@ -293,13 +293,13 @@ def _write(answers: "Sequence[SearchAnswer]", out: Path) -> list[Path]:
 
     broken = [answer.counterexample for answer in answers if answer.counterexample is not None]
     written = []
-    for one in broken:
+    for broken_answer in broken:
         several = len(broken) > 1
-        path = out.with_stem(f"{out.stem}-{one.invariant}") if several else out
+        path = out.with_stem(f"{out.stem}-{broken_answer.invariant}") if several else out
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix in _DRAWING_SUFFIXES:
-            write(one, path)
+            write(broken_answer, path)
         else:
-            path.write_bytes(one.to_json())
+            path.write_bytes(broken_answer.to_json())
         written.append(path)
     return written

@@ -21,11 +21,12 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     seed: Annotated[int, typer.Option(help="What every run follows from, with its number.")] = 0,
     kafka: Annotated[str, typer.Option(help="Releases, separated by commas, or all.")] = "all",
     cluster: Annotated[str, typer.Option("--cluster", help="Cluster driver.")] = "local",
-    each: Annotated[
+    each_lasts: Annotated[
         str | None,
         typer.Option(
+            "--each",
             help=f"How long faults strike in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
-            "  [default: 12 to 45 s, by the seed]"
+            "  [default: 12 to 45 s, by the seed]",
         ),
     ] = None,
     first: Annotated[int, typer.Option(min=0, help="Number of the first run.")] = 0,
@@ -57,7 +58,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     [driver] = find_drivers([cluster])
     releases = find_releases(parse_values.names(kafka))
     kafkas = tuple(release.name for release in releases if driver in release.drivers)
-    each_s = None if each is None else parse_values.lasting(each)
+    each_s = None if each_lasts is None else parse_values.lasting(each_lasts)
     if each_s is not None:
         check_duration(each_s)
     whole = Soak(seed=seed, kafkas=kafkas, driver=driver, each_s=each_s)
@@ -70,7 +71,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         (folder.path / "summary.md").write_text(markdown(whole, rows), encoding="utf-8")
 
     with console.progress(plain=(OVERALL,)) as progress:
-        rows = perform(folder, whole, bounds, spark=spark, progress=progress, told=write)
+        rows = perform(folder, whole, bounds, spark=spark, progress=progress, on_rows=write)
     write(rows)
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")

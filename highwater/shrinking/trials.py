@@ -98,11 +98,11 @@ class Trials:
     progress: Callable[[str], None]
     attempts: list[Attempt] = field(default_factory=list)
     ran: int = 0
-    _known: dict[str, Attempt] = field(default_factory=dict)
+    _answers: dict[str, Attempt] = field(default_factory=dict)
     _failures: int = 0
 
     def __post_init__(self) -> None:
-        self._known = {attempt.key: attempt for attempt in read_attempts(self._file)}
+        self._answers = {attempt.key: attempt for attempt in read_attempts(self._file)}
 
     @property
     def _file(self) -> Path:
@@ -120,10 +120,10 @@ class Trials:
         """
         rule = rule or self.rule
         key = self._key(plan, rule)
-        attempt = self._known.get(key)
+        attempt = self._answers.get(key)
         if attempt is None:
             attempt = self._try(plan, says, key, rule)
-            self._known[key] = attempt
+            self._answers[key] = attempt
             with self._file.open("ab") as file:
                 file.write(msgspec.json.encode(attempt) + b"\n")
         attempt = msgspec.structs.replace(attempt, number=len(self.attempts) + 1)

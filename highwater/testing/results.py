@@ -161,7 +161,7 @@ class Result:
             CannotJudge: the verdict or the model's answer is ``unknown``.
         """
         __tracebackhide__ = True
-        from highwater.reports.model_text import GOOD, sentence, told  # noqa: PLC0415 - as above
+        from highwater.reports.model_text import GOOD, sentence, sentences  # noqa: PLC0415 - as above
 
         self.assert_judged()
         model = self.model

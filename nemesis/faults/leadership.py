@@ -86,8 +86,8 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             cluster.brokers[state.leader].kill()
             if not asks:
                 cluster.configure(aim.topic.name, {_UNCLEAN: "true"})
-            for one in others:
-                cluster.brokers[one].start()
+            for id_ in others:
+                cluster.brokers[id_].start()
             _await(lambda: probe.live_brokers() == {*others}, f"brokers {others} to have sessions")
             if asks:
                 cluster.elect_unclean(aim.topic.name, aim.partition)

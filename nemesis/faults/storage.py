@@ -80,7 +80,8 @@ def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and delete the oldest segment of each of the topic's replicas there."""
     with _dead(cluster, aim) as target:
         cuts = disk_damage.remove_segment(target.directory, aim.topic.name)
-        yield f"a segment of broker {target.id} is deleted: {_loss_sentence(aim, cuts, 'it was empty')}"
+        lost = _loss_sentence(aim, cuts, "it was empty")
+        yield f"a segment of broker {target.id} is deleted: {lost}"
 
 
 @aimed("index-deleted")

@@ -277,7 +277,8 @@ def _describe(columns: Sequence[_Column]) -> Markup:
 
 def _words(column: _Column) -> str:
     contents = "; ".join(
-        f"{NAMES[b]} ({role(b, replica)}) holds {' '.join(_contents(replica)) or 'nothing'}, HW {replica.hw}"
+        f"{NAMES[b]} ({role(b, replica)}) holds {' '.join(_contents(replica)) or 'nothing'},"
+        f" HW {replica.hw}"
         for b, replica in enumerate(column.step.after.replicas)
     )
     return f"{column.number}. {column.step.says}: {contents}."

@@ -106,15 +106,15 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
     """HW below the cells, LEO after the last record, and the cut."""
     first, last = lane.cells[0].offset, lane.cells[-1].offset
     marks: list[Markup] = []
-    known = [(name, v) for name, v in (("HW", lane.hw), ("LEO", lane.leo)) if v is not None]
-    places = {min(max(v, first), last + 1) for _, v in known}
-    if len({v for _, v in known}) == 1 and len(known) > 1:
-        marks.append(_flag(f"HW = LEO {lane.leo}", known[0][1], first, last, top, "hw"))
+    values = [(name, v) for name, v in (("HW", lane.hw), ("LEO", lane.leo)) if v is not None]
+    places = {min(max(v, first), last + 1) for _, v in values}
+    if len({v for _, v in values}) == 1 and len(values) > 1:
+        marks.append(_flag(f"HW = LEO {lane.leo}", values[0][1], first, last, top, "hw"))
     elif len(places) == 1:
-        words = ", ".join(f"{name} {v}" for name, v in known)
-        marks.append(_flag(words, known[0][1], first, last, top, known[0][0].lower()))
+        words = ", ".join(f"{name} {v}" for name, v in values)
+        marks.append(_flag(words, values[0][1], first, last, top, values[0][0].lower()))
     else:
-        marks += [_flag(f"{n} {v}", v, first, last, top, n.lower()) for n, v in known]
+        marks += [_flag(f"{n} {v}", v, first, last, top, n.lower()) for n, v in values]
     if lane.cut:
         x = _x(max(lane.cut[1], first) - first)
         marks.append(line(x, top - 9, x, top + HEIGHT + 4, "cutline"))

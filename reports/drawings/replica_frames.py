@@ -205,12 +205,12 @@ class _Stage:
         leo, hw, answers = track.at(until) if track else (UNKNOWN, UNKNOWN, False)
         cuts = [c for c in self.scene.cuts if c.broker == broker and since < c.time_ns <= until]
         before = track.at(since)[0] if track else UNKNOWN
-        told = track.told(until) if track else -1
+        told_ns = track.observed_at(until) if track else -1
         acked = self._acknowledged(broker)
-        if acked is not None and told < acked <= until:
+        if acked is not None and told_ns < acked <= until:
             leo = max(leo, (self.anomaly.offset or 0) + 1)
         for cut in self.scene.cuts:
-            if cut.broker == broker and told < cut.time_ns <= until:
+            if cut.broker == broker and told_ns < cut.time_ns <= until:
                 leo, hw = min(leo, cut.offset), min(hw, cut.offset)
         if last and self.holdings.get(broker):
             leo = max(self.holdings[broker]) + 1  # the disks know better than an observation

@@ -88,7 +88,7 @@ class ComparedRun:
         )
 
     @property
-    def said(self) -> str:
+    def model_sentence(self) -> str:
         """The model's word, if it was asked."""
         return model_text.WORDS[self.model.status] if self.model else "not asked"
 
@@ -107,7 +107,7 @@ class Pair:
 
     number: int
     says: tuple[str | None, str | None]
-    shown: tuple[RunAtStep | None, RunAtStep | None]
+    frames: tuple[RunAtStep | None, RunAtStep | None]
     parts: bool
 
 
@@ -219,15 +219,15 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
     part_of = _cast(same)
     pairs: list[Pair] = []
     parted = False
-    for number, (one, two) in enumerate(steps):
+    for number, (first, second) in enumerate(steps):
         frames = [drawing[number] if number < len(drawing) else None for drawing in drawings]
         parts = not parted and _differ(frames[0], frames[1], part_of)
         parted = parted or parts
         pairs.append(
             Pair(
                 number=number + 1,
-                says=(one.says if one else None, two.says if two else None),
-                shown=(_show(frames[0], subject, "l"), _show(frames[1], subject, "r")),
+                says=(first.says if first else None, second.says if second else None),
+                frames=(_show(frames[0], subject, "l"), _show(frames[1], subject, "r")),
                 parts=parts,
             )
         )

@@ -39,7 +39,7 @@ class ReplayOutcome:
 
     Attributes:
         link: from the page to the run's report.
-        said: what the model says of the run; None when it was not asked.
+        model: what the model says of the run; None when it was not asked.
         why: why it could not be judged, a sentence each.
         steps: what was foretold and seen after each step of its schedule.
         cast: which broker played which replica.
@@ -48,7 +48,7 @@ class ReplayOutcome:
 
     kafka: str
     link: str
-    said: model_text.Section | None
+    model: model_text.Section | None
     why: tuple[str, ...]
     steps: tuple[ReplayStep, ...] = ()
     cast: str = ""
@@ -161,6 +161,6 @@ def _replayed(counterexample: "Counterexample", run: Run, home: Path) -> ReplayO
         cast=cast(plan, evidence),
         same=(plan.schedule or {}).get("name") == counterexample.name,
         link=quote(link),
-        said=model_text.section(model) if model else None,
+        model=model_text.section(model) if model else None,
         why=run.verdict().reasons,
     )

@@ -148,7 +148,8 @@ def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
         words.append(f"{count(verdicts[UNKNOWN], 'run')} could not be judged")
     if predictions:
         words.append(
-            f"{sum(predictions)} of {count(len(predictions), 'story', 'stories')} ended as predicted"
+            f"{sum(predictions)} of {count(len(predictions), 'story', 'stories')}"
+            " ended as predicted"
         )
     if models := [row.model for row in rows if row.model is not None]:
         understood = sum(word in GOOD for word in models)
@@ -165,10 +166,10 @@ def worst(verdicts: Iterable[str]) -> str:
 
 
 def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]:
-    found: dict[tuple[object, ...], dict[str, list[RunInCell]]] = {}
+    by_cell: dict[tuple[object, ...], dict[str, list[RunInCell]]] = {}
     first: dict[tuple[object, ...], MatrixRow] = {}
     for row in rows:
-        found.setdefault(row.line, {}).setdefault(row.kafka, []).append(RunInCell.of(row))
+        by_cell.setdefault(row.line, {}).setdefault(row.kafka, []).append(RunInCell.of(row))
         first.setdefault(row.line, row)
     drivers = len({row.driver for row in rows}) > 1
     return [
@@ -177,7 +178,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
             terms=_terms(first[line], driver=drivers),
             cells=tuple(tuple(cells.get(kafka, ())) for kafka in kafkas),
         )
-        for line, cells in found.items()
+        for line, cells in by_cell.items()
     ]
 
 

@@ -34,14 +34,14 @@ class MatrixChanges:
 
     Attributes:
         since: the earlier one's name.
-        found: worse ones first.
+        changed: worse ones first.
         same: settings that ended as before.
         new: settings that only the later one has.
         gone: settings that only the earlier one has.
     """
 
     since: str
-    found: tuple[Change, ...]
+    changed: tuple[Change, ...]
     same: int
     new: int
     gone: int
@@ -66,7 +66,7 @@ def changes(
     )
     return MatrixChanges(
         since=since,
-        found=changed,
+        changed=changed,
         same=len(both) - len(changed),
         new=len(now) - len(both),
         gone=len(before) - len(both),

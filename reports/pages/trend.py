@@ -85,16 +85,14 @@ class Sparklines:
         )
 
 
-def _bars(states: Sequence[tuple[int, State]], wanted: State, step: float) -> Markup:
+def _bars(states: Sequence[tuple[int, State]], only: State, step: float) -> Markup:
     """All bars of one state as one path; neighbours touch but for a hair."""
-    high = _HEIGHTS[wanted]
+    high = _HEIGHTS[only]
     top, wide = number(_HEIGHT - high), number(step - 1)
     moves = [
-        f"M{number(i * step)} {top}h{wide}v{high}h-{wide}z"
-        for i, state in states
-        if state == wanted
+        f"M{number(i * step)} {top}h{wide}v{high}h-{wide}z" for i, state in states if state == only
     ]
-    return tag("path", d="".join(moves), class_=_CLASSES[wanted]) if moves else Markup("")
+    return tag("path", d="".join(moves), class_=_CLASSES[only]) if moves else Markup("")
 
 
 def write(outcome: NightOutcome, path: Path) -> Path:

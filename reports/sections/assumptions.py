@@ -39,12 +39,12 @@ class Assumption:
     """Something that must be so for the verdict to mean what it says.
 
     Attributes:
-        found: what was measured of it, one sentence or more.
+        observed: what was measured of it, one sentence or more.
     """
 
     name: str
     word: Word
-    found: str
+    observed: str
 
 
 def assumptions(
@@ -75,7 +75,7 @@ def _whole(verdict: Verdict) -> Assumption:
     sentences += [unused.says for unused in verdict.unread[:3]]
     more = len(verdict.unread) - 3
     sentences += [f"So it is with {count(more, 'file')} more."] if more > 0 else []
-    return Assumption(name=name, word="not held", found=" ".join(sentences))
+    return Assumption(name=name, word="not held", observed=" ".join(sentences))
 
 
 def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Assumption:
@@ -83,7 +83,7 @@ def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Ass
     if not effects:
         none = not plan.calm and evidence.deeds is not None and evidence.deeds.nothing
         word: Word = "not held" if none else "held"
-        return Assumption(name=name, word=word, found="No fault was injected.")
+        return Assumption(name=name, word=word, observed="No fault was injected.")
     idle = [effect.fault for effect in effects if not effect.seen]
     sentence = (
         f"An effect was observed of {len(effects) - len(idle):,} of {count(len(effects), 'fault')}."
@@ -91,20 +91,22 @@ def _faults(plan: Plan, evidence: RunObservations, effects: list[Effect]) -> Ass
     if idle:
         named = ", ".join(f"{effect.name} at {seconds(effect.start_ns, 2)}" for effect in idle[:5])
         sentence += f" Of none of these: {named}{' …' if len(idle) > 5 else ''}."  # noqa: PLR2004
-    return Assumption(name=name, word="not observed" if idle else "held", found=sentence)
+    return Assumption(name=name, word="not observed" if idle else "held", observed=sentence)
 
 
 def _window(effects: list[Effect]) -> Assumption:
     name = "The HW-lag window was open when a fault struck"
     watched = [effect for effect in effects if effect.watched]
     if not watched:
-        return Assumption(name=name, word="not observed", found="No fault was observed to strike.")
+        return Assumption(
+            name=name, word="not observed", observed="No fault was observed to strike."
+        )
     open_ = [effect for effect in watched if effect.window]
     sentence = (
         f"Just before {len(open_):,} of {count(len(watched), 'fault')} some replica held records"
         " above its own high watermark."
     )
-    return Assumption(name=name, word="held" if open_ else "not held", found=sentence)
+    return Assumption(name=name, word="held" if open_ else "not held", observed=sentence)
 
 
 def _left_out(run: Run) -> Iterator[Assumption]:
@@ -121,7 +123,7 @@ def _left_out(run: Run) -> Iterator[Assumption]:
     why = dict.fromkeys(f"{row['fault']}: {row['says']}" for row in left)
     sentence += "".join(f" {reason.rstrip('.')}." for reason in list(why)[:3])
     yield Assumption(
-        name="The schedule was followed", word="not held" if left else "held", found=sentence
+        name="The schedule was followed", word="not held" if left else "held", observed=sentence
     )
 
 
@@ -139,14 +141,16 @@ def _observer(evidence: RunObservations) -> Assumption:
                     f" in {count(len(spells), 'spell')}, {seconds(max(spent), 2)} at most"
                 )
     if not any(scene.tracks for scene in evidence.scenes.values()):
-        return Assumption(name=name, word="not observed", found="No replica was observed.")
+        return Assumption(name=name, word="not observed", observed="No replica was observed.")
     if not blind:
         return Assumption(
-            name=name, word="held", found="Every broker answered whenever no fault was open on it."
+            name=name,
+            word="held",
+            observed="Every broker answered whenever no fault was open on it.",
         )
     more = f"; and {blind - 4} more" if blind > 4 else ""  # noqa: PLR2004
     sentence = f"Not observed, while no fault was open on it: {'; '.join(sentences[:4])}{more}."
-    return Assumption(name=name, word="not held", found=sentence)
+    return Assumption(name=name, word="not held", observed=sentence)
 
 
 def _spans(evidence: RunObservations, broker: int) -> list[FaultInterval]:
@@ -179,14 +183,14 @@ def _clocks(evidence: RunObservations) -> Assumption:
     ]
     if not apart:
         return Assumption(
-            name=name, word="not observed", found="No cut of a log was both logged and observed."
+            name=name, word="not observed", observed="No cut of a log was both logged and observed."
         )
     sentence = f"{count(len(apart), 'cut')} of a log {'was' if len(apart) == 1 else 'were'} both"
     first, last = seconds(min(apart)), seconds(max(apart))
     later = first if first == last else f"{first} to {last}"
     observed_text = f"{sentence} logged and, {later} later, observed."
     good = max(map(abs, apart)) <= APART_NS
-    return Assumption(name=name, word="held" if good else "not held", found=observed_text)
+    return Assumption(name=name, word="held" if good else "not held", observed=observed_text)
 
 
 def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
@@ -203,7 +207,7 @@ def _flushes(run: Run, plan: Plan) -> Assumption:
     topic = {k: v for k, v in plan.topic.config.items() if k.startswith("flush.")}
     flushes = _logged_flushes(run)
     if not flushes and not topic:
-        return Assumption(name=name, word="not observed", found="No broker logged its settings.")
+        return Assumption(name=name, word="not observed", observed="No broker logged its settings.")
     settings = ", ".join(f"{key} = {value}" for key, value in sorted({**flushes, **topic}.items()))
     lazy = all(value in _NEVER for value in (*flushes.values(), *topic.values()))
     means = (
@@ -212,7 +216,9 @@ def _flushes(run: Run, plan: Plan) -> Assumption:
         if lazy
         else "Brokers flush by these settings, so that a power failure takes less."
     )
-    return Assumption(name=name, word="held" if lazy else "not held", found=f"{settings}. {means}")
+    return Assumption(
+        name=name, word="held" if lazy else "not held", observed=f"{settings}. {means}"
+    )
 
 
 def _logged_flushes(run: Run) -> Mapping[str, str]:
@@ -232,10 +238,14 @@ def _logged_flushes(run: Run) -> Mapping[str, str]:
 def _quiesced(status: RunStatus | None) -> Assumption:
     name = "All was mended before the final read"
     if status is None:
-        return Assumption(name=name, word="not observed", found="status.json is missing or broken.")
+        return Assumption(
+            name=name, word="not observed", observed="status.json is missing or broken."
+        )
     if status.quiesced:
-        return Assumption(name=name, word="held", found="Every replica was back in the ISR.")
-    return Assumption(name=name, word="not held", found="Not every replica came back into the ISR.")
+        return Assumption(name=name, word="held", observed="Every replica was back in the ISR.")
+    return Assumption(
+        name=name, word="not held", observed="Not every replica came back into the ISR."
+    )
 
 
 def _final_read(verdict: Verdict) -> Assumption:
@@ -243,7 +253,7 @@ def _final_read(verdict: Verdict) -> Assumption:
     unseen = verdict.ledger.unseen
     if not unseen:
         sentence = f"It came past all {verdict.ledger.acknowledged:,}."
-        return Assumption(name=name, word="held", found=sentence)
+        return Assumption(name=name, word="held", observed=sentence)
     return Assumption(
-        name=name, word="not held", found=f"It did not come to {count(unseen, 'record')}."
+        name=name, word="not held", observed=f"It did not come to {count(unseen, 'record')}."
     )

@@ -35,7 +35,7 @@ class ExcerptLine:
 class LogExcerpt:
     """The lines of a story in order of time, and how many more there are."""
 
-    shown: tuple[ExcerptLine, ...]
+    lines: tuple[ExcerptLine, ...]
     left_out: int
 
 
@@ -47,7 +47,7 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
     """
     times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
     if not times:
-        return LogExcerpt(shown=(), left_out=0)
+        return LogExcerpt(lines=(), left_out=0)
     named = pc.and_kleene(
         pc.equal(table["topic"], anomaly.topic), pc.equal(table["partition"], anomaly.partition)
     )
@@ -60,7 +60,7 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
     rows = rows.sort_by([("time_ns", "ascending"), ("broker", "ascending")])
     nearest = rows.take(_nearest(rows["time_ns"].to_numpy(), np.array(times)))
     return LogExcerpt(
-        shown=tuple(
+        lines=tuple(
             ExcerptLine(
                 time_ns=row["time_ns"],
                 who="controller" if row["broker"] == _CONTROLLER else f"broker {row['broker']}",

@@ -293,7 +293,7 @@ def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> No
         assert harness.stdout is not None
         assert harness.stdout.readline() == "up\n"
         left = psutil.Process(harness.pid).children(recursive=True)
-        assert any("clusters.relay" in one.cmdline() for one in left)
+        assert any("highwater.clusters.relay" in one.cmdline() for one in left)
         harness.send_signal(how)
         _, alive = psutil.wait_procs(left, timeout=20)
         assert not alive

@@ -78,7 +78,7 @@ def _disks(trace: Trace) -> Iterator[RuleViolation]:
     On ZooKeeper a leader that is the only one in sync may start again, and begin its epoch anew
     from where its log then ends.
     """
-    begun = {start.epoch: start.offset for start in trace.starts if start.told}
+    begun = {start.epoch: start.offset for start in trace.starts if start.logged}
     for line in (
         decision for broker in trace.lines for decision in trace.of_kind(broker, "leader")
     ):

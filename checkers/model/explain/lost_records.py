@@ -57,7 +57,7 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
     disk = trace.disks.get(last.leader)
     if disk is None:
         return "The disk of the last leader is missing."
-    if anomaly["value"] in disk.held:
+    if anomaly["value"] in disk.records:
         return f"The disk of broker {last.leader}, the last leader, holds it."
     return ""
 
@@ -183,7 +183,7 @@ def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
             trace.older(start.broker, offset, min(wrote.epoch, start.epoch))
             or (
                 0 <= start.offset <= offset
-                and (start.told or start.broker != before.leader or _gave_up(trace, start, send))
+                and (start.logged or start.broker != before.leader or _gave_up(trace, start, send))
                 and _took_its_place(trace, start, offset)
             )
         )

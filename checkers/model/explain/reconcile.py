@@ -179,7 +179,8 @@ def _foretold(
         )
         because = ExplanationLink(
             rule=switches[0],
-            says=f"The model, playing the same script, does it too, and not if this held: {descriptions}",
+            says="The model, playing the same script, does it too, and not if this held:"
+            f" {descriptions}",
             event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
         )
         links = (*finding.because[:-1], because)

@@ -112,7 +112,7 @@ class LeadershipStart:
         unclean: what shows that it was elected from outside the ISR; None: nothing does.
         last_leader: what shows that it was elected because it had led last, when nobody was in
             sync any more (KIP-966); None: nothing does. Kafka calls that unclean, and allows it.
-        told: the broker itself wrote the offset down; else it is the LEO that was last observed.
+        logged: the broker itself wrote the offset down; else it is the LEO that was last observed.
     """
 
     time_ns: int
@@ -121,7 +121,7 @@ class LeadershipStart:
     offset: int
     isr: tuple[int, ...]
     unclean: str | None
-    told: bool
+    logged: bool
     event: str
     last_leader: str | None = None
 
@@ -149,7 +149,7 @@ class FrozenReplica:
         return {by for name, by in zip(self.ids, self.producers, strict=False) if name == record}
 
     @cached_property
-    def held(self) -> frozenset[str | None]:
+    def records(self) -> frozenset[str | None]:
         """The records that stand there, wherever."""
         return frozenset(self.ids)
 

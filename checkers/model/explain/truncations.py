@@ -101,13 +101,13 @@ class _Following:
 
     Attributes:
         since_ns: when it had begun to do what it did before, if that came to anything.
-        asked: what its leader told it last, until it has acted on that.
+        question: what its leader told it last, until it has acted on that.
         cut: where it last cut its log.
     """
 
     cause: BrokerLogLine | None = None
     since_ns: int = 0
-    asked: BrokerLogLine | None = None
+    question: BrokerLogLine | None = None
     cut: int | None = None
 
 
@@ -120,11 +120,11 @@ def _to_the_leaders_answer(
         if line.kind in {"fetcher", "leader"}:
             now = _Following(cause=line, since_ns=_since(trace, now, line))
         elif line.kind in {"answer", "range"}:
-            now.asked = line
+            now.question = line
         elif line.kind == "truncation":
             if why := _why_not(trace, rules, line, now):
                 yield _wrong(line, _rule(rules), why)
-            now.asked, now.cut = None, line.offset
+            now.question, now.cut = None, line.offset
 
 
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
@@ -161,7 +161,7 @@ def _rule(rules: Rules) -> str:
 
 def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -> str:
     """Why a cut is not allowed; empty when it is."""
-    cause, question = now.cause, now.asked
+    cause, question = now.cause, now.question
     if cause is None or cause.kind == "leader":
         return "it did not follow anybody"
     # Its fetcher begins where its log ends: who was frozen may have written more, unobserved.

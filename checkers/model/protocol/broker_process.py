@@ -5,6 +5,7 @@ from highwater.checkers.model.protocol.controller import elect, lose, welcome
 from highwater.checkers.model.protocol.scope import K_FAILURES, K_MOVES
 from highwater.checkers.model.protocol.state_layout import (
     ANSWER,
+    APPLIED_DECISION,
     AWAITED,
     BLOCK,
     DISK,
@@ -12,7 +13,6 @@ from highwater.checkers.model.protocol.state_layout import (
     FAILURES,
     FETCHER,
     HW,
-    KNOWN,
     LATE_JOINERS,
     LEO,
     LIVE,
@@ -42,7 +42,7 @@ def crash(s: State, b: int, end: int) -> None:
     """A process ends. Its log stays, whole (the page cache outlives it), and its HW as on disk."""
     put(s, b, PROCESS, end)
     put(s, b, HW, min(get(s, b, DISK), get(s, b, LEO)))
-    put(s, b, KNOWN, -1)
+    put(s, b, APPLIED_DECISION, -1)
     put(s, b, ELECTED, 0)  # Log drops the epochs that begin at its end when it is opened
     for field in (FETCHER, VIEW, PENDING, AWAITED, REMOTE, REMOTE + 1, REMOTE + 2):
         put(s, b, field, 0)

@@ -9,11 +9,11 @@ from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.scope import K_BROKERS
 from highwater.checkers.model.protocol.state_layout import (
     ANSWER,
+    APPLIED_DECISION,
     FLAG_OVERFLOW,
     FLAG_REREAD,
     FLAGS,
     HW,
-    KNOWN,
     LEO,
     LOG,
     MAX_RECORDS,
@@ -39,7 +39,7 @@ _ACKNOWLEDGED = int(ProducerStatus.ACKNOWLEDGED)
 def established(s: State) -> int:
     """The leader that the controller named last, once it runs and knows it; else -1."""
     leader = leader_of(s, newest(s))
-    if leader < 0 or not is_up(s, leader) or get(s, leader, KNOWN) != newest(s):
+    if leader < 0 or not is_up(s, leader) or get(s, leader, APPLIED_DECISION) != newest(s):
         return -1
     return leader
 
@@ -107,7 +107,7 @@ def at_rest(s: State, k: Constants) -> bool:
         return False
     end = get(s, leader, LEO)
     for b in range(k[K_BROKERS]):
-        if not is_up(s, b) or get(s, b, KNOWN) != newest(s) or get(s, b, ANSWER):
+        if not is_up(s, b) or get(s, b, APPLIED_DECISION) != newest(s) or get(s, b, ANSWER):
             return False
         if get(s, b, LEO) != end or get(s, b, HW) != end:
             return False
@@ -186,7 +186,7 @@ def type_ok(s: State, k: Constants) -> bool:
         return False
     for b in range(k[K_BROKERS]):
         hw, leo = get(s, b, HW), get(s, b, LEO)
-        if not 0 <= hw <= leo <= MAX_RECORDS or not -1 <= get(s, b, KNOWN) <= newest(s):
+        if not 0 <= hw <= leo <= MAX_RECORDS or not -1 <= get(s, b, APPLIED_DECISION) <= newest(s):
             return False
     return True
 

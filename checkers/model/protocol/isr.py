@@ -11,9 +11,9 @@ from highwater.checkers.model.protocol.scope import (
     K_LIVE_JOINS_ONLY,
 )
 from highwater.checkers.model.protocol.state_layout import (
+    APPLIED_DECISION,
     FAILURES,
     HW,
-    KNOWN,
     LEO,
     PENDING,
     REMOTE,
@@ -56,7 +56,7 @@ def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
 @rule
 def _may_write(s: State, leader: int) -> bool:
     """A leader may change the ISR only as it was decided last (zkVersion, partition epoch)."""
-    decision = get(s, leader, KNOWN)
+    decision = get(s, leader, APPLIED_DECISION)
     return (
         decision == newest(s)
         and leader_of(s, decision) == leader

@@ -13,11 +13,11 @@ from highwater.checkers.model.protocol.scope import (
     K_KRAFT,
 )
 from highwater.checkers.model.protocol.state_layout import (
+    APPLIED_DECISION,
     AWAITED,
     ELECTED,
     FETCHER,
     HW,
-    KNOWN,
     LATE_JOINERS,
     MAX_BROKERS,
     PENDING,
@@ -47,7 +47,7 @@ def learn(s: State, k: Constants, b: int) -> bool:
     With ZooKeeper, brokers pass over a decision that names no leader: they keep the epoch and the
     leader that they know (``ReplicaManager.makeFollowers``), so that an epoch can be missed.
     """
-    applied, last = get(s, b, KNOWN), newest(s)
+    applied, last = get(s, b, APPLIED_DECISION), newest(s)
     if not is_up(s, b) or not (is_live(s, b) or (k[K_KRAFT] and applied >= 0)):
         return False
     late = (int(s[LATE_JOINERS]) >> b) & 1
@@ -64,7 +64,7 @@ def learn(s: State, k: Constants, b: int) -> bool:
 @rule
 def skip(s: State, k: Constants, b: int) -> bool:
     """A KRaft broker applies several decisions as one: the newest image against its own."""
-    applied, last = get(s, b, KNOWN), newest(s)
+    applied, last = get(s, b, APPLIED_DECISION), newest(s)
     if not k[K_KRAFT] or not is_up(s, b) or applied < 0 or applied + 1 >= last:
         return False
     s[LATE_JOINERS] = int(s[LATE_JOINERS]) & ~(1 << b) & 7
@@ -76,7 +76,7 @@ def skip(s: State, k: Constants, b: int) -> bool:
 def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
     """Take in one decision."""
     before, old_epoch = follows(s, b), epoch_of(s, b)
-    put(s, b, KNOWN, decision)
+    put(s, b, APPLIED_DECISION, decision)
     leader = leader_of(s, decision)
     if leader == b:
         _become_leader(s, k, b, before, old_epoch)
@@ -90,7 +90,7 @@ def apply_decision(s: State, k: Constants, b: int, decision: int) -> None:
 @rule
 def _become_leader(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
     """Lead with one's own, maybe stale, HW; nothing is known of the others' LEO."""
-    applied = get(s, b, KNOWN)
+    applied = get(s, b, APPLIED_DECISION)
     put(s, b, VIEW, isr_of(s, applied))
     put(s, b, PENDING, 0)
     put(s, b, FETCHER, _NONE)
@@ -137,4 +137,4 @@ def _retire(s: State, b: int) -> None:
 @rule
 def settled(s: State, b: int) -> bool:
     """Whether a broker runs, has a session, and knows the newest decision."""
-    return is_up(s, b) and is_live(s, b) and get(s, b, KNOWN) == newest(s)
+    return is_up(s, b) and is_live(s, b) and get(s, b, APPLIED_DECISION) == newest(s)

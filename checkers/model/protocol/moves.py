@@ -26,11 +26,11 @@ from highwater.checkers.model.protocol.rounds import run, save, tell
 from highwater.checkers.model.protocol.scope import K_ACKS, K_BY_ROUND, K_MIN_ISR, K_RECORDS, Scope
 from highwater.checkers.model.protocol.state_layout import (
     ANSWER,
+    APPLIED_DECISION,
     AWAITED,
     DISK,
     FETCHER,
     HW,
-    KNOWN,
     LEO,
     LIVE,
     MAX_RECORDS,
@@ -129,7 +129,7 @@ def send(s: State, k: Constants, b: int) -> bool:
         return False
     if k[K_ACKS] == _ACKS_ALL and size(get(s, b, VIEW)) < k[K_MIN_ISR]:
         return False
-    if k[K_BY_ROUND] and get(s, b, KNOWN) != newest(s):
+    if k[K_BY_ROUND] and get(s, b, APPLIED_DECISION) != newest(s):
         return False  # a broker that runs has heard of it by now
     s[SENT] = record + 1
     if k[K_ACKS] == _ACKS_ALL:
@@ -157,7 +157,7 @@ def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
         return kind in (_KILL, _RESUME, _EXPIRE)
     if kind in (_START, _RESUME, _EXPIRE):
         return False
-    applied = get(s, b, KNOWN)
+    applied = get(s, b, APPLIED_DECISION)
     if kind in (_LEARN, _SKIP):
         return applied != newest(s)
     if kind == _CHECKPOINT:

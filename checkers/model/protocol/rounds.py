@@ -22,9 +22,9 @@ from highwater.checkers.model.protocol.scope import K_BROKERS, K_CUT_ON_FETCH
 from highwater.checkers.model.protocol.state_layout import (
     ANSWER,
     ANSWER_COUNT,
+    APPLIED_DECISION,
     DISK,
     HW,
-    KNOWN,
     LEO,
     REMOTE,
     VIEW,
@@ -66,7 +66,7 @@ def tell(s: State, k: Constants, running: int) -> bool:
     """
     changed = False
     for b in range(k[K_BROKERS]):
-        if (running >> b) & 1 and is_up(s, b) and get(s, b, KNOWN) != newest(s):
+        if (running >> b) & 1 and is_up(s, b) and get(s, b, APPLIED_DECISION) != newest(s):
             return False
         leader = follows(s, b)
         if leader < 0 or leader == b or not (running >> b) & (running >> leader) & 1:

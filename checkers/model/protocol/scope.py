@@ -8,11 +8,11 @@ import numpy as np
 from highwater.checkers.model.protocol.compiled import Constants, State
 from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.checkers.model.protocol.state_layout import (
+    APPLIED_DECISION,
     BLOCKS,
     DECISION,
     DECISIONS,
     FETCHER,
-    KNOWN,
     LIVE,
     MAX_BROKERS,
     MAX_RECORDS,
@@ -144,7 +144,7 @@ def initial(scope: Scope) -> State:
     s[LIVE] = everybody
     for b in range(MAX_BROKERS):
         if b >= scope.brokers:
-            s[block(b) + KNOWN] = -1
+            s[block(b) + APPLIED_DECISION] = -1
         else:
             s[block(b) + FETCHER] = Fetcher.NONE if b == 0 else Fetcher.FETCHING
     s[BLOCKS + VIEW] = everybody

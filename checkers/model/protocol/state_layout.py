@@ -45,8 +45,8 @@ LEO: Final = LOG + MAX_RECORDS
 HW: Final = LEO + 1
 DISK: Final = HW + 1  # replication-offset-checkpoint
 PROCESS: Final = DISK + 1
-KNOWN: Final = PROCESS + 1  # index of the last decision it has applied, -1 after a start
-FETCHER: Final = KNOWN + 1
+APPLIED_DECISION: Final = PROCESS + 1  # index of the last decision it has applied, -1 after a start
+FETCHER: Final = APPLIED_DECISION + 1
 VIEW: Final = FETCHER + 1  # of a leader: the ISR it believes in
 PENDING: Final = VIEW + 1  # of a leader: a smaller ISR that it has asked for, 0 if none
 ELECTED: Final = PENDING + 1  # epoch + 1 of an epoch entry that no record has followed yet, or 0
@@ -151,14 +151,14 @@ def set_isr(s: State, decision: int, isr: int) -> None:
 @rule
 def follows(s: State, b: int) -> int:
     """The broker that ``b`` believes to lead, -1 for none or if it knows nothing yet."""
-    applied = get(s, b, KNOWN)
+    applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else leader_of(s, applied)
 
 
 @rule
 def epoch_of(s: State, b: int) -> int:
     """The leader epoch that ``b`` believes in, -1 if it knows nothing yet."""
-    applied = get(s, b, KNOWN)
+    applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else int(s[EPOCH + applied])
 
 

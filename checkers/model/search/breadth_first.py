@@ -198,7 +198,7 @@ class _Search:
     ) -> None:
         self.machine, self.compiled, self.jobs, self.pool = machine, compiled, jobs, pool
         self.bits = {name: machine.invariants[name] for name in invariants}
-        self.asked = sum(1 << bit for bit in self.bits.values())
+        self.asked_bits = sum(1 << bit for bit in self.bits.values())
         self.marks = np.zeros((jobs, _BITS), np.uint64)
         self.table = new_table()
         self.states, self.transitions, self.peak = 1, 0, 0
@@ -259,14 +259,14 @@ class _Search:
                 done = call.result()
                 output.filled += done.new
                 self.states += done.new
-                self.transitions += done.taken
+                self.transitions += done.moves
                 self.depth = self.level + 1 if done.new else self.depth
                 if done.row < len(rows):
                     self.frontier.append(rows[done.row :])
             yield
 
     def _expand(self, rows: Words, output: _Output, marks: Words) -> Expansion:
-        left = self.asked
+        left = self.asked_bits
         for bit in self.bits.values():
             if self.marks[:, bit].any():
                 left &= ~(1 << bit)

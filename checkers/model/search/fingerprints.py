@@ -28,12 +28,12 @@ CROWDED: Final = 0.85
 """Above this share nothing more is inserted: a search of the slots would take too long."""
 
 _SMALLEST: Final = 1 << 16
-_ONE, _TWO, _FOUR = (
+_PRIME_1, _PRIME_2, _PRIME_4 = (
     np.uint64(0x9E3779B185EBCA87),
     np.uint64(0xC2B2AE3D27D4EB4F),
     np.uint64(0x85EBCA77C2B2AE63),
 )
-_MIX_ONE, _MIX_TWO = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _R31, _R33 = np.uint64(31), np.uint64(33)
 
 
@@ -86,14 +86,14 @@ def collisions(states: int) -> float:
 
 @rule
 def _round(lane: np.uint64, word: np.uint64) -> np.uint64:
-    lane = lane + word * _TWO
-    return ((lane << _R31) | (lane >> _R33)) * _ONE
+    lane = lane + word * _PRIME_2
+    return ((lane << _R31) | (lane >> _R33)) * _PRIME_1
 
 
 @rule
 def fingerprint(state: Words) -> np.uint64:
     """64 bits that stand for a state: four lanes of xxHash64's rounds, MurmurHash3's finish."""
-    a, b, c, d = _ONE, _TWO, _FOUR, _MIX_ONE
+    a, b, c, d = _PRIME_1, _PRIME_2, _PRIME_4, _MIX_1
     words, at = state.shape[0], 0
     while at + 4 <= words:
         a, b = _round(a, state[at]), _round(b, state[at + 1])
@@ -103,10 +103,10 @@ def fingerprint(state: Words) -> np.uint64:
         a = _round(a, state[at])
         at += 1
     value = _round(_round(_round(a, b), c), d)
-    value = (value ^ (value >> _R33)) * _MIX_ONE
-    value = (value ^ (value >> _R33)) * _MIX_TWO
+    value = (value ^ (value >> _R33)) * _MIX_1
+    value = (value ^ (value >> _R33)) * _MIX_2
     value = value ^ (value >> _R33)
-    return value or _ONE
+    return value or _PRIME_1
 
 
 def _exchange(_: Any, array: Any, slot: Any, value: Any) -> Any:  # noqa: ANN401 - Numba's

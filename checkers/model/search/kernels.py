@@ -30,7 +30,7 @@ class Problem(NamedTuple):
 
     constants: Constants
     moves: Moves
-    asked: int
+    invariants: int
 
 
 class Expansion(NamedTuple):
@@ -38,7 +38,7 @@ class Expansion(NamedTuple):
 
     row: int
     new: int
-    taken: int
+    moves: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,7 +138,7 @@ def _expander(laws: MachineFunctions) -> Callable[..., Expansion]:  # noqa: C901
         recent = np.zeros(_RECENT, np.uint64)
         new, moves_taken = 0, 0
         room = out.shape[0] - moves.shape[0]
-        while row < source.shape[0] and new <= room and (bits or not problem.asked):
+        while row < source.shape[0] and new <= room and (bits or not problem.invariants):
             parent = fingerprint(source[row])
             before = source[row].view(np.int8)
             for move in range(moves.shape[0]):

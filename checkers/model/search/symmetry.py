@@ -5,13 +5,13 @@ from highwater.checkers.model.protocol.scope import K_BROKERS
 from highwater.checkers.model.protocol.state_layout import (
     ANSWER,
     ANSWER_FROM,
+    APPLIED_DECISION,
     BLOCK,
     BLOCKS,
     DECISION,
     DECISIONS,
     ELR,
     EPOCH,
-    KNOWN,
     LAST_LEADER,
     LATE_JOINERS,
     LIVE,
@@ -78,7 +78,7 @@ def _forget(s: State, n: int) -> None:
     """Drop the decisions that every broker has applied or will never hear of."""
     oldest = newest(s)
     for b in range(n):
-        applied = get(s, b, KNOWN)
+        applied = get(s, b, APPLIED_DECISION)
         if 0 <= applied < oldest:
             oldest = applied
     if oldest == 0:
@@ -90,8 +90,8 @@ def _forget(s: State, n: int) -> None:
         s[EPOCH + decision] = s[EPOCH + later] if here else 0
     s[DECISIONS] = int(s[DECISIONS]) - oldest
     for b in range(n):
-        if get(s, b, KNOWN) >= 0:
-            put(s, b, KNOWN, get(s, b, KNOWN) - oldest)
+        if get(s, b, APPLIED_DECISION) >= 0:
+            put(s, b, APPLIED_DECISION, get(s, b, APPLIED_DECISION) - oldest)
 
 
 @rule

@@ -70,7 +70,8 @@ def effort(answer: SearchAnswer) -> str:
     memory = f" {answer.peak_bytes // _MB:,} MB;" if answer.peak_bytes else ""
     return (
         f"{answer.states:,} states up to {answer.depth} moves deep in {answer.seconds:.1f} s,"
-        f" {answer.rate:,.0f} a second; {answer.compile_seconds:.1f} s before for machine code;{memory}"
+        f" {answer.rate:,.0f} a second; {answer.compile_seconds:.1f} s before for machine code;"
+        f"{memory}"
         f" a state was missed with a probability below {answer.collision:.0e}"
     )
 

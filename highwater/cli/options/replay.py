@@ -27,7 +27,8 @@ def line(attempt: Attempt) -> str:
 
 def summary(result: ShrinkResult, folder: Path) -> str:
     """What it came to, and what to do with it."""
-    effort = f"{count(result.attempts, 'plan')} tried, {count(result.ran, 'run')}, {result.seconds:.0f} s."
+    effort = f"{count(result.attempts, 'plan')} tried, {count(result.ran, 'run')},"
+    effort += f" {result.seconds:.0f} s."
     if result.ended == "not-reproduced":
         return (
             f"Not reproduced: {_kinds(result)} did not come again. {effort}\n"

@@ -21,8 +21,8 @@ def test_no_two_kinds_have_one_name() -> None:
 def test_every_kind_says_what_it_is_in_sentences() -> None:
     for kind in every_kind():
         assert kind.guarantee.endswith(".")
-        assert not kind.one.endswith(".")
-        assert not kind.many.endswith(".")
+        assert not kind.singular.endswith(".")
+        assert not kind.plural.endswith(".")
         assert ": " in kind.promise
         assert isinstance(kind.breaks(Plan(kafka="4.3.1"), 1), bool)
 

@@ -27,8 +27,8 @@ def says(row: dict[str, Any]) -> str:
     Kind(
         "late-acknowledgement",
         guarantee="A record is acknowledged within a second.",
-        one="acknowledgement came late",
-        many="acknowledgements came late",
+        singular="acknowledgement came late",
+        plural="acknowledgements came late",
         severity=Severity.MINOR,
         promise="service: what we promise our own users",
         breaks=breaks,

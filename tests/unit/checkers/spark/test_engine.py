@@ -62,7 +62,7 @@ def test_a_kernel_gets_every_row_once(rows: Rows, table: pa.Table) -> None:
 
 def test_a_kernel_gets_all_rows_of_a_key_together(rows: Rows, table: pa.Table) -> None:
     same(rows.by(["key"], sums, SUMS), sums(table).cast(SUMS))
-    same(rows.by(["key"], sums, SUMS).kept(), sums(table).cast(SUMS))
+    same(rows.by(["key"], sums, SUMS).persist(), sums(table).cast(SUMS))
 
 
 def test_rows_are_chosen(rows: Rows, table: pa.Table) -> None:
@@ -70,7 +70,7 @@ def test_rows_are_chosen(rows: Rows, table: pa.Table) -> None:
     same(rows.where(5), pa.Table.from_pylist(bits, SCHEMA))
     same(rows.only("key", 3, 4), table.filter(pc.is_in(table["key"], pa.array([3, 4]))))
     same(rows.but("key", 3), table.filter(pc.not_equal(table["key"], 3)))
-    same(rows.told("word"), table.filter(table["word"].is_valid()))
+    same(rows.not_null("word"), table.filter(table["word"].is_valid()))
     same(rows.select(["word", "key"]), table.select(["word", "key"]))
 
 

@@ -63,7 +63,7 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.promises import always
 
-@checker(Kind({name!r}, guarantee="So it is.", one="came late", many="came late",
+@checker(Kind({name!r}, guarantee="So it is.", singular="came late", plural="came late",
               severity=Severity.MINOR, promise="service", breaks=always, says=str))
 def late(tables): ...
 """
@@ -107,5 +107,5 @@ def test_an_entry_point_of_no_checker_is_refused(
 
 def test_a_kind_that_nobody_has_is_not_held_against_anybody() -> None:
     unknown = catalogue.kind("late")
-    assert (unknown.severity, unknown.one) == (Severity.UNDECIDED, "anomaly late")
+    assert (unknown.severity, unknown.singular) == (Severity.UNDECIDED, "anomaly late")
     assert "not installed" in unknown.promise

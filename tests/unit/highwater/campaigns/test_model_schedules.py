@@ -50,7 +50,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_counterexample_and_a_schedule_can_be_replayed(file: Path, tmp_path: Path) -> None:
-    assert Source.load(file).found == lost()
+    assert Source.load(file).content == lost()
     (tmp_path / "schedule.json").write_bytes(SCHEDULE.to_json())
     source = Source.load(tmp_path / "schedule.json")
     assert source.schedule("0.10.2.2") == SCHEDULE

@@ -27,9 +27,9 @@ def test_what_was_not_downloaded_yet_is_not_missing(tmp_path: Path) -> None:
 
 
 def test_only_what_a_run_needs_is_called_missing() -> None:
-    lacking = Diagnosis(name="Java", ok=False, found="none")
-    extra = Diagnosis(name="Docker", ok=False, found="does not answer", optional=True)
-    there = Diagnosis(name="Python", ok=True, found="3.11")
+    lacking = Diagnosis(name="Java", ok=False, value="none")
+    extra = Diagnosis(name="Docker", ok=False, value="does not answer", optional=True)
+    there = Diagnosis(name="Python", ok=True, value="3.11")
     assert [one.state for one in (lacking, extra, there)] == ["MISSING", "optional", "ok"]
 
 

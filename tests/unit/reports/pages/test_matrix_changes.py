@@ -41,7 +41,7 @@ def test_nothing_changes_where_other_seeds_end_alike(tmp_path: Path) -> None:
     now = [msgspec.structs.replace(row, seed=row.seed + 10) for row in before]
     found = changes("night", before, now)
     assert found is not None
-    assert (found.found, found.same, found.new, found.gone) == ((), 4, 0, 0)
+    assert (found.changed, found.same, found.new, found.gone) == ((), 4, 0, 0)
 
 
 def test_one_bad_seed_makes_a_setting_worse_and_back_is_better(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_one_bad_seed_makes_a_setting_worse_and_back_is_better(tmp_path: Path) -
     worse, better = changes("a", good, bad), changes("b", bad, good)
     assert worse is not None
     assert better is not None
-    assert [(one.word, one.now.lost) for one in worse.found] == [("worse", 3)]
-    assert [(one.word, one.before.lost) for one in better.found] == [("better", 3)]
+    assert [(one.word, one.now.lost) for one in worse.changed] == [("worse", 3)]
+    assert [(one.word, one.before.lost) for one in better.changed] == [("better", 3)]
     assert (worse.same, better.same) == (3, 3)
 
 
@@ -60,7 +60,7 @@ def test_another_word_of_the_model_is_a_change_although_the_verdict_is_the_same(
 ) -> None:
     found = changes("a", rows(tmp_path), altered(rows(tmp_path), "4.3.1", model="unexplained"))
     assert found is not None
-    assert [one.word for one in found.found] == ["worse"]
+    assert [one.word for one in found.changed] == ["worse"]
 
 
 def test_settings_that_only_one_has_are_counted_and_strangers_are_not_compared(

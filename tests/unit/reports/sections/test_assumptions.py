@@ -85,10 +85,10 @@ def test_log_lines_are_those_about_the_partition_and_those_nearest_where_they_ar
         schema=LOG_LINES,
     )  # fmt: skip
     few = around(pa.concat_tables([lines([last, last + ns(60)]), foreign]), anomaly)
-    assert [one.says for one in few.shown] == ["a start", "line 0"]
-    assert few.shown[0].who == "controller"
+    assert [one.says for one in few.lines] == ["a start", "line 0"]
+    assert few.lines[0].who == "controller"
     many = around(lines([last + i * 1_000_000 for i in range(LINES_MAX + 5)]), anomaly)
-    assert [one.says for one in many.shown] == [f"line {i}" for i in range(LINES_MAX)]
+    assert [one.says for one in many.lines] == [f"line {i}" for i in range(LINES_MAX)]
     assert many.left_out == 5
 
 
@@ -121,8 +121,8 @@ def test_a_fault_that_nobody_saw_is_not_observed(tmp_path: Path) -> None:
                      (1.1, "pause", "heal", 2, "Broker 2 goes on.")]  # fmt: skip
     found = rested(sample.write(tmp_path))
     assert found[FAULTS].word == "not observed"
-    assert "0 of 1 fault" in found[FAULTS].found
-    assert "pause at 1.00 s" in found[FAULTS].found
+    assert "0 of 1 fault" in found[FAULTS].observed
+    assert "pause at 1.00 s" in found[FAULTS].observed
 
 
 def test_a_blind_spell_outside_of_faults_is_said(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_blind_spell_outside_of_faults_is_said(tmp_path: Path) -> None:
     sample.faults = []
     found = rested(sample.write(tmp_path))
     assert found[SIGHT].word == "not held"
-    assert "while no fault was open on it: broker 1 of events-0 for" in found[SIGHT].found
+    assert "while no fault was open on it: broker 1 of events-0 for" in found[SIGHT].observed
     assert found[WINDOW].word == "not observed"
 
 
@@ -144,7 +144,7 @@ def test_flushes_are_what_the_brokers_logged(tmp_path: Path) -> None:
     assert rested(run)[FLUSH].word == "held"
     log.write_text("\tlog.flush.interval.messages = 1\n")
     assert rested(run)[FLUSH].word == "not held"
-    assert "log.flush.interval.messages = 1." in rested(run)[FLUSH].found
+    assert "log.flush.interval.messages = 1." in rested(run)[FLUSH].observed
 
 
 @pytest.mark.parametrize(("late", "word"), [(0.05, "held"), (2.0, "not held")])
@@ -172,4 +172,4 @@ def test_a_final_read_that_came_short_is_said(tmp_path: Path) -> None:
     ledger = msgspec.structs.replace(sample.verdict.ledger, unseen=2)
     sample.verdict = msgspec.structs.replace(sample.verdict, ledger=ledger)
     found = rested(sample.write(tmp_path))["The final read passed every acknowledged record"]
-    assert (found.word, found.found) == ("not held", "It did not come to 2 records.")
+    assert (found.word, found.observed) == ("not held", "It did not come to 2 records.")

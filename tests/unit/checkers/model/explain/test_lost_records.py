@@ -55,7 +55,7 @@ def observed(fault: str, broker: int, says: str, *, after: int = 3) -> RunTraces
         offset=after,
         isr=(1,),
         unclean=None,
-        told=True,
+        logged=True,
         event="Leader events-0 starts at leader epoch 2",
     )
     trace = Trace(

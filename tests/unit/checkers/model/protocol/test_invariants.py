@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from highwater.checkers.model.protocol.invariants import INVARIANTS, at_rest
-from highwater.checkers.model.protocol.state_layout import HW, KNOWN, LEO, MAX_RECORDS, put, set_isr
+from highwater.checkers.model.protocol.state_layout import (
+    APPLIED_DECISION,
+    HW,
+    LEO,
+    MAX_RECORDS,
+    put,
+    set_isr,
+)
 from tests.support.model_dsl import Play
 
 TWO = {"brokers": 2}
@@ -89,7 +96,8 @@ def test_a_leader_outside_of_the_isr_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [(HW, 1), (HW, -1), (LEO, MAX_RECORDS + 1), (KNOWN, 1), (KNOWN, -2)]
+    ("field", "value"),
+    [(HW, 1), (HW, -1), (LEO, MAX_RECORDS + 1), (APPLIED_DECISION, 1), (APPLIED_DECISION, -2)],
 )
 def test_a_value_that_cannot_be_is_seen(field: int, value: int) -> None:
     play = Play.of("4.3.1")

@@ -9,7 +9,7 @@ from highwater.checkers.model.protocol.moves import OF_TWO, ROUNDS, Move, moves
 from highwater.checkers.model.protocol.readable_state import decode
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, rules_of
 from highwater.checkers.model.protocol.scope import By, Scope, constants, initial
-from highwater.checkers.model.protocol.state_layout import KNOWN, MAX_BROKERS, WIDTH, get
+from highwater.checkers.model.protocol.state_layout import APPLIED_DECISION, MAX_BROKERS, WIDTH, get
 from highwater.harness.base.errors import UsageError
 from tests.support.model_dsl import Play
 
@@ -27,7 +27,9 @@ def test_at_the_beginning_broker_0_leads_and_all_know_it(brokers: int) -> None:
     assert [one.follows for one in now.replicas] == [0] * brokers
     assert [one.fetcher for one in now.replicas] == ["none", *["fetching"] * (brokers - 1)]
     assert [one.isr for one in now.replicas] == [everybody, *[()] * (brokers - 1)]
-    assert [get(s, b, KNOWN) for b in range(brokers, MAX_BROKERS)] == [-1] * (MAX_BROKERS - brokers)
+    assert [get(s, b, APPLIED_DECISION) for b in range(brokers, MAX_BROKERS)] == [-1] * (
+        MAX_BROKERS - brokers
+    )
 
 
 @pytest.mark.parametrize(

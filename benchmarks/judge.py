@@ -113,7 +113,7 @@ def _measure(session: SparkSession, size: int, what: str) -> Measurement:
 
 
 def exponent(measured: Sequence[Measurement]) -> float:
-    """The slope of time over size, both as logarithms; 1 is linear."""
+    """Return the slope of time over size, both as logarithms; 1 is linear."""
     first, last = measured[0], measured[-1]
     if first.operations == last.operations:
         return math.nan
@@ -128,7 +128,7 @@ def history(
     lost_every: int = _LOST_EVERY,
     apart: int = 1,
 ) -> Run:
-    """A run of this many operations on one partition and three brokers, written bit by bit.
+    """Return a run of this many operations on one partition and three brokers, written bit by bit.
 
     Args:
         path: of the run.
@@ -241,7 +241,7 @@ def _operations(
 
 
 def _batches(records: int) -> Iterator[bytes]:
-    """The partition's record batches, v2, as a leader of epoch 0 writes them."""
+    """Yield the partition's record batches, v2, as a leader of epoch 0 writes them."""
     for start in range(0, records, _BATCH):
         builder = DefaultRecordBatchBuilder(
             magic=2,

@@ -90,7 +90,7 @@ def _cpu_s() -> float:
 
 
 def _middle(took: Sequence[Took]) -> Took:
-    """The median of each."""
+    """Return the median of each."""
     return Took(
         wall_s=statistics.median(each.wall_s for each in took),
         cpu_s=statistics.median(each.cpu_s for each in took),
@@ -98,7 +98,7 @@ def _middle(took: Sequence[Took]) -> Took:
 
 
 def _print(codec: str, rounds: dict[str, list[Took]], starts: dict[str, Took]) -> None:
-    """A line a reader: medians, and the least and most of the ratio within a round."""
+    """Return a line a reader: medians, and the least and most of the ratio within a round."""
     net = {
         name: [
             Took(wall_s=t.wall_s - starts[name].wall_s, cpu_s=t.cpu_s - starts[name].cpu_s)
@@ -143,7 +143,7 @@ def _dump_command() -> list[str]:
 
 
 def _segment(run: Path, records: int, codec: int) -> Path:
-    """A segment of v2 batches, as a producer with the default batch size writes them."""
+    """Return a segment of v2 batches, as a producer with the default batch size writes them."""
     path = run / "replicas" / "1" / "events-0" / f"{0:020d}.log"
     path.parent.mkdir(parents=True)
     offset = 0

@@ -63,7 +63,7 @@ def measure(setting: ModelSettings, *, jobs: int = 1) -> SearchOutcome:
 
 
 def against_python() -> None:
-    """The same states by the same rules, run as plain Python over a set of bytes."""
+    """Return the same states by the same rules, run as plain Python over a set of bytes."""
     machine = ModelSettings(kafka=_OLD, scope=PYTHON).machine()
     began = time.process_time()
     states = interpreted(machine)

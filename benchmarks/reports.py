@@ -43,7 +43,7 @@ class Opening(NamedTuple):
 
 
 def run_of(store: Path, anomalies: int) -> Run:
-    """A run of 100,000 operations with so many lost records."""
+    """Return a run of 100,000 operations with so many lost records."""
     made = big(name=f"20261121T050400-0.10.2.2-kill-{anomalies}")
     lost = tuple(
         lost_anomaly(offset=9 * n, value=f"p{9 * n % 3}-{9 * n}") for n in range(anomalies)

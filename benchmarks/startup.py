@@ -68,7 +68,7 @@ def boot(directory: Path, identity: int) -> float:
 
 @contextlib.contextmanager
 def empty_cache() -> Iterator[None]:
-    """A cache with the jars of the real one and nothing else, and images of its own."""
+    """Yield a cache with the jars of the real one and nothing else, and images of its own."""
     jars = cache_directory() / "jars"
     before, recipe = os.environ.get("XDG_CACHE_HOME"), images.RECIPE
     with tempfile.TemporaryDirectory(prefix="highwater-cache-") as name:

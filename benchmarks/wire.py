@@ -70,7 +70,7 @@ def opened(
 
 
 def producer(cluster: Cluster, **settings: object) -> Producer:
-    """A client that waits for all in-sync replicas."""
+    """Return a client that waits for all in-sync replicas."""
     config = {**cluster.release.client, "bootstrap.servers": cluster.bootstrap, "acks": "all"}
     return Producer({**config, **settings})
 

@@ -1,4 +1,4 @@
-"""What the checkers found, put in order: one file of anomalies a run, and the first of each kind.
+"""Writes anomalies in order: one file a run, and the first of each kind.
 
 ``analysis/anomalies.parquet`` is one file where a run's anomalies are few, and else a folder of
 files that Spark wrote, in order as well.
@@ -48,7 +48,7 @@ class AnomalyCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where one run's anomalies go.
+    """The place to which one run's anomalies are written.
 
     Attributes:
         name: the run's, which its rows bear.
@@ -103,7 +103,7 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
 
 
 def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:
-    """The runs, so many at once as can be brought here; one alone that cannot."""
+    """Yield the runs, so many at once as can be brought here; one alone that cannot."""
     if anomalies.here:
         yield list(targets)
         return
@@ -119,7 +119,7 @@ def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequen
 
 
 def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each run, in order: nulls first, and strings by their bytes."""
+    """Yield the rows of each run, in order: nulls first, and strings by their bytes."""
     order = [(name, "ascending", "at_start") for name in ORDER]
     # To compare words that are all the same takes its time.
     telling = [key for key in order if _varies(table[key[0]])]
@@ -161,7 +161,7 @@ def _counts(table: pa.Table) -> dict[str, int]:
 
 
 def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
-    """The same for anomalies that are too many to be brought here, by Spark."""
+    """Return the same for anomalies that are too many to be brought here, by Spark."""
     written = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
     named = written.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
     partial_path = _partial(target.path)
@@ -183,7 +183,7 @@ def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
 
 
 def _partial(path: Path) -> Path:
-    """Where to write what shall be at a path; nothing is there."""
+    """Return where to write what shall be at a path; nothing is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     _remove(unfinished)

@@ -63,7 +63,7 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
 
 @dataclass(slots=True, kw_only=True)
 class _Pass:
-    """What one pass of Spark over some runs came to.
+    """The result of one pass of Spark over some runs.
 
     Attributes:
         anomalies: the anomalies of all runs.
@@ -133,7 +133,7 @@ def _lost(tables: Tables) -> dict[str, str]:
 def _gather_each(
     engine: Engine, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
 ) -> None:
-    """The anomalies of every checker that does not crash."""
+    """Return the anomalies of every checker that does not crash."""
     for names, source in finds.items():
         try:
             done.anomalies = done.anomalies.union(anomaly_files.gather(engine, [source]))
@@ -181,7 +181,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
 
 
 def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
-    """The kinds of anomaly that a run cannot show."""
+    """Return the kinds of anomaly that a run cannot show."""
     if case.key in done.lost:
         return frozenset(all_kinds())
     return frozenset(kind.name for kind in all_kinds().values() if kind.absence and case.cut)

@@ -60,7 +60,7 @@ class RemoteRun(Run):
 
     @property
     def disks_here(self) -> bool:
-        """Whether its segments can be read in the mirror."""
+        """True if its segments can be read in the mirror."""
         return not self.digests
 
     def uri_of(self, path: Path) -> str:
@@ -121,7 +121,7 @@ def send_back(spark: SparkSession, run: RemoteRun) -> None:
 
 
 def _root(spark: SparkSession, uri: str) -> str:
-    """The run's folder, as Spark spells it in the paths of its files."""
+    """Return the run's folder, as Spark spells it in the paths of its files."""
     try:
         (plan,) = paths_of(binary(spark, f"{uri.rstrip('/')}/plan.json"))
     except AnalysisException as error:
@@ -133,7 +133,7 @@ def _root(spark: SparkSession, uri: str) -> str:
 
 
 def _sizes(files: DataFrame, root: str) -> dict[str, int]:
-    """The path of each file from the run's folder, and its bytes; empty files have no row."""
+    """Return the path of each file from the run's folder, and its bytes; no empty files."""
     sizes = dict.fromkeys(paths_of(files), 0)
     sizes |= {row.path: row.length for row in files.select("path", "length").collect()}
     return {path.removeprefix(f"{root}/"): size for path, size in sizes.items()}
@@ -150,7 +150,7 @@ def _require_readable(uri: str, sizes: Mapping[str, int]) -> None:
 
 
 def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Where each file goes; a folder in which Spark wrote one part is the file of its name."""
+    """Return where each file goes; a folder with one part of Spark's is the file of its name."""
     targets = {name: _PART.sub("", name) for name in names}
     parts = Counter(targets.values())
     return {
@@ -170,7 +170,7 @@ def _bring_files(
 
 
 def _digests(spark: SparkSession, root: str) -> dict[str, RecordedFile]:
-    """What the segments are that hold anything."""
+    """Return what the segments are that hold anything."""
     files = binary(spark, f"{root}/replicas").where(F.col("path").rlike(f"{_SEGMENT.pattern}$"))
     digests = files.select("path", F.length("content"), F.sha2("content", 256)).collect()
     return {

@@ -1,4 +1,4 @@
-"""What of a run's files is there to judge, and what is missing or broken.
+"""The files of a run: what there is to judge, and what is missing or broken.
 
 Files are judged where they lie. Only the stream of a run that was cut short is copied, up to its
 last whole batch. What is no evidence (``harness.runs.manifest``) is left out, and of a replica
@@ -70,7 +70,7 @@ class RunFiles:
         return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
 
     def afresh(self) -> Self:
-        """The same run, to be staged once more."""
+        """Return the same run, to be staged once more."""
         return replace(
             self, unread=list(self.unread), unsealed={}, tables={}, sealed=set(), replicas=[]
         )
@@ -98,17 +98,17 @@ class RunFiles:
         return reasons
 
     def lacks(self, name: str) -> bool:
-        """Whether a table of the run is no evidence."""
+        """Return whether a table of the run is no evidence."""
         return any(unused.path.rpartition(".")[0] == name for unused in self.unread)
 
     @property
     def compacted(self) -> bool:
-        """Whether Kafka may remove records from the middle of this run's topic."""
+        """True if Kafka may remove records from the middle of this run's topic."""
         return "compact" in self.plan.topic.config.get("cleanup.policy", "")
 
     @property
     def copyless(self) -> bool:
-        """Whether its cluster was somebody else's, who has no command to copy disks."""
+        """True if its cluster was somebody else's, who has no command to copy disks."""
         outside = self.plan.external
         return outside is not None and "copy" not in outside.commands
 
@@ -175,7 +175,7 @@ def _stage_table(case: RunFiles, name: str, part: Path) -> None:
 
 
 def _words(error: Exception) -> str:
-    """The system's word, or the first line of Arrow's without the names of its own classes."""
+    """Return the system's message, or the first line of Arrow's without its class names."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     line = str(error).partition("\n")[0].rstrip(".")
@@ -192,7 +192,7 @@ def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) ->
 
 
 def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
-    """The columns that are not there or of another type; dictionaries count as what they hold.
+    """Return columns that are missing or of another type; dictionaries count as their values.
 
     A column that later releases added is null in an older run, which Spark reads as that.
     """
@@ -208,7 +208,7 @@ def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type that a column's values have, dictionary or not."""
+    """Return the type that a column's values have, dictionary or not."""
     if pa.types.is_dictionary(kind):
         return plain(kind.value_type)
     if pa.types.is_list(kind):

@@ -54,7 +54,7 @@ class Tables:
 
     @classmethod
     def load(cls, runs: Sequence[Run], spark: SparkSession) -> Self:
-        """The tables of runs for a notebook; ``run`` holds their names, which must differ.
+        """Return the tables of runs for a notebook; ``run`` holds their names, which must differ.
 
         Raises:
             StoreError: a run's plan or status is missing or broken.
@@ -117,12 +117,12 @@ class Tables:
 
     @cached_property
     def ends(self) -> list[replica_extents.LogExtent]:
-        """Where each replica's log begins and ends on disk."""
+        """The beginning and the end of each replica's log on disk."""
         return replica_extents.ends(self.spans)
 
     @cached_property
     def spans(self) -> list[replica_extents.Span]:
-        """What each replica's log holds of each leader epoch."""
+        """The leader epochs of each replica's log."""
         return replica_extents.spans(self.log)
 
     @cached_property
@@ -132,13 +132,13 @@ class Tables:
 
     @cached_property
     def view(self) -> ClientHistory:
-        """What clients saw, for ``checkers.clients``."""
+        """The clients' view of the runs."""
         size = sum(case.operations for case in self.cases)
         return ClientHistory(self.engine, self._scan(OPERATIONS_TABLE), size, final_read=True)
 
     @cached_property
     def client_anomalies(self) -> Rows:
-        """What clients saw, and what became of records, as anomalies: told together, once."""
+        """The anomalies of clients and of records' outcomes, computed together, once."""
         kinds_found = [
             record_outcomes.decided(self.view, self.cases, self.books),
             *findings(self.view, OF_RUNS),
@@ -153,7 +153,7 @@ class Tables:
         return record_outcomes.ledger(self.books, counts)
 
     def local(self, table: pa.Table) -> DataFrame:
-        """A small table that is already here, for Spark to join with."""
+        """Return a small table of this process for Spark to join with."""
         return self.engine.given(table)
 
     def _read(self, name: str) -> DataFrame:
@@ -161,7 +161,7 @@ class Tables:
         return scan.select("run", *(column.name for column in TABLES[name]))
 
     def _scan(self, name: str) -> DataFrame:
-        """A table of all runs, with ``run`` and the number ``at`` of each row in its run."""
+        """Return a table of all runs, with ``run`` and the number ``at`` of each row in its run."""
         fields = [
             T.StructField(table.name, _SPARK_TYPES[plain(table.type)]) for table in TABLES[name]
         ]
@@ -184,7 +184,7 @@ class Tables:
         return reduce(DataFrame.unionByName, parts)
 
     def _files(self, runs: dict[str, str], schema: T.StructType) -> DataFrame:
-        """The files of some runs by their paths or URIs; of several a file may be the same."""
+        """Return the files of some runs by their paths or URIs; some may be the same."""
         plain_paths = [re.sub("^file:/+", "/", run) for run in runs.values()]
         files = dict(zip(plain_paths, runs.values(), strict=True))
         ordered = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))

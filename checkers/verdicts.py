@@ -64,20 +64,20 @@ class Findings:
 
     @property
     def unread(self) -> tuple[UnusedFile, ...]:
-        """What of the run is no evidence."""
+        """The files of the run that are no evidence."""
         late = (UnusedFile(path=path, why="cannot be read to its end") for path in self.half_read)
         return (*self.case.unread, *late)
 
     @property
     def account(self) -> Account:
-        """How far the ledger's numbers mean anything."""
+        """The account: how far the ledger's numbers mean anything."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
 
 
 def verdict(findings: Findings) -> Verdict:
-    """The judge's whole answer about one run."""
+    """Return the judge's whole answer about one run."""
     case, counts, deeds = findings.case, findings.anomaly_counts.counts, findings.deeds
     # Some fault may have been injected where nobody can read whether one was.
     promise = promised(case.plan, faults=1 if deeds is None else deeds.count)
@@ -110,7 +110,7 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def unreadable(run: Run, error: StoreError) -> Verdict:
-    """The verdict on a run whose plan or status cannot be read: nothing of it was judged."""
+    """Return the verdict on a run whose plan or status cannot be read: nothing of it was judged."""
     return Verdict(
         run=run.name,
         kafka="unknown",
@@ -129,7 +129,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 
 
 def detailed(rows: Sequence[Row]) -> list[Row]:
-    """The anomalies whose stories are told: every kind in turn, so that none crowds out another.
+    """Return the anomalies to tell in detail: every kind in turn, none crowds out another.
 
     Those that clients' own steps show need no other evidence.
     """
@@ -144,7 +144,7 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
 
 
 def deeds_of(case: RunFiles) -> FaultCounts | None:
-    """What was done to a run's cluster; None where its table of faults cannot be read."""
+    """Return what was done to a run's cluster; None where its table of faults cannot be read."""
     if "events/faults" not in case.tables:
         return None
     try:
@@ -155,7 +155,7 @@ def deeds_of(case: RunFiles) -> FaultCounts | None:
 
 
 def _unstruck(findings: Findings) -> bool:
-    """Whether faults were asked for, and none struck in a run that went on to its end."""
+    """Return whether faults were asked for, and none struck in a run that went on to its end."""
     case, deeds = findings.case, findings.deeds
     whole = case.status.phase == "frozen"
     return whole and not case.plan.calm and deeds is not None and deeds.nothing
@@ -177,7 +177,7 @@ def _unjudged(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """What each checker came to; lineage, too, where it crashed: no verdict hangs on it."""
+    """Return what each checker came to; lineage, too, where it crashed: no verdict hangs on it."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
@@ -191,7 +191,7 @@ def _outcome(name: str, findings: Findings) -> str:
 
 
 def _headline(findings: Findings, counts: dict[str, int]) -> str:
-    """The finding in one sentence, which claims no more than was recorded and read."""
+    """Return the finding in one sentence, which claims no more than was recorded and read."""
     plan = findings.case.plan
     settings = f"(acks={plan.workload.acks}, {elections(plan)})"
     if findings.account == "none":

@@ -152,7 +152,7 @@ def _complain(error: HighwaterError) -> int:
 
 
 def _of_disk(error: OSError) -> HarnessError:
-    """A full disk or a refusal is a person's business; any other OSError is a fault of ours."""
+    """Return an OSError as an error: a full disk or a refusal is for the user to solve."""
     hints = {
         _FULL: "Free room or choose another folder with --store; what was flushed is still there.",
         _REFUSED: "Choose another folder, or change its permissions.",

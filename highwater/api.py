@@ -1,4 +1,4 @@
-"""What the command line, notebooks and tests call: perform plans, judge runs, load a run."""
+"""The Python API: perform plans, judge runs, load a run."""
 
 import contextlib
 import os
@@ -62,7 +62,7 @@ class JudgedRun:
         return str(self.report) if is_file(self.report) else self.report_uri or None
 
     def summary(self) -> dict[str, object]:
-        """The object that ``--json`` prints."""
+        """Return the object that ``--json`` prints."""
         return self.verdict.summary(self.page) | {"model": msgspec.to_builtins(self.model)}
 
 
@@ -194,11 +194,11 @@ class StoredRun:
 
     @property
     def verdict(self) -> Verdict:
-        """What the judge said. Raises StoreError when the run was not judged."""
+        """The verdict of the judge. Raises StoreError when the run was not judged."""
         return self.run.verdict()
 
     def table(self, name: str) -> "pd.DataFrame":
-        """A table as pandas. Raises KeyError for an unknown name, StoreError when it is missing."""
+        """Return a table as pandas. Raises KeyError for an unknown name, StoreError if missing."""
         if name == "log":
             log_segments = segments(self.run.replicas)
             batches = (batch for segment in log_segments for batch in read_segment(segment))
@@ -206,7 +206,7 @@ class StoredRun:
         return self.run.table(_TABLE_PATHS[name]).to_pandas()
 
     def frame(self, name: str, spark: "SparkSession") -> "DataFrame":
-        """A table as a Spark DataFrame, for runs of any size."""
+        """Return a table as a Spark DataFrame, for runs of any size."""
         from highwater.checkers.run_tables import Tables  # noqa: PLC0415 - imports Spark
 
         frame: DataFrame = getattr(Tables.load([self.run], spark), name)

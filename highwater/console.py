@@ -1,4 +1,4 @@
-"""What a person sees on the terminal: progress while runs go on, and tables at the end.
+"""The terminal: progress while runs go on, and tables at the end.
 
 Progress goes to standard error: a live line on a terminal, elsewhere a line every few seconds.
 Results go to standard output.
@@ -152,7 +152,7 @@ def _say(line: str) -> None:
 
 
 def show_judged(judged: Sequence["JudgedRun"]) -> None:
-    """What was found about a few runs, a paragraph each."""
+    """Return what was found about a few runs, a paragraph each."""
     for judged_run in judged:
         verdict = judged_run.verdict
         out.print(
@@ -191,7 +191,7 @@ def print_json(objects: list[Any]) -> None:
 
 
 def modelled(judged: "JudgedRun") -> Text:
-    """The model's word about a run in its colour; a dash where the model was not asked."""
+    """Return the model's word about a run in its colour; a dash where the model was not asked."""
     if judged.model is None:
         return Text("-")
     return Text(
@@ -216,7 +216,7 @@ def _show_model(judged: "JudgedRun") -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
-    """A table of text; one column a heading."""
+    """Return a table of text; one column a heading."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")
@@ -226,5 +226,5 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text
 
 
 def coloured(verdict: str) -> Text:
-    """A verdict in its colour."""
+    """Return a verdict in its colour."""
     return Text(verdict, style=COLOURS[verdict])

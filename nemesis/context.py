@@ -1,4 +1,4 @@
-"""What a schedule plays on: a cluster, its faults, and a client that can send one record."""
+"""The context of a schedule: a cluster, its faults, and a client for single records."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class ScheduleNotFollowedError(HarnessError):
 
 
 class Acknowledgement(Protocol):
-    """What a client was told about one record."""
+    """The answer to a client about one record."""
 
     @property
     def outcome(self) -> str:
@@ -29,7 +29,7 @@ class Acknowledgement(Protocol):
 
     @property
     def offset(self) -> int | None:
-        """Where it was appended, if that was told."""
+        """The offset of the append, if it was told."""
 
 
 class Client(Protocol):
@@ -44,7 +44,7 @@ class DirectedClient(Protocol):
 
     @property
     def answers(self) -> Mapping[str, Acknowledgement | None]:
-        """What was told about each record so far; None while nothing was."""
+        """The answers about each record so far; None for a record without one."""
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
         """Send a record to the broker at ``host:port`` and do not wait for its answer."""

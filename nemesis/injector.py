@@ -77,7 +77,7 @@ class Nemesis:
         )
 
     def can(self, name: str, broker: int | None = None) -> bool:
-        """Whether a fault could be opened now: nothing that is open is in its way."""
+        """Return whether a fault could be opened now: nothing that is open is in its way."""
         chosen = find_fault(name)
         return self._in_the_way(chosen, broker) is None
 
@@ -141,7 +141,7 @@ class Nemesis:
             _rulers[id(self._cluster)] = self
 
     def _in_the_way(self, chosen: Fault, broker: int | None) -> _Open | None:
-        """What is open and overlaps with a fault."""
+        """Return what is open and overlaps with a fault."""
         for opened in self._open.values():
             both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both
@@ -182,7 +182,7 @@ class Nemesis:
 
 
 def _target(chosen: Fault, broker: int | None) -> str:
-    """What a fault strikes, in words."""
+    """Return what a fault strikes, in words."""
     if chosen.scope == "broker":
         return f"broker {broker}"
     return "every broker" if chosen.scope == "cluster" else f"the {chosen.scope}"

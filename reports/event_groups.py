@@ -69,7 +69,7 @@ def actors(witnesses: Sequence[Witness]) -> list[int]:
 
 
 def title(name: str, witnesses: Sequence[Witness]) -> str:
-    """What a beat is called: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
+    """Return what a beat is called: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
     ids = actors([w for w in witnesses if beat(w) == name])
     verbs = {
         "fault": (
@@ -142,7 +142,7 @@ class Burst:
 
 
 def bursts(anomalies: Sequence[Anomaly]) -> list[Burst]:
-    """Findings in their own order, neighbours (at most ``NEAR`` offsets apart) together."""
+    """Return findings in their own order, neighbours (at most ``NEAR`` offsets apart) together."""
     grouped: list[Burst] = []
     for anomaly in anomalies:
         last = grouped[-1] if grouped else None

@@ -29,7 +29,7 @@ _MARKS: Final = {"valid": "✓ valid", "invalid": "✕ **invalid**", "unknown": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What is told of one judged run.
+    """The summary of one judged run.
 
     Attributes:
         model: None where the model was not asked.
@@ -58,12 +58,12 @@ class RunSummary:
 
     @property
     def what(self) -> str:
-        """What was asked for."""
+        """The request, in words."""
         return self.plan.happens.replace(",", ", ")
 
 
 def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
-    """What turns judged runs into a text of this format.
+    """Return what turns judged runs into a text of this format.
 
     Raises:
         UsageError: there is none of this name.
@@ -75,7 +75,7 @@ def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
 
 
 def as_json(summaries: Sequence[RunSummary]) -> str:
-    """What ``highwater check --json`` prints: an object, or a list for several runs."""
+    """Return what ``highwater check --json`` prints: an object, or a list for several runs."""
     built = [
         summary.verdict.summary(str(summary.run.report))
         | {"model": msgspec.to_builtins(summary.model)}
@@ -85,7 +85,7 @@ def as_json(summaries: Sequence[RunSummary]) -> str:
 
 
 def markdown(summaries: Sequence[RunSummary]) -> str:
-    """A table of all runs, and what was found in each."""
+    """Return a table of all runs, and what was found in each."""
     heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for run_summary in summaries:
@@ -110,7 +110,7 @@ def _lost(verdict: Verdict) -> str:
 
 
 def junit(summaries: Sequence[RunSummary]) -> str:
-    """A test suite with a case a run: what broke a promise failed, what is unknown is an error."""
+    """Return a test suite, a case a run: broken promises fail, unknown ones are errors."""
     broken = sum(summary.verdict.verdict == INVALID for summary in summaries)
     unknown = sum(summary.verdict.verdict == UNKNOWN for summary in summaries)
     seconds = f"{sum(summary.status.seconds for summary in summaries):.3f}"

@@ -20,7 +20,7 @@ from highwater.reports.text import logged, plain, seconds, short
 
 
 def render(template: str, **values: object) -> str:
-    """A whole page from ``templates/``; a name that it lacks is an error."""
+    """Return a whole page from ``templates/``; a name that it lacks is an error."""
     css = _css()
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     policy = (
@@ -38,7 +38,7 @@ def save(path: Path, html: str) -> Path:
 
 
 def drawing_css() -> str:
-    """What a drawing needs of the style sheet where it is a file of its own."""
+    """Return what a drawing needs of the style sheet where it is a file of its own."""
     lines = _css().splitlines()
     colours = lines[: lines.index("*{box-sizing:border-box}")]
     return "\n".join([*colours, *(line for line in lines if line.startswith("svg"))])

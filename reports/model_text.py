@@ -1,4 +1,4 @@
-"""What the reference model says of a run, for a page, a terminal and a script."""
+"""The reference model's answer about a run, for a page, a terminal and a script."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ OFFSETS_MAX: Final = 16
 
 
 def read(run: Run) -> Reconciliation | None:
-    """What the model says of a judged run; None when it was not asked.
+    """Return what the model says of a judged run; None when it was not asked.
 
     Raises:
         StoreError: ``analysis/model.json`` is broken or of another format.
@@ -56,7 +56,7 @@ def read(run: Run) -> Reconciliation | None:
 
 
 def sentence(reconciliation: Reconciliation) -> str:
-    """The answer in one sentence."""
+    """Return the answer in one sentence."""
     rules = f"the rules of {reconciliation.software}"
     total = reconciliation.explained + reconciliation.unexplained
     if reconciliation.status == "as-predicted" and reconciliation.predicted is not None:
@@ -119,7 +119,7 @@ class Logs:
 
 
 def side_by_side(reconciliation: Reconciliation) -> tuple[Logs, ...]:
-    """The predicted and the observed logs, over the same offsets; empty when none were compared."""
+    """Return the predicted and observed logs over the same offsets; empty if not compared."""
     if reconciliation.predicted is None or not reconciliation.predicted.logs:
         return ()
     both = (
@@ -152,7 +152,7 @@ def _logs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What the page of a run shows of the model."""
+    """The model's section of a run's page."""
 
     reconciliation: Reconciliation
     word: str
@@ -164,7 +164,7 @@ class Section:
 
 
 def section(reconciliation: Reconciliation) -> Section:
-    """The view of an answer; what is unexplained comes first."""
+    """Return the view of an answer; what is unexplained comes first."""
     ordered = sorted(reconciliation.findings, key=lambda finding: finding.verdict == "explained")
     return Section(
         reconciliation=reconciliation,
@@ -178,7 +178,7 @@ def section(reconciliation: Reconciliation) -> Section:
 
 
 def sentences(findings: Sequence[ModelFinding]) -> list[str]:
-    """Findings with their chains as lines of text, for a terminal."""
+    """Return findings with their chains as lines of text, for a terminal."""
     return [
         line for finding in findings for line in (heading(finding), *map(_line, finding.because))
     ]
@@ -198,7 +198,7 @@ def _line(link: ExplanationLink) -> str:
 
 
 def rule_word(name: str, reconciliation: Reconciliation) -> str:
-    """A rule by its name, and ``off`` where it is a switch that did not hold in the run."""
+    """Return a rule by its name, and ``off`` where it is a switch that did not hold in the run."""
     if name not in SWITCHES or reconciliation.kafka not in RELEASES:
         return name
     try:
@@ -211,6 +211,6 @@ def rule_word(name: str, reconciliation: Reconciliation) -> str:
 
 
 def rule_says(name: str) -> str:
-    """What a switch of the model is about and where it comes from; empty for a plain name."""
+    """Return what a switch of the model is about and its source; empty for a plain name."""
     field = Rules.__dataclass_fields__.get(name)
     return f"{field.metadata['says']} ({field.metadata['source']})" if field else ""

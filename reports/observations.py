@@ -1,4 +1,4 @@
-"""What is known of a run besides its verdict, as values: observations, faults, cuts and sends."""
+"""Observations of a run besides its verdict: LEO, HW, leaders, faults, truncations, sends."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -55,7 +55,7 @@ class Track:
     hw: Ints
 
     def at(self, time_ns: int) -> tuple[int, int, bool]:
-        """The last LEO and HW that were told by then, and whether the broker still answered."""
+        """Return the last LEO and HW observed by then, and whether the broker still answered."""
         end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
         last = self._last(end)
         if last < 0:
@@ -68,7 +68,7 @@ class Track:
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """The same, if it had come so far by then and was not asked again before it fell silent."""
+        """Return the same, if it came so far by then and did not answer again before silence."""
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)
         fell = (self.leo[after] == UNKNOWN) & (self.time_ns[after] <= time_ns + SILENT_NS)
@@ -98,7 +98,7 @@ class Track:
             )
 
     def _last(self, end: int) -> int:
-        """The last row before index ``end`` in which the replica answered; -1: there is none."""
+        """Return the last row before index ``end`` with an answer; -1 without one."""
         answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
         return int(answers[-1]) if len(answers) else -1
 
@@ -150,7 +150,7 @@ class PartitionObservations:
     cuts: tuple[TruncationEvent, ...]
 
     def leadership(self, time_ns: int) -> LeadershipPeriod | None:
-        """What the controller said at that time."""
+        """Return what the controller said at that time."""
         before = [leadership for leadership in self.leaderships if leadership.time_ns <= time_ns]
         return before[-1] if before else None
 

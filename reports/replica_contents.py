@@ -1,4 +1,4 @@
-"""What each replica holds at the end, offset by offset, and which windows of it to show."""
+"""The contents of each replica in the end, offset by offset, in windows to show."""
 
 import glob
 from collections.abc import Collection, Iterable, Mapping
@@ -59,7 +59,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """What is shown of one partition's replicas: rows and gaps in order of offset."""
+    """The rows of one partition's replicas to show: rows and gaps in order of offset."""
 
     brokers: tuple[int, ...]
     rows: tuple[OffsetRow | Gap, ...]

@@ -1,4 +1,4 @@
-"""What a judged run left behind, read for drawing: observations, faults, cuts and acknowledgements.
+"""The evidence of a judged run, read for drawing: observations, faults, truncations, sends.
 
 A cut-short run lacks tables, or has them as unfinished streams; what could not be read is said in
 ``RunObservations.missing`` and the rest is shown.
@@ -94,7 +94,7 @@ def gather(
 
 
 def _table(run: Run, name: str, missing: list[str], without: Collection[str]) -> pa.Table:
-    """A table of the run; empty, with a sentence in ``missing``, when there is none."""
+    """Return a table of the run; empty, with a sentence in ``missing``, when there is none."""
     schema = TABLES[name]
     if wrong := {f"{name}.parquet", f"{name}.arrows"}.intersection(without):
         missing.append(f"{wrong.pop()} is no evidence, and nothing of it is shown.")
@@ -176,7 +176,7 @@ def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
 def _merged(
     logged: Sequence[TruncationEvent], tracks: Mapping[int, Track]
 ) -> tuple[TruncationEvent, ...]:
-    """Logged cuts, and those only seen as a LEO that went down, in order of time."""
+    """Return logged truncations, and those only seen as a lower LEO, in order of time."""
     second = 1_000_000_000
     cuts = list(logged)
     for broker, track in tracks.items():
@@ -206,7 +206,7 @@ def _in_sync(table: pa.Table, key: Partition, places: set[Place]) -> list[tuple[
 def _silenced(
     scene: PartitionObservations, acknowledged: Sequence[tuple[int, int, int]]
 ) -> PartitionObservations:
-    """The scene, in which who fell silent held what acks=all says that every member held.
+    """Return the scene, in which who fell silent held what acks=all says that every member held.
 
     A broker may take a record in and die before the observer asks it again.
     """

@@ -16,7 +16,7 @@ hold: a noncharacter such as U+FFFE would break a drawing's file."""
 
 
 def plain(words: str, longest: int = LONGEST) -> str:
-    """The text with every control and bidi character spelled out, no longer than ``longest``."""
+    """Return the text with control and bidi characters spelled out, at most ``longest``."""
     cut = words[:longest]
     visible = (
         "".join(_visible(c) for c in cut) if not cut.isascii() or not cut.isprintable() else cut
@@ -31,12 +31,12 @@ def _visible(character: str) -> str:
 
 
 def logged(line: str) -> str:
-    """A broker's log line without its clock, and without the folder of the machine it ran on."""
+    """Return a broker's log line without its clock and without the machine's folder."""
     return _FOLDER.sub("", _CLOCK.sub("", line))
 
 
 def short(words: str, longest: int = 7) -> str:
-    """A record's id as a log cell has room for: its end, which is what tells records apart."""
+    """Return a record's id in the size of a log cell: its end, which tells records apart."""
     visible = plain(words)
     return visible if len(visible) <= longest else "…" + visible[-(longest - 1) :]
 

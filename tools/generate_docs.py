@@ -114,7 +114,7 @@ def faults() -> str:
 
 
 def _outside(fault: Fault) -> str:
-    """What a fault needs on a cluster that somebody else runs."""
+    """Return what a fault needs on a cluster that somebody else runs."""
     if fault.commands is None:
         return "none would do"
     requests = [fault.why_not(release, "external") for release in CATALOGUE.values()]

@@ -50,7 +50,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     invariants: Mapping[str, Broken | None]
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
     """A counterexample on real brokers: in how many of how many runs it came true."""
 
     counterexample: str
@@ -75,7 +75,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was measured."""
 
     scopes: tuple[Searched, ...] = ()
-    replays: tuple[Replay, ...] = ()
+    replays: tuple[MeasuredReplay, ...] = ()
     mutations: tuple[Mutation, ...] = ()
 
 
@@ -112,7 +112,7 @@ def rules() -> str:
 
 
 def invariants() -> str:
-    """What must hold, promises first."""
+    """Return what must hold, promises first."""
     rows = [
         (f"`{name}`", invariant.says, "clients" if invariant.promise else "the protocol")
         for name, invariant in INVARIANTS.items()
@@ -121,7 +121,7 @@ def invariants() -> str:
 
 
 def searches(measured: Sequence[Searched]) -> str:
-    """A table for each set of bounds: releases and failures against what clients rely on."""
+    """Return a table for each set of bounds: releases and failures against what clients rely on."""
     tables: dict[str, list[Searched]] = {}
     for search in measured:
         tables.setdefault(_bounds(search), []).append(search)
@@ -141,7 +141,7 @@ def _bounds(searched: Searched) -> str:
 
 
 def _merged(measured: Iterable[Searched]) -> list[tuple[str, ...]]:
-    """A row a search; releases for which the same was found, state by state, share one."""
+    """Return a row a search; releases for which the same was found, state by state, share one."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for search in sorted(measured, key=lambda search: (ORDER.index(search.kafka), search.failures)):
         cells = tuple(_cell(search, name) for name in PROMISES)
@@ -159,9 +159,9 @@ def _cell(searched: Searched, name: str) -> str:
     return f"**{_linked(f'{broken.depth} steps', broken.counterexample)}**"
 
 
-def replays(replays_: Sequence[Replay]) -> str:
-    """A row a counterexample: where real brokers did the same, and where they did not."""
-    grouped: dict[str, list[Replay]] = {}
+def replays(replays_: Sequence[MeasuredReplay]) -> str:
+    """Return a row a counterexample: where real brokers did the same, and where they did not."""
+    grouped: dict[str, list[MeasuredReplay]] = {}
     for replay in replays_:
         grouped.setdefault(replay.counterexample, []).append(replay)
     rows = [
@@ -176,7 +176,7 @@ def replays(replays_: Sequence[Replay]) -> str:
     return table(("counterexample", "reproduced on", "kept by", "what else"), rows) if rows else ""
 
 
-def _counted(replays_: Iterable[Replay]) -> str:
+def _counted(replays_: Iterable[MeasuredReplay]) -> str:
     return "<br>".join(
         f"{replay.kafka}: {replay.reproduced or replay.runs} of {replay.runs}"
         for replay in replays_
@@ -184,7 +184,7 @@ def _counted(replays_: Iterable[Replay]) -> str:
 
 
 def mutations(measured: Sequence[Mutation]) -> str:
-    """A row for each rule that was switched the other way."""
+    """Return a row for each rule that was switched the other way."""
     rows = [
         (
             f"`{mutation.switch}`",
@@ -205,7 +205,7 @@ def _linked(words: str, file: str | None) -> str:
 
 
 def drawings() -> dict[str, Callable[[], str]]:
-    """An SVG beside each counterexample in docs/counterexamples."""
+    """Return an SVG beside each counterexample in docs/counterexamples."""
 
     def drawing(path: Path) -> Callable[[], str]:
         return lambda: str(whole(Counterexample.load(path), drawing_css())) + "\n"
@@ -215,6 +215,6 @@ def drawings() -> dict[str, Callable[[], str]]:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"

@@ -165,7 +165,7 @@ def _search(setting: ModelSettings, names: tuple[str, ...]) -> tuple[SearchAnswe
 
 
 def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any]:
-    """The first scope in which a rule that is switched alone breaks what holds with it."""
+    """Return the first scope in which a rule that is switched alone breaks what holds with it."""
     usual = base.get(switch, getattr(rules_of(kafka), switch))
     name = ", ".join((kafka, *(f"{rule} on" for rule in base)))
     states = 0
@@ -208,7 +208,7 @@ def _mutation(
 
 
 def _brief(scope: Scope) -> str:
-    """The bounds that are other than the default."""
+    """Return the bounds that are other than the default."""
     usual = asdict(replace(Scope(), records=2, failures=0, moves=2))
     return ", ".join(
         f"{name} {value}"

@@ -135,7 +135,7 @@ STEPS: Final = (
 
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
-    """What the clients of our runs saw, record by record and step by step."""
+    """Return what the clients of our runs saw, record by record and step by step."""
     return tables.client_anomalies.only("kind", *clients.names)
 
 
@@ -154,6 +154,6 @@ def clients(tables: Tables) -> Rows:
     ),
 )
 def operations(tables: Tables) -> Rows | pa.Table:
-    """What the operations of their clients were to each other."""
+    """Return what the operations of their clients were to each other."""
     anomalies = cycles.find(tables.view, ww=False) if tables.view.entangled else None
     return SCHEMA.empty_table() if anomalies is None else anomalies

@@ -104,7 +104,7 @@ def _differs(column: Column) -> Column:
 
 
 def _expected(replicas_most: int) -> Column:
-    """How many whole replicas' extents cover the offset: that many must hold a record there."""
+    """Return how many whole replicas must hold a record at the offset, by their extents."""
     covered = F.lit(0)
     for index in range(replicas_most):
         extent = F.get("extents", F.lit(index))
@@ -175,12 +175,12 @@ def _partition_table(tables: Tables, partitions: Partitions) -> pa.Table:
 
 
 def _whole(case: RunFiles, end: LogExtent) -> bool:
-    """Whether a replica must have no holes: damage (see ``corrupt``) and compaction make some."""
+    """Return whether a replica must have no holes; damage and compaction make some."""
     return not end.damaged and not case.compacted
 
 
 def _watermark(case: RunFiles, end: LogExtent) -> int | None:
-    """A replica's high watermark as its broker last wrote it down; None when it did not."""
+    """Return a replica's high watermark as its broker last wrote it down; None when it did not."""
     path = case.run.replicas / str(end.broker) / "replication-offset-checkpoint"
     if path in case.broken:
         return None

@@ -27,12 +27,12 @@ OF_RUNS: Final = KINDS - {"lost-write", "unseen", "duplicate", VANISHED}
 
 
 def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:
-    """The anomalies of these kinds, in ``checkers.core.anomaly.SCHEMA``."""
+    """Return the anomalies of these kinds, in ``checkers.core.anomaly.SCHEMA``."""
     return tell(view, findings(view, kinds))
 
 
 def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
-    """The findings of these kinds, in ``checkers.history.findings.FINDING``."""
+    """Return the findings of these kinds, in ``checkers.history.findings.FINDING``."""
     rows: list[Rows | None] = [*contents(view, kinds)]
     if INCONSISTENT in kinds:
         rows.append(shared_offsets(view))
@@ -46,7 +46,7 @@ def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 
 
 def tell(view: ClientHistory, found_rows: Sequence[Rows]) -> Rows:
-    """Findings as anomalies, in ``checkers.core.anomaly.SCHEMA``.
+    """Return findings as anomalies, in ``checkers.core.anomaly.SCHEMA``.
 
     Args:
         view: of the histories.

@@ -39,5 +39,5 @@ from highwater.checkers.spark.engine import Rows
     ),
 )
 def records(tables: Tables) -> Rows:
-    """What became of records that is not as it should be."""
+    """Return what became of records that is not as it should be."""
     return tables.client_anomalies.only("kind", *records.names)

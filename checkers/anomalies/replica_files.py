@@ -1,4 +1,4 @@
-"""What only the disks of a run's replicas show, as anomalies like any other.
+"""Anomalies that only the disks of a run's replicas show.
 
 ``divergence`` and ``corrupt`` compare records and bytes; these compare what brokers had written
 down beside them: in-sync replicas, checkpoint files, leader epochs, producers' sequence numbers.
@@ -74,7 +74,7 @@ def missing(tables: Tables) -> pa.Table:
 
 
 def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
-    """The last ISR observed of each partition, and the last offset of the final read."""
+    """Yield the last ISR observed of each partition, and the last offset of the final read."""
     quiesced = {
         case.key: case.tables[_PARTITIONS]
         for case in tables.cases
@@ -155,7 +155,7 @@ def checkpoint(tables: Tables) -> pa.Table:
     )
 )
 def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
-    """Records of one producer id, epoch and sequence number at two offsets of one log (KIP-98).
+    """Return records of one producer id, epoch and sequence number at two offsets (KIP-98).
 
     A broker drops what it has appended before (ProducerStateManager). Numbers begin anew after
     2^31; that far apart they are no repetition.
@@ -210,7 +210,7 @@ def _span(end: LogExtent) -> Row:
 
 
 def _compared(case: RunFiles) -> dict[int, set[str]]:
-    """The replicas that are compared: broker to the names of their folders."""
+    """Return the replicas to compare: broker to the names of their folders."""
     folders: dict[int, set[str]] = {}
     for folder in case.replicas:
         if folder.parent.name.isdecimal():
@@ -237,7 +237,7 @@ def _finding_rows(
     facts: Mapping[Key, Facts],
     look: Callable[[Facts], Iterable[LogFinding]],
 ) -> pa.Table:
-    """A row for each finding about a replica."""
+    """Return a row for each finding about a replica."""
     rows = [
         _row(kind, key, finding.offset, finding.says)
         for key, fact in facts.items()

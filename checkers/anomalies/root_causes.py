@@ -1,4 +1,4 @@
-"""Which anomalies follow from which: one truncation shows in many ways, and is one finding.
+"""Root causes: one truncation shows in many anomalies, and is one finding.
 
 When a log was cut and written again from some offset on, clients see more than what was lost there.
 A *stretch* is a run of offsets of one partition, each the next of the one before, at which a record
@@ -106,7 +106,7 @@ class TruncatedRanges:
         self._ordinals = self._ordinal(self._log, self._low)
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The ``cause`` of each anomaly, of columns of ``checkers.core.anomaly.ANOMALY``."""
+        """Return the ``cause`` of each anomaly, of columns of ``checkers.core.anomaly.ANOMALY``."""
         places = self._places_of(batch)
         stretch = (
             np.searchsorted(self._ordinals, self._ordinal(places.log, places.high), "right") - 1
@@ -128,7 +128,7 @@ class TruncatedRanges:
         return self._called.take(pa.array(best, mask=~follows))
 
     def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
-        """The log, the offset and the rank of what makes stretches."""
+        """Return the log, the offset and the rank of what makes stretches."""
         rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
         batch, rank = batch.filter(rank.is_valid()), rank.drop_null()
         fresh = pc.unique(_names(batch)).drop_null()
@@ -146,7 +146,7 @@ class TruncatedRanges:
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
     def _places_of(self, batch: pa.RecordBatch) -> _Places:
-        """The offsets that anomalies ask for a stretch."""
+        """Return the offsets that anomalies ask for a stretch."""
         kind, rows = batch["kind"], np.arange(len(batch))
         offset, has_offset = _numbers(batch["offset"])
         partition, has_partition = _numbers(batch["partition"])
@@ -167,18 +167,18 @@ class TruncatedRanges:
         return _Places(row, self._logs(batch, row, place, sure), low, high)
 
     def _logs(self, batch: pa.RecordBatch, row: Ints, partition: Ints, mask: Bools) -> Ints:
-        """A number for the log of each row and partition; ``_NOWHERE`` where there is none."""
+        """Return a number for the log of each row and partition; ``_NOWHERE`` for no log."""
         name = pc.index_in(_names(batch), self._names).fill_null(_NOWHERE).to_numpy()
         topic = name.astype(np.int64)[row]
         return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
 
     def _ordinal(self, log: Ints, offset: Ints) -> Ints:
-        """A number by which logs and, within one, offsets follow each other, as lows do."""
+        """Return a number by which logs and, within one, offsets follow each other, as lows do."""
         place = np.searchsorted(self._lows, offset, "right")
         return np.searchsorted(self._holed, log) * (len(self._lows) + 1) + place
 
     def _call(self, worst: Ints, head: Ints) -> None:
-        """What the stretches are called; and their places, by low and then by that."""
+        """Return what the stretches are called; and their places, by low and then by that."""
         topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
         place = pc.binary_join_element_wise(
             topics.take(pa.array(self._log // _PARTITIONS)),
@@ -196,7 +196,7 @@ class TruncatedRanges:
 
 
 def stretches(rows: Rows) -> TruncatedRanges:
-    """The stretches of anomalies, of which those that make any are brought here."""
+    """Return the stretches of anomalies, of which those that make any are brought here."""
     made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS)
     return TruncatedRanges(made.table().combine_chunks().to_batches())
 
@@ -226,7 +226,7 @@ def _among(kind: pa.Array, kinds: Sequence[str]) -> Bools:
 
 
 def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
-    """A column as numbers, and which of them are none."""
+    """Return a column as numbers, and a mask of its nulls."""
     mask: Bools = column.is_valid().to_numpy(zero_copy_only=False)
     return column.fill_null(0).to_numpy().astype(np.int64), mask
 

@@ -41,7 +41,7 @@ _OVER: Final = pa.schema(
 
 
 def step_findings(view: ClientHistory, steps: Rows, kinds: frozenset[str]) -> Rows:
-    """The steps of these kinds, in ``FINDING``."""
+    """Return the steps of these kinds, in ``FINDING``."""
     back = steps.map(partial(steps_back, kinds=kinds), FINDING)
     skipped = steps.map(partial(offsets_left_out, kinds=kinds), _OFFSETS_SKIPPED).persist()
     if not len(skipped):
@@ -51,7 +51,7 @@ def step_findings(view: ClientHistory, steps: Rows, kinds: frozenset[str]) -> Ro
 
 
 def kinds(steps: pa.Table) -> pa.Array:
-    """What steps that are not right are called; null for one that begins at a place sought."""
+    """Return the kinds of wrong steps; null for a step that begins where a reader seeked to."""
     columns = numbers(steps, ("inner", "sent", "sought", "delta"))
     inner, sent, back = columns["inner"], columns["sent"], columns["delta"] < 1
     conditions = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
@@ -59,7 +59,7 @@ def kinds(steps: pa.Table) -> pa.Array:
 
 
 def steps_back(steps: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Steps of these kinds that lead back, or to where they begin, in ``FINDING``. A kernel.
+    """Return steps of these kinds that lead back, or to where they begin, in ``FINDING``. A kernel.
 
     The record at fault is that of the last row.
     """
@@ -69,7 +69,7 @@ def steps_back(steps: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def offsets_left_out(steps: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """What steps of these kinds leave out, in ``_WANTED``, a row for each offset. A kernel."""
+    """Return the offsets that steps of these kinds skip, in ``_OFFSETS_SKIPPED``. A kernel."""
     kind, rows = _of_kinds(steps.filter(pc.greater(steps["delta"], 1)), kinds)
     lists = rows["left_out"].combine_chunks()
     row = pc.list_parent_indices(lists)
@@ -83,7 +83,7 @@ def offsets_left_out(steps: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def skips(rows: pa.Table) -> pa.Table:
-    """Steps with the records that they leave out, in ``FINDING``. A kernel by ``finding``.
+    """Return steps with the records that they leave out, in ``FINDING``. A kernel by ``finding``.
 
     The record at fault is the first of these.
 
@@ -116,7 +116,7 @@ def skips(rows: pa.Table) -> pa.Table:
 
 
 def passed(view: ClientHistory, steps: Rows) -> Rows:
-    """Records at offsets that a reader left out, and the row to which it stepped, in ``GONE``.
+    """Return records at skipped offsets, and the row to which the reader stepped, in ``GONE``.
 
     Of several rows the last; where readers sought to go on from, they stepped from there.
     """
@@ -132,7 +132,7 @@ def _read_over(steps: pa.Table) -> pa.Table:
 
 
 def last_over(steps: pa.Table) -> pa.Table:
-    """Who was the last to step over the offsets from ``low`` up to the next row's, in order.
+    """Return who was the last to step over the offsets from ``low`` up to the next row's, in order.
 
     Args:
         steps: ``slot, from_place, place, at, client``.
@@ -153,7 +153,7 @@ def last_over(steps: pa.Table) -> pa.Table:
 
 
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
-    """The last of some stretches ``[begin, end)`` that has each number below size, or ``NONE``.
+    """Return, for each number below ``size``, the last range ``[begin, end)`` that has it.
 
     A stretch is two blocks of some power of 2 that may overlap, and so are blocks in their turn.
     """
@@ -186,14 +186,14 @@ def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
 
 
 def _of_kinds(steps: pa.Table, wanted_kinds: frozenset[str]) -> tuple[pa.Array, pa.Table]:
-    """Steps of these kinds, and the kind of each."""
+    """Return steps of these kinds, and the kind of each."""
     kind = kinds(steps)
     among = pc.is_in(kind, pa.array(sorted(wanted_kinds), pa.string()))
     return kind.filter(among), steps.filter(among)
 
 
 def _steps(kind: pa.Array, finding: Ints, rows: dict[str, Ints], *, fault: int) -> pa.Table:
-    """The two rows of each step, in ``FINDING``."""
+    """Return the two rows of each step, in ``FINDING``."""
     common = {"client": rows["client"], "delta": rows["delta"], "fault": fault}
     ends = (rows["from_at"], rows["at"])
     return pa.concat_tables(

@@ -1,1 +1,1 @@
-"""What an anomaly is, what promises there are, and what a checker is."""
+"""The vocabulary of checkers: anomalies, promises, and the decorator."""

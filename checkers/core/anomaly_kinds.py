@@ -1,4 +1,4 @@
-"""What a kind of anomaly is. ``checkers.catalogue`` has them all."""
+"""Kinds of anomaly. ``checkers.catalogue`` has all of them."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -23,7 +23,7 @@ Breaks: TypeAlias = Callable[[Plan, int], bool]
 
 
 class Severity(StrEnum):
-    """How bad an anomaly is where it breaks a promise."""
+    """The severity of an anomaly where it breaks a promise."""
 
     CRITICAL = "critical"  # data is gone, or is not what it was
     SERIOUS = "serious"  # data is there, and clients that do everything right are misled

@@ -1,4 +1,4 @@
-"""What a checker is: one function from the tables of all runs to the anomalies in them."""
+"""A checker: one function from the tables of all runs to the anomalies in them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Checker:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it finds, by name."""
+        """The names of the kinds that it finds."""
         return tuple(kind.name for kind in self.kinds)
 
 

@@ -1,4 +1,4 @@
-"""What was promised, and which findings break it. Finding knows nothing of this."""
+"""The policy: promises of a run, and the anomalies that break them. Checkers do not know it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Word = Literal["valid", "invalid", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What a run's settings promise.
+    """The promise that a run's settings make.
 
     Attributes:
         says: one sentence for a person.
@@ -28,7 +28,7 @@ class Promise:
 
 
 def promised(plan: Plan, *, faults: int) -> Promise:
-    """The promise under which a run is judged.
+    """Return the promise under which a run is judged.
 
     Args:
         plan: its settings.
@@ -46,7 +46,7 @@ def decide(
     unjudged: Sequence[str],
     untested: Sequence[str] = (),
 ) -> tuple[Word, tuple[str, ...]]:
-    """The verdict and its reasons.
+    """Return the verdict and its reasons.
 
     What could not be judged outweighs everything; a broken promise outweighs records that no
     reader came far enough to look for, and faults that never struck.
@@ -90,7 +90,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def elections(plan: Plan) -> str:
-    """The run's kind of elections, in two words."""
+    """Return the run's kind of elections, in two words."""
     return "unclean elections" if plan.topic.unclean_leader_election else "clean elections"
 
 

@@ -1,4 +1,4 @@
-"""What runs are promised, and which runs: each checker says which of these an anomaly breaks.
+"""Promises to runs: each checker says which of these an anomaly breaks.
 
 What Kafka promises follows from three settings: ``acks`` (ProducerConfig), ``min.insync.replicas``
 and ``unclean.leader.election.enable`` (TopicConfig), and from what was done to the cluster.

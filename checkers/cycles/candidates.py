@@ -1,4 +1,4 @@
-"""Which operations can be in a cycle, of histories of any length.
+"""Candidates: the operations that can be in a cycle, of histories of any length.
 
 A graph of 100 million operations is not held anywhere. Every operation is given a point of time at
 which it may have happened (``_bounds``). Nearly every edge leads from earlier to later, and a cycle
@@ -266,7 +266,7 @@ def _members(timed: pa.Table, *, clock: pa.Table, segments: pa.Table) -> pa.Tabl
     before, after = int(pieces["low"].min()) - 1, int(pieces["high"].max()) + 1
 
     def code(history: Ints, block: Ints) -> Ints:
-        """Number the blocks of all histories; one at each end stands for all others."""
+        """Return the blocks of all histories, numbered; one at each end stands for all others."""
         return history * (after - before + 1) + np.clip(block, before, after)
 
     block = code(*_blocks(columns, clock, columns["time"]))

@@ -200,7 +200,7 @@ def _operations(rows: Numbers, deeds: Ints) -> tuple[Operations, Ints]:
 
 
 class _Witnesses:
-    """Which record an operation is shown by; edges are in the order of their sources."""
+    """Names the record by which an edge shows an operation; edges are in order of their sources."""
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
         self._edges = edges
@@ -209,12 +209,12 @@ class _Witnesses:
         self._target = target[self._by_target]
 
     def at(self, edge: int, end: int) -> dict[str, object]:
-        """The record at an edge's source (``end`` 0) or target (1)."""
+        """Return the record at an edge's source (``end`` 0) or target (1)."""
         key = self._edges["met" if end else "sent"][edge]
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, deed: int) -> dict[str, object]:
-        """Some record of an operation."""
+        """Return some record of an operation."""
         place = int(np.searchsorted(self._source, deed))
         if place < len(self._source) and self._source[place] == deed:
             return self.at(place, 0)

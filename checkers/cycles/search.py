@@ -35,7 +35,7 @@ class _Sort(NamedTuple):
     order: str | None
 
     def implies(self, other: "_Sort") -> bool:
-        """Whether a cycle of this sort makes one of the other no news."""
+        """Return whether a cycle of this sort makes one of the other no news."""
         strengths = (None, PROCESS, REALTIME)
         return self.wr <= other.wr and strengths.index(self.order) <= strengths.index(other.order)
 
@@ -95,7 +95,7 @@ class Leg:
     why: str
 
     def renumbered(self, operations: Ints, edges: Ints) -> "Leg":
-        """The same in terms of what these operations and edges were chosen from."""
+        """Return the same in terms of what these operations and edges were chosen from."""
         return Leg(
             source=int(operations[self.source]),
             target=int(operations[self.target]),
@@ -131,14 +131,14 @@ class _Graph(NamedTuple):
         )
 
     def components(self) -> Ints:
-        """Of each vertex its strongly connected component; -1 where that is itself alone."""
+        """Return the strongly connected component of each vertex; -1 for a vertex alone."""
         component = scipy.sparse.csgraph.connected_components(self.matrix(), connection="strong")[1]
         labels: Ints = np.asarray(component, np.int64)
         return np.where(np.bincount(labels)[labels] > 1, labels, -1)
 
 
 def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
-    """The cycles of a graph, each named by the weakest set of edges that closes one.
+    """Return the cycles of a graph, each named by the weakest set of edges that closes one.
 
     As Elle does: of each strongly connected component of the graph with all its edges, one short
     cycle of each sort, except of sorts that are implied by one that was found. What remains of a
@@ -178,7 +178,7 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
 
 
 def _search(operations: Operations, dependencies: Dependencies, whole: Ints) -> list[Cycle]:
-    """The cycles of components; ``whole`` says of each operation in which of them it is."""
+    """Return the cycles of components; ``whole`` says of each operation in which of them it is."""
     cycles: list[Cycle] = []
     searches: list[tuple[_Sort, Ints]] = []
     for sort in SORTS:
@@ -200,7 +200,7 @@ def _search(operations: Operations, dependencies: Dependencies, whole: Ints) -> 
 
 
 def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort) -> _Graph:
-    """The edges that a sort may have."""
+    """Return the edges that a sort may have."""
     chosen = slice(None) if sort.wr else ~dependencies.wr
     source, target = dependencies.source[chosen], dependencies.target[chosen]
     weight = np.full(len(source), _STEP)
@@ -216,7 +216,7 @@ def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort) -> _
 
 
 def _time_line(operations: Operations, line: Ints) -> tuple[int, Ints, Ints, NDArray[np.float64]]:
-    """The points of each line of time, and edges from operations to them, on, and back.
+    """Return the points of each line of time, and edges from operations to them, on, and back.
 
     A point stands where an operation ended. An operation leads to its own, each point to the next
     on its line, and the last before an operation's begin leads to that operation.
@@ -240,7 +240,7 @@ def _time_line(operations: Operations, line: Ints) -> tuple[int, Ints, Ints, NDA
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Of each whole component the smallest of its parts, among those with news."""
+    """Return the smallest part of each whole component that has news."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))
@@ -252,7 +252,7 @@ def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
 def _shortest(
     graph: _Graph, part: Ints, operations: Operations, dependencies: Dependencies, sort: _Sort
 ) -> list[list[int]]:
-    """A short cycle of each component, as its operations in order.
+    """Return a short cycle of each component, as its operations in order.
 
     The shortest through the edges that lead furthest back in time: where one edge is wrong, as
     most often, that is it.

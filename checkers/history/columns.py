@@ -17,7 +17,7 @@ NONE: Final = np.iinfo(np.int64).min
 
 
 def numbers(table: pa.Table, names: Iterable[str] | None = None) -> Numbers:
-    """Some columns of a table, or all of them, by name."""
+    """Return some columns of a table, or all of them, by name."""
     return {name: _column(table[name]) for name in names or table.column_names}
 
 
@@ -35,26 +35,26 @@ def nullable(column: NDArray[Any]) -> pa.Array:
 
 
 def any_of(facts: NDArray[Any], number: int) -> Bools:
-    """Which of some facts have any of these bits."""
+    """Return which of some facts have any of these bits."""
     mask: Bools = (facts & np.int32(number)) != 0
     return mask
 
 
 def groups(*columns: NDArray[Any]) -> Ints:
-    """Where each group of equal rows begins, of rows in the order of these columns."""
+    """Return where each group of equal rows begins, of rows in the order of these columns."""
     fresh = np.ones(len(columns[0]), np.bool_)
     fresh[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return np.flatnonzero(fresh)
 
 
 def sizes(first: Ints, count: int) -> Ints:
-    """How many rows each group has, of so many rows in all."""
+    """Return how many rows each group has, of so many rows in all."""
     lengths: Ints = np.diff(np.append(first, count))
     return lengths
 
 
 def least(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
-    """The least number of each group among the rows asked for; ``NONE`` where there are none."""
+    """Return the least number of each group among the rows of ``mask``; ``NONE`` without rows."""
     most = np.iinfo(np.int64).max
     least: Ints = np.minimum.reduceat(np.where(mask, column, most), first)
     least[least == most] = NONE
@@ -62,13 +62,13 @@ def least(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
 
 
 def greatest(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
-    """The greatest number of each group among the rows asked for; ``NONE`` likewise."""
+    """Return the greatest number of each group among the rows asked for; ``NONE`` likewise."""
     greatest: Ints = np.maximum.reduceat(np.where(mask, column, NONE), first)
     return greatest
 
 
 def distinct(column: NDArray[Any]) -> Ints:
-    """The numbers in order, once each.
+    """Return the numbers in order, once each.
 
     numpy's own ``unique`` hashes them first: six million that differ take it 6.4 s, and this 0.4.
     """

@@ -78,7 +78,7 @@ FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
 
 
 def rows_of_findings(rows: pa.Table) -> pa.Table:
-    """Findings with the words of their rows as anomalies, in ``SCHEMA``. A kernel by ``finding``.
+    """Return findings with their words as anomalies, in ``SCHEMA``. A kernel by ``finding``.
 
     Args:
         rows: in columns of ``FINDING``, two of them called as in ``FINDING_COLUMNS``, and of
@@ -112,7 +112,7 @@ def rows_of_findings(rows: pa.Table) -> pa.Table:
 
 
 def _steps(part: Ints, number: Ints) -> Bools:
-    """Which rows are steps: those that say so, and the first and last end of each finding."""
+    """Return which rows are steps: rows that say so, and the ends of each finding."""
     ends = np.flatnonzero(part == END)
     step: Bools = part == STEP
     if len(ends):
@@ -123,7 +123,7 @@ def _steps(part: Ints, number: Ints) -> Bools:
 
 
 def _any(mask: Bools, first: Ints, size: Ints) -> Bools:
-    """Whether any row of its finding is asked for, row by row."""
+    """Return whether any row of its finding is asked for, row by row."""
     by_row: Bools = np.repeat(np.logical_or.reduceat(mask, first), size)
     return by_row
 
@@ -148,7 +148,7 @@ def _fault(
 
 
 def _acks(rows: pa.Table, step: Bools, first: Ints, size: Ints) -> pa.Array:
-    """The greatest of the words of each finding's steps, or of its subjects.
+    """Return the greatest of the words of each finding's steps, or of its subjects.
 
     Of subjects that were acknowledged, if there are any.
     """
@@ -165,7 +165,7 @@ def _acks(rows: pa.Table, step: Bools, first: Ints, size: Ints) -> pa.Array:
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Copies of records that clients met: they stand on no broker that we know of."""
+    """Return copies of records that clients met: they stand on no broker that we know of."""
     is_copy = pa.array(copy)
     given = {
         "partition": partition.take(pa.array(number[copy])),

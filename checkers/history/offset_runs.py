@@ -62,7 +62,7 @@ INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 
 def strides(rows: pa.Table) -> pa.Table:
-    """The strides of rows, in ``STRIDE``; a kernel over any stretch of them."""
+    """Return the strides of rows, in ``STRIDE``; a kernel over any stretch of them."""
     columns = numbers(rows, INPUT)
     fact = columns["fact"]
     columns["pair"], columns["place"] = _told_apart(columns)
@@ -100,7 +100,7 @@ def _codes(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _counted(rows: Numbers) -> pa.RecordBatch:
-    """How many rows of each client and slot there are, and what they say."""
+    """Return how many rows of each client and slot there are, and what they say."""
     order = np.argsort(rows["pair"], kind="stable")
     pair, fact = rows["pair"][order], rows["fact"][order]
     first, last = _stretches(pair[1:] == pair[:-1])
@@ -146,7 +146,7 @@ def _strides(rows: Numbers, what: int) -> pa.RecordBatch:
 
 
 def _sorted(groups: NDArray[Any], *by: NDArray[Any]) -> NDArray[Any]:
-    """The order of rows by small numbers and then by others, which mostly is that of the rows."""
+    """Return the order of rows by small numbers and then by others; most rows are in order."""
     order = np.argsort(groups, kind="stable")
     group = groups[order]
     same, grows = group[1:] == group[:-1], np.zeros(max(len(group) - 1, 0), np.bool_)
@@ -167,7 +167,7 @@ def _slots_told(sends: Numbers) -> pa.RecordBatch:
 
 
 def _stretches(goes_on: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The first and last rows of stretches, from whether each row but the first goes on."""
+    """Return the first and last rows of stretches, from whether each row but the first goes on."""
     breaks = np.flatnonzero(~goes_on) + 1
     first = np.concatenate(([0], breaks))
     last = np.concatenate((breaks - 1, [len(goes_on)]))

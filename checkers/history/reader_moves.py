@@ -1,4 +1,4 @@
-"""What moves a reader on purpose: assignments, seeks, rebalances.
+"""Moves of readers: assignments, seeks, rebalances.
 
 A step from one row to another is excused where between them the client
 
@@ -28,7 +28,7 @@ MOVED: Final = pa.schema(
 
 
 def unexcused(rows: pa.Table) -> pa.Table:
-    """The steps that nothing excuses. A kernel by ``client``.
+    """Return the steps that nothing excuses. A kernel by ``client``.
 
     Args:
         rows: in ``checkers.history.steps.STEP``, and rows of ``MOVED``, whose ``delta`` is null.
@@ -55,7 +55,7 @@ def unexcused(rows: pa.Table) -> pa.Table:
 
 
 def _between(begin: Numbers, end: Numbers, moves: Numbers, *by: str) -> Ints:
-    """How many moves come after each begin, and not after the end, in the order of columns."""
+    """Return how many moves come after each begin and not after the end."""
     keys = [moves[name] for name in by]
     until, since = (so_far(keys, [rows[name] for name in by]) for rows in (end, begin))
     counts: Ints = until - since

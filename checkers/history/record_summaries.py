@@ -84,7 +84,7 @@ it, failed sends apart; ``writer`` is the ``deed`` that sent it, the greatest of
 
 
 def bits(*names: str) -> int:
-    """The bits of some doubts."""
+    """Return the bits of some doubts."""
     return sum(1 << DOUBTS.index(name) for name in names)
 
 
@@ -189,7 +189,7 @@ def _doubts(record: Numbers) -> dict[str, Bools]:
 
 
 def _slots(record: Numbers) -> pa.Table:
-    """Records summed up, in ``SLOT``, a row a slot."""
+    """Return records summed up, in ``SLOT``, a row a slot."""
     slot, place = np.unique(record["slot"], return_inverse=True)
     facts, fence = record["facts"], record["fence"]
     sent, read_back = any_of(facts, SENT) & ~fence, record["met_first"] != NONE

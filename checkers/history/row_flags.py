@@ -1,4 +1,4 @@
-"""What one row of a history says, as bits; those of a record are or-ed together."""
+"""The flags of a row of a history, as bits; those of a record are or-ed together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
 
 @dataclass(frozen=True, slots=True)
 class RowFlags:
-    """What a row says by its kind and outcome, and what more if something in it is null."""
+    """The flags of a row by its kind and outcome, and more if something in it is null."""
 
     bits: int
     no_offset: int = 0
@@ -108,7 +108,7 @@ SAYINGS: Final = {
 
 
 def fact() -> Column:
-    """What a row of ``harness.runs.history.OPERATIONS`` says."""
+    """Return what a row of ``harness.runs.history.OPERATIONS`` says."""
     case = _case("kind", {kind: _by_outcome(kind) for kind in KINDS})
     final = f"if(phase <=> '{FINAL}', {IN_FINAL}, 0)"
     fence = f"if(process <=> '{FENCE}', {OF_FENCE}, 0)"

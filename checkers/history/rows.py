@@ -57,7 +57,7 @@ OF_SLOT: Final = ("run", "topic", "partition")
 
 
 def slot() -> Column:
-    """The number of a partition, from the columns ``OF_SLOT``."""
+    """Return the number of a partition, from the columns ``OF_SLOT``."""
     return F.xxhash64(*OF_SLOT)
 
 

@@ -1,4 +1,4 @@
-"""Whether clients went through logs in order: poll-skip, nonmonotonic-poll, and their kin.
+"""Steps of clients through logs: poll-skip, nonmonotonic-poll, and their kin.
 
 A *step* leads from one row of a client to its next in the same slot. Inside an operation
 (``inner``) that is the row before. Between operations it is the last row of the last operation that
@@ -142,7 +142,7 @@ def _singles(rows: Numbers, what: int) -> pa.Table:
 
 
 def steps(rows: pa.Table) -> pa.Table:
-    """Steps that are not right, and those whose strides overlap. A kernel by ``slot``.
+    """Return steps that are not right, and those whose strides overlap. A kernel by ``slot``.
 
     Args:
         rows: in ``STRIDE``. Of a sequence with rows alone, these are looked at and not its strides.
@@ -163,7 +163,7 @@ def steps(rows: pa.Table) -> pa.Table:
 
 
 def _sequences(strides: Numbers) -> Numbers:
-    """What is linked, in order; ``sought`` begins where a reader sought to go on from."""
+    """Return what is linked, in order; ``sought`` begins where a reader sought to go on from."""
     what, place = strides["what"], strides["place"]
     seeks = any_of(what, SEEK_FLAG) & ~any_of(what, EVERYWHERE) & (place != NONE)
     start = {"place": place - 1, "last_place": place - 1}
@@ -179,7 +179,7 @@ def _sequences(strides: Numbers) -> Numbers:
 
 
 def _linked(rows: Numbers) -> Numbers:
-    """Steps that may be wrong, and those whose strides overlap, in ``STEP`` but for two columns.
+    """Return steps that may be wrong, and those with overlapping strides, as ``STEP``.
 
     Args:
         rows: strides in order.

@@ -23,7 +23,7 @@ class Order:
         self._until: Ints = np.cumsum(self._end - self._low)
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
-        """The index of each offset, or of the next known one, and whether it is known itself."""
+        """Return the index of each offset, or of the next known one, and whether it is known."""
         at = so_far((self._slot, self._low), (slot, place)) - 1
         # Before the first stretch stands none, which is looked up behind the last one.
         slots, end, until = (
@@ -34,13 +34,13 @@ class Order:
         return until[at] - left, left > 0
 
     def offset(self, index: Ints) -> Ints:
-        """The known offset that has each index."""
+        """Return the known offset at each index."""
         at = np.searchsorted(self._until, index, "right")
         offsets: Ints = self._end[at] - (self._until[at] - index)
         return offsets
 
     def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """How far steps from one offset to another lead, and what they leave out.
+        """Return how far steps from one offset to another lead, and what they leave out.
 
         Returns:
             Their lengths in known offsets: 1 is to the next one, less is no step on; and the index
@@ -65,7 +65,7 @@ def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def so_far(haystack: Sequence[Ints], needles: Sequence[Ints]) -> Ints:
-    """How many known rows stand at or before each row that is asked for.
+    """Return how many known rows stand at or before each row that is asked for.
 
     Args:
         known: columns, the most significant first; rows in any order.

@@ -1,4 +1,4 @@
-"""What clients saw, as one shape that every checker of their view reads.
+"""The clients' view of histories, which every checker of clients reads.
 
 The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``); where a rule differs from
 Jepsen's on purpose, the checker says so. A history is read twice: its rows in their order, as
@@ -72,7 +72,7 @@ def in_order(operations: DataFrame) -> DataFrame:
 def from_here(
     engine: Engine, path: Path, run: str, names: Sequence[str] | None = None
 ) -> DataFrame:
-    """A table of one run whose file this machine alone may have, with ``run`` and ``at``.
+    """Return a table of one run whose file this machine alone may have, with ``run`` and ``at``.
 
     Args:
         engine: of the session.
@@ -126,7 +126,7 @@ class ClientHistory:
 
     @cached_property
     def names(self) -> pa.Table:
-        """What the numbers of slots stand for, in ``checkers.history.rows.NAMES``."""
+        """The names behind the numbers of slots, in ``checkers.history.rows.NAMES``."""
         if self._all.here:
             return self._all.distinct(NAMES.names)
         # Of few names rather than of many rows numbers are made.
@@ -150,12 +150,12 @@ class ClientHistory:
         return int(np.bitwise_or.reduce(self._counted["op"].to_numpy(), initial=0))
 
     def tells(self, facts: int) -> bool:
-        """Whether any row has one of these facts."""
+        """Return whether any row has one of these facts."""
         return bool(self._facts & facts)
 
     @cached_property
     def two_faced(self) -> bool:
-        """Whether any client both sends and reads."""
+        """True if any client both sends and reads."""
         ordered = self._counted.sort_by("client")
         client, facts = (ordered[name].to_numpy() for name in ("client", "op"))
         if not len(client):
@@ -201,7 +201,7 @@ class ClientHistory:
 
     @cached_property
     def suspects(self) -> dict[str, int]:
-        """How many records there is each doubt about, and other sums, of all slots together."""
+        """The number of records under each suspicion, and other sums, of all slots together."""
         if self._summed["own"] and not self.two_faced:
             return self._summed | {"own": 0}  # only who sends, too, can read what it has sent
         return self._summed
@@ -212,7 +212,7 @@ class ClientHistory:
 
     @property
     def entangled(self) -> bool:
-        """Whether operations may be in a cycle of reads and of time, write-write edges left aside.
+        """True if operations may be in a cycle of reads and of time, write-write edges left aside.
 
         Where each client only sends or only reads, and nobody has read a record before its writer
         began, such edges never lead back: let a writer's time be its begin, and a reader's its end.
@@ -232,7 +232,7 @@ class ClientHistory:
 
     @property
     def late(self) -> bool:
-        """Whether there may be rows of ``placed`` that do not say for themselves that they are."""
+        """True if there may be rows of ``placed`` that do not say for themselves that they are."""
         return bool(self.suspects["stray"] or self.suspects["peeked"])
 
     @cached_property
@@ -263,7 +263,7 @@ class ClientHistory:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """A kernel by ``deed``: rows of ``DOUBTFUL`` with ``PROVEN`` where that is known."""
+    """Return a kernel by ``deed``: rows of ``DOUBTFUL`` with ``PROVEN`` where that is known."""
     fact, deed = (rows[name].to_numpy() for name in ("fact", "deed"))
     proven = np.isin(deed, deed[any_of(fact, PROOF)]) & any_of(fact, SENT)
     fact = fact | np.where(proven, PROVEN, 0).astype(np.int32)
@@ -271,7 +271,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 
 
 def _landed(rows: pa.Table) -> pa.Table:
-    """A kernel by ``key``: the rows of ``DOUBTFUL`` that tell a place since others say so."""
+    """Return rows of ``DOUBTFUL`` whose place other rows tell. A kernel by ``key``."""
     columns = numbers(rows, ("key", "deed", "fact", "facts", "offset"))
     order = np.argsort(columns["key"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
@@ -289,7 +289,7 @@ def _landed(rows: pa.Table) -> pa.Table:
 
 
 def _adrift(rows: pa.Table) -> pa.Table:
-    """A kernel by ``word``: see ``ClientHistory.adrift``."""
+    """Return a kernel by ``word``: see ``ClientHistory.adrift``."""
     ordered = numbers(rows)
     order = np.argsort(ordered["word"], kind="stable")
     ordered = {name: column[order] for name, column in ordered.items()}

@@ -1,1 +1,1 @@
-"""What only the disks of replicas show: log directories of any Kafka, held against one another."""
+"""Comparison of replicas by their disks: log directories of any Kafka."""

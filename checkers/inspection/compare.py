@@ -29,7 +29,7 @@ _NONE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What is known of a replica before it is compared.
+    """The extent of a replica before it is compared.
 
     Attributes:
         first: offset of its first record.
@@ -48,7 +48,7 @@ class Extent:
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """What came of one partition's comparison.
+    """The result of comparing one partition.
 
     Attributes:
         divergent: how many offsets; the first of them are ``offsets``, each with whether it lies
@@ -151,7 +151,7 @@ def _suspicious(evidence: LogTables, sides: DataFrame) -> DataFrame:
 
 
 def _holes(evidence: LogTables, rows: DataFrame, extents: Mapping[int, Extent]) -> list[Row]:
-    """Records within a replica's extent that it lacks and another one has, counted by replica.
+    """Return, by replica, records that it lacks within its extent and another one has.
 
     Damage leaves some, which is a finding of its own. Compaction does, but only where the log
     cleaner has been, or, as far as nobody can say where that is, only of records that a later one
@@ -194,7 +194,7 @@ def _inside() -> Column:
 
 
 def _damaged(evidence: LogTables) -> DataFrame:
-    """Which offsets each damaged stretch claims, up to its segment's end where it does not say."""
+    """Return the offsets that each damaged range claims, up to its segment's end if unknown."""
     limits = [
         {"replica": replica.number, "segment": segment.base_offset, "limit": segment.end - 1}
         for replica in evidence.replicas
@@ -214,7 +214,7 @@ def _claimed(evidence: LogTables) -> DataFrame:
 
 
 def _claims(rows: DataFrame, ends: Column) -> DataFrame:
-    """Of stretches ``broken``, ``begins`` and ``ends``, for ``_inside``."""
+    """Return the conditions on ranges ``broken``, ``begins`` and ``ends`` for ``_inside``."""
     return rows.select(
         F.col("replica").alias("broken"), F.col("base_offset").alias("begins"), ends.alias("ends")
     )
@@ -303,7 +303,7 @@ def _forks(rows: DataFrame) -> list[Row]:
 
 
 def _odd_epochs(rows: DataFrame) -> list[Row]:
-    """Where the records are the same, and a replica alone that cannot be believed differs."""
+    """Return epochs of a replica that differ alone, cannot be believed, with equal records."""
     odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
     counted = (
         odd.select("part", "offset", F.explode("untold").alias("replica"))

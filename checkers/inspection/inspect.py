@@ -103,7 +103,7 @@ def _gaps_till(sides: Sequence[Facts]) -> int:
 
 
 def _notes(dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder]) -> list[str]:
-    """What to know of the folders: those without a replica, and a partition twice on a broker."""
+    """Return notes about the folders: without a replica, or a partition twice on a broker."""
     used = {folder.log_dir.path for folder in folders}
     notes = [
         f"{log_dir.name} (broker {log_dir.broker}) holds no replica of a topic that is looked at."
@@ -116,6 +116,7 @@ def _notes(dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder]) -> list[str
         if before is not path:
             notes.append(
                 f"{path.topic}-{path.partition} of broker {path.broker} lies in"
-                f" {before.log_dir.name} and in {path.log_dir.name}: they are compared as two replicas."
+                f" {before.log_dir.name} and in {path.log_dir.name}: they are compared as two"
+                " replicas."
             )
     return notes

@@ -54,7 +54,7 @@ class _Place:
 
 
 def log_dirs(given: Sequence[Path]) -> list[LogDir]:
-    """The log directories that some folders are or hold, in order, each with its broker.
+    """Return the log directories that some folders are or hold, in order, each with its broker.
 
     Args:
         given: log directories, folders of them (of a whole run, too), or single replicas' folders.
@@ -90,7 +90,7 @@ def _places(given: Path) -> list[_Place]:
 
 
 def _entries(path: Path) -> list[os.DirEntry[str]]:
-    """What a folder that was named holds."""
+    """Return what a folder that was named holds."""
     try:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -135,7 +135,7 @@ def _has_segment(folder: Path) -> bool:
 
 
 def _brokers(places: Sequence[_Place]) -> list[int]:
-    """An id for each log directory; two may share one only where meta.properties says so."""
+    """Return an id for each log directory; two may share one only where meta.properties says so."""
     identities = [_identity(place.path) for place in places]
     named = [_named(place) for place in places]
     unknown = [name for identity, name in zip(identities, named, strict=True) if identity is None]
@@ -155,7 +155,7 @@ def _brokers(places: Sequence[_Place]) -> list[int]:
 
 
 def _identity(path: Path) -> int | None:
-    """The id in ``meta.properties``, which Kafka writes since 0.8.2."""
+    """Return the id in ``meta.properties``, which Kafka writes since 0.8.2."""
     try:
         match = _IDENTITY.search(read_regular(path / "meta.properties").decode("utf-8", "replace"))
     except OSError:
@@ -164,7 +164,7 @@ def _identity(path: Path) -> int | None:
 
 
 def _named(place: _Place) -> int | None:
-    """The last number in the folder's name, or of one above it, up to the one that was given."""
+    """Return the last number in the folder's name, or in that of a folder above it."""
     path, top = place.path.absolute(), place.given.absolute()
     names = [path.name]
     while path != top and top in path.parents:

@@ -1,4 +1,4 @@
-"""What the segments of many replicas hold, as one narrow table and a few small ones made of it.
+"""The segments of many replicas, as one narrow table and a few small ones made of it.
 
 Every value of a record is read once; from then on only numbers of it are. Replicas are told apart
 by a number (``ReplicaFolder.number``), partitions by another, and what a checker asks first is
@@ -113,12 +113,12 @@ class LogTables:
         return self.by_replica(rows.orderBy("segment", "position"))
 
     def by_replica(self, rows: DataFrame) -> dict[int, list[Row]]:
-        """A small table's rows by replica, in their order."""
+        """Return a small table's rows by replica, in their order."""
         grouped: dict[int, list[Row]] = {}
         for row in rows.collect():
             grouped.setdefault(row["replica"], []).append(row.asDict())
         return grouped
 
     def local(self, rows: list[Row], columns: list[tuple[str, pa.DataType]]) -> DataFrame:
-        """A small table for Spark to join with."""
+        """Return a small table for Spark to join with."""
         return self.engine.given(pa.Table.from_pylist(rows, schema=pa.schema(columns)))

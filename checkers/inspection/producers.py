@@ -1,4 +1,4 @@
-"""What the records of idempotent and transactional producers tell of a log (KIP-98)."""
+"""Idempotent and transactional producers, as their records in a log show them (KIP-98)."""
 
 from typing import Final
 
@@ -65,7 +65,7 @@ def transactions(evidence: LogTables) -> dict[int, list[Row]]:
 
 
 def _listed(rows: DataFrame) -> DataFrame:
-    """A row for each kind of ending, with the first few."""
+    """Return a row for each kind of ending, with the first few."""
     place = F.coalesce("first", "marker")
     window = Window.partitionBy("replica", "ending")
     unfinished = F.when(

@@ -1,4 +1,4 @@
-"""What the replicas' disks hold, reduced to what checkers compare."""
+"""The extents of replicas' logs on disk, reduced to what checkers compare."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ ORDINARY: Final = ("torn", "zeros", "empty")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What one replica's log holds of one leader epoch.
+    """The records of one leader epoch in one replica's log.
 
     Attributes:
         epoch: None of records that have none, and of damaged stretches.
@@ -60,7 +60,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExtent:
-    """Where one replica's log begins and ends on disk.
+    """The beginning and the end of one replica's log on disk.
 
     Attributes:
         first: offset of its first record; None when it holds none.
@@ -82,13 +82,13 @@ class LogExtent:
 
 
 def records(log: DataFrame) -> DataFrame:
-    """The ``kafka-log`` source, of which ``SOURCE`` will do, reduced to ``COLUMNS``."""
+    """Return the ``kafka-log`` source, of which ``SOURCE`` will do, reduced to ``COLUMNS``."""
     fingerprint = F.xxhash64("key", "value", "control")
     return log.withColumn("fingerprint", fingerprint).select(*COLUMNS)
 
 
 def spans(log: DataFrame) -> list[Span]:
-    """What every replica's log holds of every epoch, in the order of their offsets."""
+    """Return what every replica's log holds of every epoch, in the order of their offsets."""
     damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
     spans = log.groupBy(*REPLICA, F.col("leader_epoch").alias("epoch")).agg(
         F.min("offset").alias("first"),
@@ -104,7 +104,7 @@ def spans(log: DataFrame) -> list[Span]:
 
 
 def ends(spans: Iterable[Span]) -> list[LogExtent]:
-    """The extent of every replica that has a segment with anything in it."""
+    """Return the extent of every replica that has a segment with anything in it."""
     replicas: dict[tuple[str, int, str, int], list[Span]] = {}
     for span in spans:
         replicas.setdefault((span.run, span.broker, span.topic, span.partition), []).append(span)

@@ -112,7 +112,7 @@ class _Checkpoints:
 def _read(
     log_dir: LogDir, path: Path, read: Callable[[Path], _T], findings: list[LogFinding]
 ) -> _T | None:
-    """A checkpoint file's content; what is wrong with it goes to ``findings``."""
+    """Return a checkpoint file's content; what is wrong with it goes to ``findings``."""
     if path in log_dir.without or not os.path.lexists(path):
         return None
     try:
@@ -169,7 +169,7 @@ def _replica(number: int, path: Path, log_dir: LogDir, offsets: _Checkpoints) ->
 def _segments(
     number: int, path: Path, findings: list[LogFinding]
 ) -> tuple[tuple[Segment, ...], int]:
-    """A folder's segments, and their bytes; leftovers of a compaction are no part of the log."""
+    """Return a folder's segments and their bytes, without leftovers of a compaction."""
     topic, partition = _name(path)
     names: list[str] = []
     size = 0

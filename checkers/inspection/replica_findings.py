@@ -1,4 +1,4 @@
-"""What is to be said of a replica by itself: of its files, its records and its checkpoints."""
+"""Findings about one replica by itself: its files, its records and its checkpoints."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Facts:
     odd_epochs: tuple[int, int] | None = None
 
     def sum(self, name: str) -> int:
-        """A count over all spans."""
+        """Return a count over all spans."""
         return sum(span[name] for span in self.spans)
 
     @property
@@ -104,12 +104,12 @@ class Facts:
 
     @property
     def epochs_told(self) -> bool:
-        """Whether its records' leader epochs, which are under no checksum, can be believed."""
+        """True if its records' leader epochs, which are under no checksum, can be believed."""
         return not [*disordered(self), *contradicted(self)]
 
 
 def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
-    """A replica in the words of ``highwater inspect``.
+    """Return a replica in the words of ``highwater inspect``.
 
     Args:
         facts: what was found out.
@@ -285,7 +285,7 @@ def disordered(facts: Facts) -> list[LogFinding]:
 
 
 def contradicted(facts: Facts) -> list[LogFinding]:
-    """Where leader-epoch-checkpoint says otherwise than the records (LeaderEpochFileCache).
+    """Return where leader-epoch-checkpoint says otherwise than the records (LeaderEpochFileCache).
 
     An entry is an epoch and its first offset, and holds up to the next entry's. What lies before
     the log's start offset has no entry any more.

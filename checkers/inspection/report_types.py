@@ -1,4 +1,4 @@
-"""What is said of a replica or a partition: the vocabulary of ``highwater inspect``."""
+"""The vocabulary of ``highwater inspect``: findings, replicas, partitions."""
 
 from typing import Final, Literal
 
@@ -83,7 +83,7 @@ class InspectedReplica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica holds at a divergent offset; ``text`` is the record, cut short."""
+    """The record of one replica at a divergent offset; ``text`` is cut short."""
 
     broker: int
     epoch: int | None
@@ -127,7 +127,7 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``highwater inspect`` found, in the shape of its ``--json``.
+    """The result of ``highwater inspect``, in the shape of its ``--json``.
 
     Attributes:
         verdict: the worst of all partitions'.
@@ -140,5 +140,5 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
-    """The one that says most against a log; ``agree`` when there is none."""
+    """Return the one that says most against a log; ``agree`` when there is none."""
     return next((word for word in WORST_FIRST if word in verdicts), "agree")

@@ -65,7 +65,7 @@ def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
 
 @rule
 def within(text: Bytes, at: int) -> int:
-    """The next form inside a micro-operation, which must be there."""
+    """Return the next form inside a micro-operation, which must be there."""
     at = blank(text, at)
     if closes(text[at]):
         raise MalformedError(at, NO_MICRO_OP)
@@ -100,7 +100,7 @@ def put_record(text: Bytes, at: int, row: Rows) -> int:
 
 @rule
 def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) -> tuple[Rows, int]:
-    """A row for each key of the vector that stands at ``at``."""
+    """Return a row for each key of the vector that stands at ``at``."""
     at = blank(text, at + 1)
     while not closes(text[at]):
         rows = put(rows, used, op, kind)
@@ -111,7 +111,7 @@ def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) ->
 
 @rule
 def put_polled(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """A row for each record of ``{key [[offset value] …] …}``."""
+    """Return a row for each record of ``{key [[offset value] …] …}``."""
     at = blank(text, at + 1)
     while not closes(text[at]):
         key = at
@@ -129,7 +129,7 @@ def put_polled(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Ro
 
 @rule
 def put_micro_ops(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """A row for each record that a ``:send``, ``:poll`` or ``:txn`` sent or polled."""
+    """Return a row for each record that a ``:send``, ``:poll`` or ``:txn`` sent or polled."""
     at = blank(text, at + 1)
     while not closes(text[at]):
         end = form_end(text, at)
@@ -152,7 +152,7 @@ def put_micro_ops(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple
 
 @rule
 def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """A row for each key under a ``:keys`` anywhere in a ``:rebalance-log``."""
+    """Return a row for each key under a ``:keys`` anywhere in a ``:rebalance-log``."""
     end = form_end(text, at)
     while at < end:
         if opens(text[at]) or closes(text[at]):
@@ -197,7 +197,7 @@ def put_end(text: Bytes, at: int, row: Rows) -> None:
 
 @rule
 def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """A row for each key of ``{key {:offset n …} …}``: where its log ended.
+    """Return a row for each key of ``{key {:offset n …} …}``: where its log ended.
 
     So Bufstream's client answers; others give of partitions what tells no offset, or nothing.
     """

@@ -1,4 +1,4 @@
-"""Where the forms of an EDN text begin and end: plain functions over bytes, which Numba compiles.
+"""Tokens of an EDN text: plain functions over bytes, which Numba compiles.
 
 A history is ``[:send 3 [17 641]]`` a million times over, and an object for each of its forms takes
 minutes (Python's EDN library reads 700 operations a second). Here a form is no more than the byte
@@ -76,7 +76,7 @@ class MalformedError(Exception):
 
 @rule
 def blank(text: Bytes, at: int) -> int:
-    """The next byte that is neither white space (commas are) nor in a comment."""
+    """Return the next byte that is neither white space (commas are) nor in a comment."""
     while at < len(text):
         byte = text[at]
         if byte in (_COMMA, _SPACE) or _TAB <= byte <= _RETURN:
@@ -91,13 +91,13 @@ def blank(text: Bytes, at: int) -> int:
 
 @rule
 def opens(byte: int) -> bool:
-    """Whether a vector, list, map or set begins."""
+    """Return whether a vector, list, map or set begins."""
     return bool(_CLASS[byte] == _OPENS)
 
 
 @rule
 def closes(byte: int) -> bool:
-    """Whether one of them ends."""
+    """Return whether one of them ends."""
     return bool(_CLASS[byte] == _CLOSES)
 
 
@@ -119,7 +119,7 @@ def atom_end(text: Bytes, at: int) -> int:
 
 @rule
 def untagged(text: Bytes, at: int) -> int:
-    """Where the form itself begins: behind ``#jepsen.history.Op``, or at the ``{`` of ``#{``."""
+    """Return where the form begins: behind ``#jepsen.history.Op``, or at the ``{`` of ``#{``."""
     while at < len(text) and text[at] == _HASH:
         behind = text[at + 1] if at + 1 < len(text) else 0
         if behind == _UNDERSCORE:
@@ -162,7 +162,7 @@ def form_end(text: Bytes, at: int) -> int:
 
 @rule
 def word(text: Bytes, at: int, end: int) -> int:
-    """A number for the keyword that stands there: its length, and its first seven letters.
+    """Return a number for the keyword that stands there: its length, and its first seven letters.
 
     No two words of ``jepsen.tests.kafka`` share it, nor any with another that Jepsen writes.
     """
@@ -174,7 +174,7 @@ def word(text: Bytes, at: int, end: int) -> int:
 
 @rule
 def number(text: Bytes, at: int, end: int) -> int:
-    """The integer that stands there, or NONE."""
+    """Return the integer at this place, or NONE."""
     negative = text[at] == _MINUS
     first = at + 1 if negative else at
     if end - first < 1 or end - first > _DIGITS_MAX:

@@ -1,4 +1,4 @@
-"""Whether who read from the beginning in the end came as far as anybody had.
+"""Final coverage: did the final readers come as far as any client had?
 
 Jepsen's clients end with that (``final-polls`` of ``jepsen.tests.kafka``): they seek the beginning
 of every key and poll until they are where the test had come. Where none gets there, a partition may

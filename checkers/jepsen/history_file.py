@@ -63,7 +63,7 @@ class Operation:
 
 @dataclass(slots=True, kw_only=True)
 class Read:
-    """What reading a history came to.
+    """The result of reading a history.
 
     Attributes:
         operations: how many sends, polls and transactions clients began.
@@ -130,7 +130,7 @@ class History:
         return read
 
     def operation(self, at: int) -> Operation:
-        """The operation that begins at this byte."""
+        """Return the operation that begins at this byte."""
         row = np.empty(o.OP_COLUMNS, np.int64)
         o.operation(self._text, at, row)
         return Operation(
@@ -155,7 +155,7 @@ class History:
         yield self._unanswered(pairs.waiting)
 
     def _scanned(self, read: Read) -> Iterator[tuple[Numbers, Numbers]]:
-        """The whole file, a batch at a time."""
+        """Yield the whole file, a batch at a time."""
         text, scan = self._scanner
         begin = blank(text, 0)
         in_vector = begin < len(text) and text[begin] != ord("{") and bool(opens(text[begin]))
@@ -171,7 +171,7 @@ class History:
         read.cut = self._finish(at, in_vector=in_vector, cut=state == CUT)
 
     def _finish(self, at: int, *, in_vector: bool, cut: bool) -> str:
-        """Whether that was the file's end: nothing, or how it was cut short."""
+        """Return whether that was the file's end: nothing, or how it was cut short."""
         if cut:
             where = f"on line {self._line(at)} (byte {at})"
             return f"The operation {where} does not end: what came before it was judged."
@@ -183,7 +183,7 @@ class History:
         return ""
 
     def _polled(self, batch: OperationBatch) -> bool:
-        """Whether some operation that ended well polled, be it in a transaction."""
+        """Return whether some operation that ended well polled, be it in a transaction."""
         ended = batch.ops[batch.ops[:, o.TYPE] == o.OK]
         if (ended[:, o.F] == o.READ).any():
             return True
@@ -202,7 +202,7 @@ class History:
 
     @cached_property
     def _scanner(self) -> tuple[Any, Any]:
-        """What the file is read with: Python, or the same compiled."""
+        """The scanner of the file: plain Python, or the same compiled."""
         if len(self._text) < _COMPILED_FROM:
             return self._text, s.scan
         with cached_compilation(

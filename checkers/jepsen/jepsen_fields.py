@@ -1,4 +1,4 @@
-"""What is told of an anomaly in a history of Jepsen's, with the fields that Jepsen gives."""
+"""An anomaly of a Jepsen history, with the fields that Jepsen gives it."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def entry(row: Row, history: History) -> Row:
-    """An anomaly as ``highwater check --jepsen --json`` prints it.
+    """Return an anomaly as ``highwater check --jepsen --json`` prints it.
 
     Always ``kind``, ``key``, ``value`` and ``witnesses``; and of the fields that Jepsen gives for
     the kind (``offset``, ``offsets``, ``values``, ``count``, ``delta``, ``skipped``, ``steps``) all
@@ -64,7 +64,7 @@ def entry(row: Row, history: History) -> Row:
 
 
 def _witness(step: Row, topic: str, history: History) -> Row:
-    """A client's operation, and what of it takes part in the anomaly."""
+    """Return a client's operation, and what of it takes part in the anomaly."""
     operation = history.operation(step["op"])
     row = {
         "index": operation.index,
@@ -131,10 +131,10 @@ _DETAILS: Final[dict[str, Callable[[Row], Row]]] = {
 
 
 def key(topic: str, partition: int | None) -> int | str | None:
-    """The key of a record: a number, or whatever else, as EDN."""
+    """Return the key of a record: a number, or whatever else, as EDN."""
     return partition if topic == TOPIC else topic
 
 
 def _value(text: str | None) -> int | str | None:
-    """A value: a number, or whatever else, as EDN."""
+    """Return a value: a number, or whatever else, as EDN."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else text

@@ -68,7 +68,7 @@ _STEPS_SHOWN: Final = 8  # of kinds with a delta, the worst; of cycles, the shor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What was found in a history.
+    """The findings in a history.
 
     Attributes:
         history: that was judged.
@@ -97,7 +97,7 @@ class Judgement:
         return "untested" if kind in _UNREAD else "allowed"
 
     def anomalies(self) -> Iterator[dict[str, Any]]:
-        """The anomalies, kind by kind, as ``checkers.jepsen.jepsen_fields.entry`` tells each."""
+        """Return the anomalies, kind by kind, in the shape of ``jepsen_fields.entry``."""
         for row in _dicts(self._anomalies):
             yield entry(row, self.history)
 
@@ -166,14 +166,14 @@ def judge(
 
 
 def _operations(engine: Engine, path: Path, name: str, rows: int) -> DataFrame:
-    """The operations of a history; a small one goes to Spark from here, wherever that is."""
+    """Return the operations of a history; a small one goes to Spark from here, wherever that is."""
     if rows > engine.here:
         return in_order(engine.spark.read.parquet(str(path))).withColumn("run", F.lit(name))
     return from_here(engine, path, name)
 
 
 def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
-    """The kinds that break no promise.
+    """Return the kinds that break no promise.
 
     Args:
         subscribed: whether clients were subscribed, and may have lost a partition at any time.
@@ -184,18 +184,18 @@ def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
 
 
 def reason(kind: str, count: int) -> str:
-    """A finding and how often, as a sentence."""
+    """Return a finding and how often, as a sentence."""
     return f"{count} {kind}: {MEANS[kind]}."
 
 
 def _acknowledged(path: Path) -> int:
-    """How many sends a table of ``OPERATIONS`` says were acknowledged."""
+    """Return how many sends a table of ``OPERATIONS`` says were acknowledged."""
     sent = (ds.field("kind").cast("string") == SEND) & (ds.field("outcome").cast("string") == OK)
     return int(ds.dataset(path, format="parquet").count_rows(filter=sent))
 
 
 def _lost(read: int, judged: int) -> str:
-    """That not as much was judged as was read, a sentence."""
+    """Return a sentence that fewer rows were judged than read; empty if all were."""
     return f"The history has {read:,} rows, of which {judged:,} were judged."
 
 
@@ -246,7 +246,7 @@ def _doubt(topic: str, partition: int, offset: int) -> str:
 
 
 def _foremost(table: pa.Table) -> pa.Table:
-    """Of each kind those that a person should see first, as Jepsen chooses them. A kernel."""
+    """Return the anomalies of each kind to show first, as Jepsen chooses them. A kernel."""
     order = table.select(["kind", *_ORDER[:-1]])
     order = order.append_column("far", pc.abs(table["delta"]))
     order = order.append_column("steps", pc.list_value_length(table["steps"]))

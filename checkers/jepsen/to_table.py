@@ -103,7 +103,7 @@ class Pairs:
 
 
 def table(text: Bytes, batch: OperationBatch) -> pa.Table:
-    """The micro-operations of a batch in columns of ``harness.runs.history.OPERATIONS``.
+    """Return the micro-operations of a batch in columns of ``harness.runs.history.OPERATIONS``.
 
     Args:
         text: the whole file.
@@ -154,7 +154,7 @@ def _places(text: Bytes, rows: Numbers) -> dict[str, pa.Array]:
 
 
 def _strings(text: Bytes, starts: Numbers, ends: Numbers) -> pa.Array:
-    """What stands at these places; nothing where there is none.
+    """Return what stands at these places; nothing where there is none.
 
     Raises:
         pa.ArrowInvalid: it is not UTF-8.

@@ -28,7 +28,7 @@ class CheckpointError(StoreError):
 
 
 def read_offsets(path: Path) -> Offsets:
-    """A broker's HW (``HIGH_WATERMARK``), flushed offset or log start offset of every partition.
+    """Return a broker's HW, flushed offset or log start offset of every partition.
 
     Raises:
         CheckpointError: the file cannot be read, or is malformed.
@@ -37,7 +37,7 @@ def read_offsets(path: Path) -> Offsets:
 
 
 def parse_offsets(text: str, origin: Path) -> Offsets:
-    """The same from the file's text; ``origin`` is what an error names.
+    """Return the same from the file's text; ``origin`` is what an error names.
 
     Raises:
         CheckpointError: the text is malformed.
@@ -52,7 +52,7 @@ def parse_offsets(text: str, origin: Path) -> Offsets:
 
 
 def read_epochs(path: Path) -> tuple[tuple[int, int], ...]:
-    """A replica's leader epochs, each with the offset at which it starts, in order (KIP-101).
+    """Return a replica's leader epochs, each with its start offset, in order (KIP-101).
 
     Raises:
         CheckpointError: the file cannot be read, or is malformed, or its epochs do not grow.

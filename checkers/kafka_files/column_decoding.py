@@ -158,7 +158,7 @@ def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
 
 
 def column(values: np.ndarray, kind: pa.DataType, *, null: Mask | None = None) -> pa.Array:
-    """An Arrow column over numbers, without a copy where their width is right already.
+    """Return an Arrow column over numbers, without a copy where their width is right.
 
     ``pa.array`` would do, but it imports pandas first: half a second in every Spark worker.
     """
@@ -173,7 +173,7 @@ def column(values: np.ndarray, kind: pa.DataType, *, null: Mask | None = None) -
 
 
 def texts(values: Sequence[str]) -> pa.StringArray:
-    """A short column of strings; like ``column``, without pandas."""
+    """Return a short column of strings; like ``column``, without pandas."""
     encoded = [value.encode() for value in values]
     bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(b"".join(encoded))]
@@ -210,7 +210,7 @@ def mismatches(
 
 
 def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
-    """Which batches stand where offsets only grow: the one check on offsets, as no CRC covers them.
+    """Return which batches stand where offsets only grow: no CRC covers offsets.
 
     Args:
         first: claimed first offset of each batch.
@@ -237,7 +237,7 @@ OFFSET_MAX: Final = (1 << 63) - 1
 
 
 def claimed_end(base_offset: int, delta: int) -> int | None:
-    """The last offset that a damaged batch claims; None when there is no such number."""
+    """Return the last offset that a damaged batch claims; None when there is no such number."""
     end = base_offset + delta
     return end if -OFFSET_MAX <= end <= OFFSET_MAX else None
 
@@ -261,5 +261,5 @@ def record_ids(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def join(parts: Sequence[object]) -> bytes:
-    """An arena: the parts one behind the other, with padding behind them."""
+    """Return an arena: the parts one behind the other, with padding behind them."""
     return b"".join((*parts, PADDING))  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ class TooLargeError(CodecError):
 
 
 def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
-    """The records inside a compressed batch (v2) or wrapper message (v0, v1).
+    """Return the records inside a compressed batch (v2) or wrapper message (v0, v1).
 
     Args:
         codec: 1 gzip, 2 snappy, 3 lz4, 4 zstd (v2 alone).
@@ -113,7 +113,7 @@ def _raw_snappy(block: memoryview, room: int) -> memoryview:
 
 
 def _mend_lz4(data: memoryview) -> bytes:
-    """The frame with the header checksum that LZ4 specifies.
+    """Return the frame with the header checksum that LZ4 specifies.
 
     Kafka before 0.10 took it over the magic number too (KAFKA-3160); message format v0 keeps
     it so.

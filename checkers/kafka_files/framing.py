@@ -35,7 +35,7 @@ _CODEC: Final = 0x07
 
 
 def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
-    """A chunk's records; in several parts where it decompresses to more than memory should hold.
+    """Yield a chunk's records; in parts where it decompresses to more than memory holds.
 
     Args:
         data: the segment.
@@ -124,7 +124,7 @@ def _chunk(
 
 
 def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
-    """What to say of the bytes from ``at`` on, which do not begin a whole batch.
+    """Return what to say of the bytes from ``at`` on, which do not begin a whole batch.
 
     Args:
         data: the segment.
@@ -163,7 +163,7 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
 
 
 def _blank(data: memoryview, at: int, file: int | None) -> bool:
-    """Whether there is nothing but zeros from ``at`` on. Holes of a sparse file are skipped."""
+    """Return whether all bytes from ``at`` on are zeros; holes of a sparse file are skipped."""
     while at < len(data):
         if file is not None:
             try:
@@ -178,7 +178,7 @@ def _blank(data: memoryview, at: int, file: int | None) -> bool:
 
 
 def _whole(data: memoryview, at: int, magic: int) -> bool:
-    """Whether the checksum fits all that is left: then the batch is there, its length is broken."""
+    """Return whether the checksum fits all that is left: then only the length is broken."""
     if len(data) - at < _LEAST[magic]:
         return False
     crc_at, covers_from, compute = (17, 21, crc32c) if magic == 2 else (12, 16, zlib.crc32)  # noqa: PLR2004
@@ -186,7 +186,7 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
 
 
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
-    """Whether a sound batch of a greater offset lies behind: then a length was broken."""
+    """Return whether a sound batch of a greater offset lies behind: then a length was broken."""
     end = min(len(data), begin + _SEARCH_BYTES_MAX)
     trials = 0
     for start in range(begin, end, _WINDOW_BYTES):
@@ -203,7 +203,7 @@ def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> boo
 
 
 def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarray:
-    """Where in a window something looks like a batch with an offset soon after ``offset``."""
+    """Return where a window may have a batch with an offset soon after ``offset``."""
     if len(window) < _FRAME.size:
         return np.empty(0, dtype=np.int64)
     frames = np.lib.stride_tricks.sliding_window_view(window, _FRAME.size)

@@ -72,7 +72,7 @@ class _MessageError(Exception):
 
 
 def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
-    """The records of v0 and v1 messages, wrappers unpacked.
+    """Return the records of v0 and v1 messages, wrappers unpacked.
 
     Args:
         data: the segment.
@@ -139,7 +139,7 @@ def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) ->
 
 
 def _wrapped(message: memoryview, magic: int) -> memoryview:
-    """The value of a wrapper message."""
+    """Return the value of a wrapper message."""
     at = KEY_AT[magic]
     for part in ("key", "value"):
         (length,) = _LENGTH.unpack_from(message, at)
@@ -150,7 +150,7 @@ def _wrapped(message: memoryview, magic: int) -> memoryview:
 
 
 def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int], int]:
-    """Where a wrapper's messages begin, and the last one ends; and what to add to their offsets."""
+    """Return where a wrapper's messages begin and end, and what to add to their offsets."""
     bounds = [0]
     at, offset, whole = 0, 0, len(inner)
     least = KEY_AT[magic] + 8
@@ -220,7 +220,7 @@ def _columns(
 
 
 def _ordered(batches: dict[str, np.ndarray], chunk: Chunk, flaws: Flaws, floor: int) -> bool:
-    """Whether offsets only grow; if not, ``flaws`` names the messages that break the order."""
+    """Return whether offsets only grow; ``flaws`` gets the messages that break the order."""
     good = np.array([i for i in range(len(chunk.sizes)) if i not in flaws], dtype=np.intp)
     first, last = batches["base_offset"][good], batches["last_offset"][good]
     ordered = in_order(first, last, floor=floor, following=chunk.following)

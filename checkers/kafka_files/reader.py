@@ -67,7 +67,7 @@ _CONTROL_TYPES: Final = {b"\0\0": "abort", b"\0\1": "commit"}
 
 
 def read_partition(folder: Path) -> Iterator[pa.RecordBatch]:
-    """The records of one replica, ``replicas/<broker id>/<topic>-<partition>``, in order."""
+    """Yield the records of one replica, ``replicas/<broker id>/<topic>-<partition>``, in order."""
     names = (path for path in folder.glob("*.log") if SEGMENT.fullmatch(path.name))
     for segment in limited([Segment.at(path) for path in names]):
         yield from read_segment(segment)
@@ -76,7 +76,7 @@ def read_partition(folder: Path) -> Iterator[pa.RecordBatch]:
 def read_segment(
     segment: Path | Segment, *, start: int = 0, stop: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one segment as batches of ``SCHEMA``.
+    """Yield the records of one segment as batches of ``SCHEMA``.
 
     Args:
         segment: the file, or what ``segments`` found.
@@ -97,7 +97,7 @@ def read_segment(
 def read_file(
     file: IO[bytes], where: Segment, *, start: int = 0, stop: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The same of a file that is open, wherever its content is from."""
+    """Yield the same of a file that is open, wherever its content is from."""
     whole = file.seek(0, os.SEEK_END)
     if stop is not None and stop > whole:
         error = f"the file had {stop:,} bytes and has {whole:,}"
@@ -117,7 +117,7 @@ def read_file(
 def _read(
     data: memoryview, where: Segment, start: int, stop: int, file: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the batches that begin in ``start`` to ``stop``.
+    """Yield the rows of the batches that begin in ``start`` to ``stop``.
 
     Args:
         file: the descriptor of what ``data`` is, which may tell of holes in it.
@@ -137,7 +137,7 @@ def _read(
 
 
 def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
-    """A table of ``SCHEMA`` from decoded columns."""
+    """Return a table of ``SCHEMA`` from decoded columns."""
     rows = len(decoded.owner)
     numbers = {
         name: values[decoded.owner] for name, values in decoded.batches.items() if name != "codec"
@@ -163,12 +163,12 @@ def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
 
 
 def _none(name: str, values: np.ndarray) -> Mask | None:
-    """Where -1 stands for no value."""
+    """Return where -1 stands for no value."""
     return values == -1 if name in _MINUS_ONE_IS_NULL else None
 
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
-    """The second 16 bits of a control record's key: 0 abort, 1 commit, more in KRaft's own log."""
+    """Return the type in a control record's key: 0 abort, 1 commit, more in KRaft's own log."""
     if not control.true_count:
         return pa.nulls(len(control), pa.string())
     pairs = zip(control.to_pylist(), key.to_pylist(), strict=True)

@@ -66,7 +66,7 @@ _SEQUENCES: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Records:
-    """Where every record lies in the arena; ``ends`` is one past its last byte."""
+    """The place of every record in the arena; ``ends`` is one past its last byte."""
 
     owner: Ints
     starts: Ints
@@ -74,7 +74,7 @@ class _Records:
 
 
 def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
-    """The records of v2 batches.
+    """Return the records of v2 batches.
 
     Args:
         data: the segment.
@@ -187,7 +187,7 @@ def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int
 
 
 def _length(arena: bytes, at: int) -> tuple[int, int]:
-    """The zigzag number at ``at`` while it is zigzag yet, and how many bytes it takes."""
+    """Return the zigzag number at ``at`` while it is zigzag yet, and how many bytes it takes."""
     size, shift, width = 0, 0, 0
     while True:
         byte = arena[at + width]
@@ -199,7 +199,7 @@ def _length(arena: bytes, at: int) -> tuple[int, int]:
 
 
 def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
-    """How many records in a row from ``at`` on bear the same length, and so lie a stride apart."""
+    """Return how many records from ``at`` on have the same length, one stride apart."""
     columns = [arena[byte:end:stride] for byte in range(at, at + width)]
     return min(len(column) - len(column.lstrip(column[:1])) for column in columns)
 
@@ -273,7 +273,7 @@ def _batch_columns(
 
 
 def _damage(chunk: Chunk, header: np.ndarray, flaws: Flaws, mismatched: set[int]) -> list[Damage]:
-    """What was left out, and batches in which there is nothing."""
+    """Return what was left out, and batches in which there is nothing."""
     empty = np.flatnonzero(header["count"] == 0).tolist()
     all_flaws = dict.fromkeys(empty, Flaw("compaction left none of its records", "empty")) | flaws
     return [

@@ -1,4 +1,4 @@
-"""Where segments lie, what their names say, and how their files are opened."""
+"""Segment files: their places, their names, and how they are opened."""
 
 import re
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Segment:
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """The segment at ``<run>/replicas/<broker id>/<topic>-<partition>/<base offset>.log``.
+        """Return the segment at ``replicas/<broker id>/<topic>-<partition>/<base offset>.log``.
 
         Raises:
             UsageError: the path does not end like that.
@@ -64,7 +64,7 @@ class Segment:
 
     @property
     def remote(self) -> bool:
-        """Whether only Spark can read it."""
+        """True if only Spark can read it."""
         return _URI.match(self.path) is not None
 
     @property
@@ -92,7 +92,7 @@ def segments(replicas: Path) -> list[Segment]:
 
 
 def inside(folder: Path) -> list[Segment]:
-    """The segments in a replica's folder; none where its path is not that of one."""
+    """Return the segments in a replica's folder; none where its path is not that of one."""
     if not (PARTITION.fullmatch(folder.name) and folder.parent.name.isdecimal()):
         return []
     return [Segment.at(path) for path in folder.iterdir() if SEGMENT.fullmatch(path.name)]

@@ -29,7 +29,7 @@ _NAMED_MAX: Final = 3
 
 
 def sentence(row: Row) -> str:
-    """What is wrong, for a person, of a row of ``anomaly.ANOMALY`` that has steps."""
+    """Return what is wrong, for a person, of a row of ``anomaly.ANOMALY`` that has steps."""
     steps = row["steps"]
     first, last = steps[0], steps[-1]
     name = where(row["topic"], row["partition"])
@@ -49,7 +49,7 @@ def sentence(row: Row) -> str:
 
 
 def witnesses(row: Row) -> tuple[Witness, ...]:
-    """The steps that show an anomaly, in the order that makes it one."""
+    """Return the steps that show an anomaly, in the order that makes it one."""
     return tuple(
         Witness(
             who=step["process"],

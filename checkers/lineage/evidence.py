@@ -24,7 +24,7 @@ _ROWS_MAX: Final = 200_000
 
 @dataclass(slots=True, kw_only=True)
 class RecordEvidence:
-    """What one run's tables say about some records.
+    """The evidence about some records in one run's tables.
 
     Attributes:
         operations: sends and reads of these records, and at their offsets.
@@ -45,7 +45,7 @@ class RecordEvidence:
 
 
 def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEvidence]:
-    """The evidence about some anomalies of every run.
+    """Return the evidence about some anomalies of every run.
 
     Args:
         tables: of all runs.
@@ -145,7 +145,7 @@ def _plain(column: pa.Field) -> pa.Field:
 
 
 def _disks(tables: Tables, suspects: dict[str, list[Row]]) -> dict[tuple[str, int, int], list[Row]]:
-    """What the replicas hold at the places of all suspects: one Spark job for all runs."""
+    """Return what the replicas hold at the places of all suspects: one Spark job for all runs."""
     asked_places = [
         {"run": run, "partition": partition, "offset": offset}
         for run, rows in suspects.items()

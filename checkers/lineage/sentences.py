@@ -10,7 +10,7 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED
 
 
 def sentence(row: Row, subject: Subject | None) -> str:
-    """What is wrong with a record, for a person.
+    """Return what is wrong with a record, for a person.
 
     Args:
         row: the anomaly, in columns of ``anomaly.ANOMALY``.
@@ -61,7 +61,7 @@ def _cut(subject: Subject) -> list[str]:
 
 
 def _removed(gone: list[ReplicaTruncation]) -> list[str]:
-    """Whose disk lost it to a fault, which is no cut of Kafka's."""
+    """Return whose disk lost it to a fault, which is no cut of Kafka's."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault took R from {disks} {joined(map(str, brokers))}."] if gone else []
@@ -79,7 +79,7 @@ def _by_themselves(subject: Subject, cuts: list[ReplicaTruncation]) -> list[str]
 
 
 def _succession(subject: Subject) -> list[str]:
-    """Who led without R: the last leader elected before R's offset was written anew."""
+    """Return who led without R: the last leader elected before R's offset was written anew."""
     elected = [row for row in subject.elections if row["leader"] >= 0]
     if not elected:
         return []
@@ -111,7 +111,7 @@ def _divergence(row: Row) -> str:
 
 
 def _depth(copies: Sequence[Row]) -> str:
-    """Whether the offset was committed on every side, as far as the brokers had written down."""
+    """Return whether every side had committed the offset, as far as brokers had written."""
     notes = [(copy["broker"], copy.get("note") or "") for copy in copies]
     above = [(broker, note) for broker, note in notes if note.startswith(ABOVE)]
     if above:
@@ -141,6 +141,6 @@ def _brokers(ids: Sequence[str]) -> str:
 
 
 def joined(words: Iterable[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return ``a``, ``a and b``, ``a, b and c``."""
     parts = list(words)
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -80,7 +80,7 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
 
 
 def _copies(subject: Subject) -> Iterator[Witness]:
-    """The HW-lag window: a replica that holds a committed record above its own HW."""
+    """Yield the HW-lag window: a replica that holds a committed record above its own HW."""
     if subject.kind == CORRUPT:
         return
     for rows in subject.holders:

@@ -1,4 +1,4 @@
-"""What an anomaly is about, and the questions that its story asks of the evidence."""
+"""The subject of an anomaly, and the questions that its story asks of the evidence."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +26,7 @@ class ReplicaTruncation:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What an anomaly is about: a place in a partition, and the record that should stand there.
+    """The subject of an anomaly: a place in a partition, and the record that should be there.
 
     Its story lasts from the record's sending until nothing can change it any more. Answers are
     kept, since each walks through all that was observed.
@@ -100,7 +100,7 @@ class Subject:
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
 
     def taken_from(self, cut: ReplicaTruncation) -> bool:
-        """Whether no cut of Kafka's own, but a fault took the offset from that replica's disk."""
+        """Return whether a fault, and no truncation of Kafka's, removed the offset there."""
         return any(
             self.offset in offsets
             for row in self.evidence.faults
@@ -129,7 +129,7 @@ class Subject:
         return series
 
     def leader_at(self, time_ns: int | None) -> Row | None:
-        """The last word on the partition's leader at a time."""
+        """Return the last word on the partition's leader at a time."""
         if time_ns is None:
             return None
         rows = [row for row in self._leaders if row["time_ns"] <= time_ns]
@@ -168,7 +168,7 @@ class Subject:
 
     @cached_property
     def _by_broker(self) -> dict[int, list[Row]]:
-        """What each replica told of itself since the record was sent; nothing without an offset."""
+        """The observations of each replica since the record was sent; empty without an offset."""
         rows: dict[int, list[Row]] = {}
         for row in self.evidence.replicas if self.offset is not None else ():
             if row["partition"] == self.partition and row["time_ns"] >= self.began_ns:
@@ -176,7 +176,7 @@ class Subject:
         return rows
 
     def _above(self, row: Row) -> bool:
-        """Whether a replica that said this holds the offset."""
+        """Return whether a replica that said this holds the offset."""
         return self.offset is not None and row["leo"] is not None and row["leo"] > self.offset
 
     def _here(self, kind: str) -> list[Row]:
@@ -190,5 +190,5 @@ class Subject:
 
 
 def where(topic: str, partition: int | None) -> str:
-    """A partition as Kafka writes it."""
+    """Return a partition as Kafka writes it."""
     return topic if partition is None else f"{topic}-{partition}"

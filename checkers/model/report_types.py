@@ -1,4 +1,4 @@
-"""What the model allows against what was observed: ``analysis/model.json`` of a run."""
+"""The model's answer about a run: ``analysis/model.json``."""
 
 from typing import Final, Literal, Self
 
@@ -55,7 +55,7 @@ class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a partition.
+    """The outcome of a partition.
 
     Attributes:
         lost: ids of acknowledged records that no replica gives back, sorted.
@@ -70,7 +70,7 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """How the model has everybody after a line of its script.
+    """The state of the model after a line of its script.
 
     Attributes:
         line: of the script, in which replicas are called A, B and C.
@@ -142,23 +142,23 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def software(self) -> str:
-        """Whose rules they are: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
+        """The software whose rules they are: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
         verbs = (("speaking protocol", self.protocol), ("writing format", self.written))
         limits = " and ".join(f"{what} {most}" for what, most in verbs if most)
         return f"Kafka {self.kafka} {limits}".rstrip()
 
     @property
     def explained(self) -> int:
-        """How many anomalies and events follow from the rules."""
+        """The number of anomalies and events that follow from the rules."""
         return sum(finding.count for finding in self.findings if finding.verdict == "explained")
 
     @property
     def unexplained(self) -> int:
-        """How many do not."""
+        """The number of anomalies and events that do not."""
         return sum(finding.count for finding in self.findings if finding.verdict == "unexplained")
 
     def to_json(self) -> bytes:
-        """It as ``analysis/model.json`` holds it."""
+        """Return the answer as ``analysis/model.json`` holds it."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @classmethod

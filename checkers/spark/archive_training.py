@@ -1,4 +1,4 @@
-"""What Spark's class archive records: ``-m …archive_training FLAG ...``; see ``sharing``.
+"""The training run of Spark's class archive: ``-m …archive_training FLAG ...``.
 
 In a process of its own, because a process has one JVM of Spark's.
 """
@@ -23,7 +23,7 @@ def main(sharing: list[str]) -> None:
 
 
 def _end_with_who_asked() -> None:
-    """Standard input ends when whoever started this process does."""
+    """Close standard input when the parent process ends."""
     sys.stdin.read()
     os._exit(1)
 

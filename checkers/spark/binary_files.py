@@ -25,12 +25,12 @@ def binary(spark: SparkSession, *paths: str) -> DataFrame:
 
 
 def paths_of(files: DataFrame) -> list[str]:
-    """The paths of files in the spelling of their rows; an empty file has none of these."""
+    """Return the paths of files in the spelling of their rows; an empty file has none of these."""
     return [re.sub("^([^:/]+):///", r"\1:/", unquote(file)) for file in files.inputFiles()]
 
 
 def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The bytes of files: ``path, start, piece``, the pieces of each in order in one task.
+    """Return the bytes of files: ``path, start, piece``, the pieces of each in order in one task.
 
     Args:
         spark: a session of any kind.
@@ -58,5 +58,5 @@ def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[byt
 
 
 def literal(path: str) -> str:
-    """A path for Spark's readers, which would take some letters for a pattern of names."""
+    """Return a path for Spark's readers, which would take some letters for a pattern of names."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

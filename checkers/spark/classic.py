@@ -60,14 +60,14 @@ _SETTINGS: Final = {
 
 
 def running() -> SparkSession | None:
-    """This process's classic session, whoever started it."""
+    """Return this process's classic session, if there is one."""
     session = SparkSession._instantiatedSession  # noqa: SLF001 - no public way sees other threads'
     stopped = session is None or session.sparkContext._jsc is None  # noqa: SLF001 - likewise
     return None if stopped else session
 
 
 def is_local(session: SparkSession) -> bool:
-    """Whether a session is a classic one that works on this machine alone."""
+    """Return whether a session is a classic one that works on this machine alone."""
     classic = isinstance(session, SparkSession)
     return classic and str(session.conf.get("spark.master", "")).startswith("local")
 
@@ -140,7 +140,7 @@ def _require_answer(master: str) -> None:
 
 
 def _python(master: str, conf: "Mapping[str, str]") -> str:
-    """The Python of the workers: this one, unless they are elsewhere and another is named."""
+    """Return the Python of the workers: this one, unless another is named."""
     named = conf.get(_PYTHON)
     if named is None and not master.startswith("local"):
         named = os.environ.get("PYSPARK_PYTHON")
@@ -187,20 +187,20 @@ def _await_executor(context: SparkContext) -> None:
 
 
 def _java_options(temporary: Path, sharing: Flags, *, heavy: bool) -> str:
-    """The serial collector, as a judgement is many short jobs; and a compiler for their size."""
+    """Return JVM options: the serial collector, and a compiler for the size of the work."""
     quick = () if heavy else (_QUICK,)
     paths = (*sharing, f"-Djava.io.tmpdir={temporary}")
     return " ".join((_JVM_OPTIONS, *quick, *(f'"{path}"' for path in paths)))
 
 
 def _nearby(master: str) -> bool:
-    """Whether nobody on another machine has to reach the driver."""
+    """Return whether nobody on another machine has to reach the driver."""
     host = urlsplit(master).hostname if "://" in master else _LOOPBACK
     return host in (_LOOPBACK, "localhost")
 
 
 def _temporary_folder() -> Path:
-    """A folder for all that Spark writes."""
+    """Return a folder for all that Spark writes."""
     folder = scratch("spark")
     at_end(partial(_clear, folder))
     return folder

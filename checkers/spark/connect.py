@@ -22,7 +22,7 @@ _sessions: "dict[str, SparkSession]" = {}
 
 
 def running(remote: str) -> "SparkSession | None":
-    """This process's session of a server, if it has one."""
+    """Return this process's session of a server, if it has one."""
     session = _sessions.get(remote)
     client: Any = getattr(session, "client", None)
     return None if session is None or client.is_closed else session
@@ -97,7 +97,7 @@ def _session(remote: str, settings: Mapping[str, str]) -> "SparkSession":
 
 
 def _feature(version: str) -> list[str]:
-    """The part of a version that tells what a server understands: 4.3 of 4.3.0."""
+    """Return the part of a version that tells what a server understands: 4.3 of 4.3.0."""
     return version.split(".")[:2]
 
 

@@ -74,11 +74,11 @@ class Engine:
         return self.there(frame, schema, size)
 
     def there(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """The same, left to Spark however few they are."""
+        """Return the same, left to Spark however few they are."""
         return Rows(self, schema, frame=frame, size=size)
 
     def given(self, table: pa.Table) -> DataFrame:
-        """A table of this process for Spark.
+        """Return a table of this process for Spark.
 
         PySpark stops reading a table at its first chunk without rows, so that chunks are combined.
         """
@@ -92,7 +92,7 @@ class Engine:
         return Rows(self, schema, frame=frame, size=len(first_rows)).persist()
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """A frame that is computed once, and again where a worker that had it is lost."""
+        """Persist a frame: computed once, and again where a worker that had it is lost."""
         rows = frame.persist()
         self._persisted.append(rows)
         return rows
@@ -117,17 +117,17 @@ class Rows:
         self._size = size
 
     def __len__(self) -> int:
-        """How many they are, or a few more where Spark has them."""
+        """Return how many they are, or a few more where Spark has them."""
         return self._size if self._table is None else len(self._table)
 
     @property
     def most_here(self) -> int:
-        """So many of them would be brought here."""
+        """The number of rows at most that would be brought here."""
         return self._engine.here
 
     @property
     def here(self) -> bool:
-        """Whether they are in this process."""
+        """True if they are in this process."""
         return self._table is not None
 
     def table(self) -> pa.Table:
@@ -141,14 +141,14 @@ class Rows:
         return self._frame
 
     def map(self, kernel: Kernel, schema: pa.Schema) -> "Rows":
-        """What a kernel makes of any stretch of them."""
+        """Return what a kernel makes of any stretch of them."""
         if self._table is not None:
             return self._engine.table(_whole(kernel, schema, self._table))
         run = partial(_stretches, kernel=kernel, schema=schema, given=self.schema)
         return self._there(mapped(self.frame(), run, schema), schema)
 
     def by(self, keys: Sequence[str], kernel: Kernel, schema: pa.Schema) -> "Rows":
-        """What a kernel makes of them, if all rows that are equal in ``keys`` come together."""
+        """Return a kernel's result over groups of rows that are equal in ``keys``."""
         if self._table is not None:
             return self.map(kernel, schema)
         parts = max(math.ceil(self._size / _SHUFFLED_ROWS), 2)
@@ -186,14 +186,14 @@ class Rows:
         return self._there(self.frame().where(F.col(column).isNotNull()), self.schema)
 
     def select(self, names: Sequence[str]) -> "Rows":
-        """Some columns of them."""
+        """Return some columns of them."""
         schema = pa.schema([self.schema.field(name) for name in names])
         if self._table is not None:
             return self._engine.table(self._table.select(list(names)))
         return self._there(self.frame().select(*names), schema)
 
     def counts(self, names: Sequence[str]) -> pa.Table:
-        """How often each value of some columns occurs (``count``), brought here; few of them."""
+        """Return how often each value of some columns occurs (``count``), brought here."""
         if self._table is not None:
             grouped = self._table.group_by(list(names)).aggregate([([], "count_all")])
             return grouped.rename_columns([*names, "count"])
@@ -201,7 +201,7 @@ class Rows:
         return collected(self.frame().groupBy(*names).count(), schema)
 
     def renamed(self, names: Mapping[str, str]) -> "Rows":
-        """The same with other names for some columns."""
+        """Return the same with other names for some columns."""
         fields = [field.with_name(names.get(field.name, field.name)) for field in self.schema]
         schema = pa.schema(fields)
         if self._table is not None:
@@ -209,7 +209,7 @@ class Rows:
         return self._there(self.frame().toDF(*schema.names), schema)
 
     def distinct(self, names: Sequence[str]) -> pa.Table:
-        """What occurs in some columns, once each, brought here; it has to be little."""
+        """Return what occurs in some columns, once each, brought here; it has to be little."""
         if self._table is not None:
             return self._table.group_by(list(names)).aggregate([])
         few = self.select(names)
@@ -244,13 +244,13 @@ class Rows:
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
     def collect_if_few(self) -> "Rows":
-        """The same, here where they are few: for rows that are read once, by what comes next."""
+        """Return the same, here if they are few: for rows that are read once."""
         if self._table is not None:
             return self
         return self._engine.frame(self.frame(), self.schema, len(self))
 
     def persist(self) -> "Rows":
-        """The same, computed once; here where they are few."""
+        """Return the same, computed once; here where they are few."""
         if self._table is not None:
             return self
         frame = self._engine.keep(self.frame())
@@ -262,7 +262,7 @@ class Rows:
 
 
 def complete(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table in the columns of a schema; those that it lacks are null."""
+    """Return a table in the columns of a schema; those that it lacks are null."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
@@ -273,7 +273,7 @@ def complete(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def collected(frame: DataFrame, schema: pa.Schema) -> pa.Table:
-    """The rows of a frame, in its order of columns, as Arrow has them."""
+    """Return the rows of a frame, in its order of columns, as Arrow has them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
         arrow_table = frame.toArrow()
@@ -285,7 +285,7 @@ def mapped(
     kernel: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: pa.Schema,
 ) -> DataFrame:
-    """What a function over Arrow's batches makes of a frame."""
+    """Return what a function over Arrow's batches makes of a frame."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # likewise
         return frame.mapInArrow(kernel, from_arrow_schema(schema))
@@ -317,7 +317,7 @@ def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:
 def _stretches(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """What a task of ``map`` does: so many rows at a time, as Spark's own batches are small."""
+    """Return the function of a task of ``map``: many rows at a time, not Spark's small batches."""
     pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -332,7 +332,7 @@ def _stretches(
 def _partition(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """What a task of ``by`` does: all rows of its partition at once."""
+    """Yield what a task of ``by`` does: all rows of its partition at once."""
     whole = list(batches)
     if whole:
         table = pa.Table.from_batches(whole).cast(given)

@@ -1,4 +1,4 @@
-"""What a failure of Spark's means: in one line, and whether Spark is still there."""
+"""Failures of Spark: one line about them, and whether Spark is still there."""
 
 import re
 from typing import TYPE_CHECKING, Final

@@ -34,7 +34,7 @@ class Java:
 
 
 def find_java() -> Path:
-    """The home of the first Java that Spark can start on.
+    """Return the home of the first Java that Spark can start on.
 
     Looked for in ``JAVA_HOME``, on ``PATH``, then where systems usually put them.
 
@@ -68,7 +68,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _examine(home: Path) -> Java:
-    """What Java this is: read from its ``release`` file, or asked of it where it has none."""
+    """Return what Java this is: from its ``release`` file, or asked of it."""
     if not (home / "bin/java").is_file():
         return Java(home=home, version="of no known version", fault="which has no bin/java")
     try:
@@ -88,7 +88,7 @@ def _examine(home: Path) -> Java:
 
 
 def _ask(home: Path) -> str:
-    """The modules that a Java lists; nothing when it cannot (before 9 there were none)."""
+    """Return the modules that a Java lists; nothing when it cannot (before 9 there were none)."""
     try:
         done = subprocess.run(
             [home / "bin/java", "--list-modules"],

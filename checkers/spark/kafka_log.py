@@ -62,11 +62,11 @@ class KafkaLog(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``spark.read.format`` calls it."""
+        """Return what ``spark.read.format`` calls it."""
         return NAME
 
     def schema(self) -> StructType:
-        """The columns of ``segments.reader.SCHEMA``, where the caller named none."""
+        """Return the columns of ``segments.reader.SCHEMA``, where the caller named none."""
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> "SegmentReader":
@@ -88,7 +88,7 @@ class KafkaLog(DataSource):
 
 
 class Task(InputPartition):
-    """What one Spark task reads."""
+    """The segments that one Spark task reads."""
 
     def __init__(self, stretches: list[Stretch]) -> None:
         super().__init__(stretches)
@@ -108,7 +108,7 @@ class SegmentReader(DataSourceReader):
         return [Task(stretches) for stretches in plan(all_segments, cores=os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task."""
+        """Return the records of one task."""
         assert isinstance(partition, Task)
         return _records(partition.stretches, self.columns)
 
@@ -120,7 +120,7 @@ def _records(stretches: Iterable[Stretch], columns: list[str]) -> Iterator[pa.Re
 
 
 def replicas_of(path: Path) -> Path:
-    """The folder ``replicas`` of a run, or the path itself when it is that folder."""
+    """Return the folder ``replicas`` of a run, or the path itself when it is that folder."""
     inside = path / "replicas"
     return inside if inside.is_dir() else path
 
@@ -181,7 +181,7 @@ def register(spark: SparkSession) -> None:
 
 
 def schema_of(columns: Iterable[str]) -> StructType:
-    """The schema of some columns, in the order given.
+    """Return the schema of some columns, in the order given.
 
     Raises:
         UsageError: there is no such column.
@@ -198,7 +198,7 @@ def schema_of(columns: Iterable[str]) -> StructType:
 def read_log(
     spark: SparkSession, paths: Iterable[Path], columns: Iterable[str] = SPARK_SCHEMA.names
 ) -> DataFrame:
-    """The records of some runs, each named by its folder or by ``replicas`` in it; none: no rows.
+    """Return the records of some runs, named by folder or by ``replicas`` in it.
 
     Args:
         spark: the session.
@@ -220,7 +220,7 @@ def read_log(
 def read_segments(
     spark: SparkSession, segments_read: Sequence[Segment], columns: Iterable[str]
 ) -> DataFrame:
-    """The records of segments that lie anywhere; ``run`` and ``broker`` are as each one says.
+    """Return the records of segments anywhere; ``run`` and ``broker`` are as each one says.
 
     Args:
         spark: the session.
@@ -243,7 +243,7 @@ def read_segments(
 def _read_there(
     spark: SparkSession, segments_read: Sequence[Segment], schema: StructType
 ) -> DataFrame:
-    """The records of segments that only Spark can read, each as a whole."""
+    """Yield the records of segments that only Spark can read, each as a whole."""
     by_path: dict[str, list[Segment]] = {}  # a run may have been named twice
     for segment in segments_read:
         by_path.setdefault(segment.path, []).append(segment)
@@ -259,7 +259,7 @@ def _read_there(
 
 
 def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructType) -> DataFrame:
-    """The same rows as the data source's: a task for each number of a range, or read here."""
+    """Yield the same rows as the data source's: a task for each number of a range, or read here."""
     tasks = plan(segments_read, cores=os.cpu_count() or 1)
     names = schema.names
     if sum(map(_size, segments_read)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:
@@ -275,7 +275,7 @@ def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructT
 
 
 def _here(tasks: Iterable[list[Stretch]], names: list[str]) -> pa.Table | None:
-    """The records of some tasks, read by this process; None: they are too many to be held."""
+    """Return the records of some tasks, read by this process; None if they are too many."""
     stretches, size = [], 0
     for batch in (record for task in tasks for record in _records(task, names)):
         stretches.append(batch)

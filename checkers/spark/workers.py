@@ -95,7 +95,7 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a worker tries: to import all that it will be asked for."""
+    """Yield what a worker tries: to import all that it will be asked for."""
     importlib.import_module(_KERNELS)
     yield from batches
 

@@ -1,1 +1,1 @@
-"""What every room needs: errors, files, waiting, limits, words for a person."""
+"""The base of every room: errors, files, waiting, limits, words for a person."""

@@ -56,7 +56,7 @@ class StoreError(HighwaterError):
 
 
 class NotThereError(StoreError):
-    """What was named is not there: wrong usage, unlike something that is there and broken."""
+    """A named thing is not there: wrong usage, unlike a thing that is there and broken."""
 
     exit_code: ClassVar[int] = 2
 

@@ -1,4 +1,4 @@
-"""What the commands exit with, for scripts. 2, wrong usage, is that of the error itself."""
+"""Exit codes of the commands, for scripts. 2, wrong usage, is that of the error itself."""
 
 from typing import Final
 

@@ -51,7 +51,7 @@ class Archive:
         )
 
     def recording(self, target: Path) -> Flags:
-        """Flags for a JVM that writes it as it exits in order."""
+        """Return flags for a JVM that writes it as it exits in order."""
         return (
             "-Xshare:auto",
             f"-XX:SharedArchiveFile={self.base}",
@@ -70,7 +70,7 @@ class Archive:
         aside.replace(self._seal)
 
     def tried(self) -> bool:
-        """Whether the seal is that of the files as they are now; a failure is sealed for a day."""
+        """Return whether the seal fits the files of now; a failure is sealed for a day."""
         try:
             sealed = json.loads(self._seal.read_bytes())
             age_s = time.time() - self._seal.stat().st_mtime
@@ -79,7 +79,7 @@ class Archive:
         return bool(sealed == self._stamps()) and (None not in sealed or age_s < _FAILURE_STANDS_S)
 
     def usable(self) -> bool:
-        """Whether both files are there, as they were sealed."""
+        """Return whether both files are there, as they were sealed."""
         return self.tried() and None not in self._stamps()
 
     def _stamps(self) -> list[list[int] | None]:
@@ -88,7 +88,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What is archived.
+    """The program to archive.
 
     Attributes:
         name: of the file, and whose classes these are.
@@ -129,7 +129,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def _archive(program: Program) -> Archive:
-    """Where it lies; the name changes with the jars and with the JVM."""
+    """Return where it lies; the name changes with the jars and with the JVM."""
     folder = cache_directory() / "archives"
     folder.mkdir(parents=True, exist_ok=True)
     built = program.java.resolve().parent.parent / "release"
@@ -157,7 +157,7 @@ def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None])
 
 
 def _tidy(archive: Archive) -> None:
-    """Of the archives of one program, for other jars or another JVM, only the latest are kept."""
+    """Remove all but the latest archives of one program, for other jars or another JVM."""
     name = archive.top.name.rsplit("-", 2)[0]
     paths = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda path: path.stat().st_mtime)
     for old in paths[:-_ARCHIVES_MAX]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Where the judge runs; without any of these, in a Spark of this process's own.
+    """The Spark that judges; without any option, one of this process's own.
 
     Attributes:
         master: a master's URL (``local[4]``, ``spark://HOST:PORT``, …); None is ``local[*]``.

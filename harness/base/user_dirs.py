@@ -1,4 +1,4 @@
-"""Where things are kept from one run to the next."""
+"""User directories: what is kept from one run to the next."""
 
 import os
 from pathlib import Path

@@ -70,7 +70,7 @@ class SteadyCondition(Generic[_T]):
         self._since: float | None = None
 
     def __call__(self, seen: _T) -> bool:
-        """Whether it has held for long enough now."""
+        """Return whether it has held for long enough now."""
         if not self._until(seen):
             self._since = None
             return False

@@ -1,4 +1,4 @@
-"""How our Kafka clients are set up: to see faults soon, and to be quiet about it.
+"""Settings of our Kafka clients: to see faults soon, and to be quiet about it.
 
 Names are librdkafka's (its CONFIGURATION.md). The same settings serve every release, but for what
 the catalogue says of one that needs more.
@@ -22,7 +22,7 @@ CALM_RATE: Final = 2_000
 def common(
     bootstrap: str, client_id: str, log: logging.Logger, *, quirks: Mapping[str, str]
 ) -> Settings:
-    """Settings of every client; ``quirks`` are those that the release needs, and come last."""
+    """Return settings of every client; ``quirks`` are the release's, and come last."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
@@ -47,7 +47,7 @@ def common(
 
 
 def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) -> Settings:
-    """Settings of a producer under the plan's workload, or with other acks; not transactional."""
+    """Return settings of a producer of the workload, or with other acks; no transactions."""
     workload = plan.workload
     acks = acks or workload.acks
     timeout_ms = int(workload.delivery_timeout_s * 1000)
@@ -72,7 +72,7 @@ def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) 
 
 
 def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
-    """Settings of a transactional producer (KIP-98).
+    """Return settings of a transactional producer (KIP-98).
 
     Args:
         name: its ``transactional.id``, which whoever takes its place must have too.
@@ -94,7 +94,7 @@ def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
 def consumer(
     common_settings: Settings, *, isolation: str = READ_COMMITTED, group: str | None = None
 ) -> Settings:
-    """Settings of a consumer that says where a position is out of range, and moves nowhere itself.
+    """Return settings of a consumer that reports a position out of range, and does not move.
 
     The binding insists on a group id, and librdkafka looks for the group's coordinator even when
     nobody joins, which makes brokers create ``__consumer_offsets``: the driver keeps that small.
@@ -129,7 +129,7 @@ class _QuietFileHandler(logging.FileHandler):
 
 
 def open_log(path: Path) -> logging.Logger:
-    """A logger that writes what librdkafka has to say to one file and never to the terminal."""
+    """Return a logger that writes librdkafka's messages to a file, never to the terminal."""
     path.parent.mkdir(parents=True, exist_ok=True)
     log = logging.Logger(f"clients {path}", logging.INFO)  # noqa: LOG001 - ours alone, not global
     handler = _QuietFileHandler(path)

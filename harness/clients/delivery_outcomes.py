@@ -1,4 +1,4 @@
-"""What a client's error says about the record: surely not written (fail), or nobody knows (info).
+"""Outcomes of deliveries: an error means surely not written (fail) or unknown (info).
 
 librdkafka knows for itself whether a record may have been written (``rd_kafka_message_status``),
 but its Python binding does not tell. An error code alone cannot: a delivery report bears the error
@@ -62,7 +62,7 @@ PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
 def delivered(code: int, *, retries: bool) -> str:
-    """The outcome of an error in a delivery report.
+    """Return the outcome of an error in a delivery report.
 
     Args:
         code: ``KafkaError.code()``.
@@ -78,7 +78,7 @@ LOST_PRODUCER: Final = frozenset(
 
 
 def not_committed(code: int, *, aborted: bool) -> str:
-    """The outcome of a transaction whose commit was asked for, and failed.
+    """Return the outcome of a transaction whose commit was asked for, and failed.
 
     Args:
         code: ``KafkaError.code()`` of the commit's error.

@@ -30,7 +30,7 @@ _EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public nam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRead:
-    """How far the final read came in one partition.
+    """The progress of the final read in one partition.
 
     Attributes:
         complete: the fence was acknowledged, and everything up to it was read.
@@ -154,7 +154,7 @@ def _read(
 def _pass_ends(
     answers: list[Message], fences: dict[int, int | None], reached: dict[int, int]
 ) -> None:
-    """Where no fence stands, the end may be a transaction's marker, which nobody is ever given."""
+    """Return the end without a fence, which may be a transaction's marker, never delivered."""
     for answer in answers:
         error, partition = answer.error(), answer.partition() or 0
         if error is not None and error.code() == _EOF and fences[partition] is None:
@@ -162,7 +162,7 @@ def _pass_ends(
 
 
 def _last_offset(client: Consumer, topic: str, partition: int) -> int:
-    """The last offset a consumer may read; -1 if there is none or nobody tells."""
+    """Return the last offset a consumer may read; -1 if there is none or nobody tells."""
     try:
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
     except KafkaException:

@@ -1,4 +1,4 @@
-"""What producers and readers do, on its way into the history at little cost to themselves."""
+"""Buffers of operations: producers and readers record at little cost to themselves."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
@@ -23,10 +23,10 @@ Answered = Callable[[int, KafkaError | None, Message], None]
 
 
 class OperationBuffer(Protocol):
-    """Where one producer reports: from its own thread alone, callbacks included."""
+    """The buffer of one producer: for its own thread alone, callbacks included."""
 
     def burst(self) -> Answered:
-        """The callback for the delivery reports of records that are sent from now on."""
+        """Return the callback for the delivery reports of records that are sent from now on."""
 
     def refused(self, sequence: int, value: bytes, partition: int, error: KafkaError) -> None:
         """Note that the client would not even queue a record."""
@@ -68,7 +68,7 @@ class SendBuffer:
         self._written_ns = self._clock()
 
     def burst(self) -> Answered:
-        """The callback for the delivery reports of records that are sent from now on."""
+        """Return the callback for the delivery reports of records that are sent from now on."""
         invoke_ns = self._clock()
 
         def answered(sequence: int, error: KafkaError | None, message: Message) -> None:
@@ -189,7 +189,7 @@ class ReadBuffer:
 
 
 def _identities(values: list[bytes | None]) -> pa.Array:
-    """The records' ids, cut from all values at once; one by one where a value is not ours."""
+    """Return the records' ids, cut from all values at once; one by one where one is not ours."""
     try:
         texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
     except pa.ArrowInvalid:

@@ -21,7 +21,7 @@ _POLL_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOutcome:
-    """What the client was told about one record, as the history has it.
+    """The outcome of sending one record, as the history has it.
 
     Attributes:
         offset: None when it was not told.
@@ -183,6 +183,6 @@ class Sender:
         return set() if topic.error is not None or -1 in leaders else leaders
 
     def _stats(self, text: str) -> None:
-        """Which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""
+        """Return which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""
         brokers = msgspec.json.decode(text)["brokers"].values()
         self._up = {broker["nodeid"] for broker in brokers if broker["state"] == "UP"}

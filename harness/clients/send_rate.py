@@ -33,7 +33,7 @@ class RateLimiter:
         self._last_ns = clock()
 
     def due(self) -> int:
-        """How many to send now."""
+        """Return how many to send now."""
         if self._rate <= 0:
             return _BURST
         now = self._clock()
@@ -44,19 +44,19 @@ class RateLimiter:
         return min(whole, max(1, int(self._rate * _CATCH_UP_S)))
 
     def wait_s(self) -> float:
-        """How long until the next one is due."""
+        """Return how long until the next one is due."""
         return 0.0 if self._rate <= 0 else min((1.0 - self._credit) / self._rate, POLL_S)
 
 
 class StopSignal(Protocol):
-    """What a client asks whether it is to end: a ``ClientLifetime``, or a ``threading.Event``."""
+    """The signal for a client to end: a ``ClientLifetime``, or a ``threading.Event``."""
 
     def is_set(self) -> bool:
-        """Whether it is over."""
+        """Return whether it is over."""
 
 
 def draws(plan: Plan, client: str) -> random.Random:
-    """The random numbers of one client of a run, which nobody else draws from."""
+    """Return the random numbers of one client of a run, which no other client draws from."""
     return random.Random(f"{plan.seed} {client}")  # noqa: S311 - no secret
 
 
@@ -75,16 +75,16 @@ class ClientLifetime:
         self._dies = dies
 
     def is_set(self) -> bool:
-        """Whether it is over."""
+        """Return whether it is over."""
         return self._stop.is_set() or time.monotonic() - self._began >= self._length_s
 
     @property
     def crashed(self) -> bool:
-        """Whether it is over by a crash: the client is dropped as it stands, and closes nothing."""
+        """True if it is over by a crash: the client is dropped as it stands, and closes nothing."""
         return self._dies and not self._stop.is_set() and self.is_set()
 
     def named(self, name: str) -> str:
-        """The process of this life in the history: ``producer-0``, ``producer-0.1`` and so on."""
+        """Return the process of this life in the history, such as ``producer-0.1``."""
         return f"{name}.{self.number}" if self.number else name
 
 

@@ -70,7 +70,7 @@ class TrackedConsumer:
         )
 
     def poll(self, most: int, wait_s: float) -> list[Message]:
-        """The next records; errors go to the log."""
+        """Return the next records; errors go to the log."""
         if self._stranded:
             self._go_on()
         messages = self.client.consume(most, wait_s)
@@ -93,7 +93,7 @@ class TrackedConsumer:
             self._moved(SEEK, numbers, within=False)
 
     def positions(self) -> dict[int, int]:
-        """Where it goes on, partition by partition; 0 where it has not begun."""
+        """Return where it goes on, partition by partition; 0 where it has not begun."""
         position = self.client.position(self.client.assignment())
         return {place.partition: max(0, place.offset) for place in position}
 
@@ -105,7 +105,7 @@ class TrackedConsumer:
             self._log.info("%s: no commit: %s", self._name, error)
 
     def after(self, messages: Iterable[Message]) -> list[TopicPartition]:
-        """What a group is to go on with, after these records."""
+        """Return what a group is to go on with, after these records."""
         last = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
         return [self._at(*place) for place in last.items()]
 
@@ -150,7 +150,7 @@ class TrackedConsumer:
             self._moved(SEEK, {partition: place.offset}, within=False)
 
     def _assigned(self, client: Consumer, partitions: list[TopicPartition]) -> None:
-        """Called within a poll, before any record of the new partitions."""
+        """Record an assignment. Called within a poll, before any record of the new partitions."""
         self._moved(REBALANCE, _all(partitions), within=True)
         places = self._committed(client, partitions)
         client.assign(places)
@@ -161,7 +161,7 @@ class TrackedConsumer:
             self._moved(SEEK, offsets, within=True)
 
     def _revoked(self, client: Consumer, partitions: list[TopicPartition]) -> None:
-        """Called within a poll, or when it is closed; also when the partitions were lost."""
+        """Record a revocation. Called in a poll or at close, also when partitions were lost."""
         del client
         self.revoked = True
         self._stranded.clear()
@@ -170,7 +170,7 @@ class TrackedConsumer:
     def _committed(
         self, client: Consumer, partitions: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Where the group has come to; the beginning where it never was."""
+        """Return where the group has come to; the beginning where it never was."""
         try:
             committed = client.committed(partitions, timeout=_ASK_S) if partitions else []
         except KafkaException as error:
@@ -185,7 +185,7 @@ class TrackedConsumer:
 
 
 def _all(partitions: list[TopicPartition]) -> Places:
-    """The partitions of one rebalance, or the one row that says that there are none."""
+    """Return the partitions of one rebalance, or the one row that says that there are none."""
     if not partitions:
         return {None: None}
     return dict.fromkeys(place.partition for place in partitions)

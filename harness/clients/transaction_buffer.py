@@ -1,4 +1,4 @@
-"""What a transactional client does, on its way into the history: a whole transaction at a time."""
+"""Buffer of a transactional client's operations: a whole transaction at a time."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
@@ -39,7 +39,7 @@ class TransactionBuffer:
         self._current: OpenTransaction | None = None
 
     def begin(self) -> "OpenTransaction":
-        """A transaction that begins now."""
+        """Begin a transaction now."""
         self._op += 1
         row = {**self._row, "invoke_ns": self._recorder.clock(), "op": self._op}
         self._current = OpenTransaction(row, self._isolation, self._ended)

@@ -41,7 +41,7 @@ _CRASHED: Final = "_DESTROY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
-    """What one life has."""
+    """The clients of one life."""
 
     session: TransactionalProducer
     tape: TransactionBuffer
@@ -135,7 +135,7 @@ class TransactionLoop:
         tape.close()
 
     def _reader(self, process: str, tape: TransactionBuffer) -> TrackedConsumer | None:
-        """The consuming half of the client, if it has one."""
+        """Return the consuming half of the client, if it has one."""
         if not self._plan.workload.transform:
             return None
         topic = self._plan.topic
@@ -231,7 +231,7 @@ class TransactionLoop:
 
 
 def _first(messages: list[Message]) -> dict[int, int]:
-    """Where a reader stood before it read these, some of them perhaps twice."""
+    """Return where a reader stood before it read these, some of them perhaps twice."""
     numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0

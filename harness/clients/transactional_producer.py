@@ -18,7 +18,7 @@ _SLICE_S: Final = 1.0
 
 
 class TransactionTimeouts:
-    """How long a client may go on trying: some time for each call, and for all at the end.
+    """The time-outs of a client: for each call, and for all calls at the end.
 
     Args:
         stop: set when the run is over.
@@ -43,7 +43,7 @@ class TransactionTimeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionEnd:
-    """How a transaction ended.
+    """The end of a transaction.
 
     Attributes:
         error: the client's name of what went wrong; None when nothing did.

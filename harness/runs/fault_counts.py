@@ -1,4 +1,4 @@
-"""What was done to the cluster of a run, told from what was recorded and not from what was asked.
+"""Counts of what was done to a run's cluster, from the record and not from the plan.
 
 A schedule may strike less often than it was drawn, end early, or never strike at all.
 """
@@ -24,7 +24,7 @@ _SHORT_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultCounts:
-    """What was done in one run.
+    """The number of injections of each fault in one run.
 
     Attributes:
         faults: fault to how often it was injected, in the order of their first times.
@@ -50,12 +50,12 @@ class FaultCounts:
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing at all was done."""
+        """True if nothing at all was done."""
         return not (self.faults or self.steps)
 
     @property
     def count(self) -> int:
-        """How many faults were injected."""
+        """The number of faults that were injected."""
         return sum(self.faults.values())
 
     @property
@@ -78,7 +78,7 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """What happened to the cluster of a run, in few words, and what that means."""
+    """The events of a run's cluster in few words, and what that means."""
 
     value: str
     means: str
@@ -109,7 +109,7 @@ class Happening:
 
 
 def title(plan: Plan, deeds: FaultCounts | None) -> str:
-    """What happened, as a title has room for it: ``kill 3 times``, ``loss``, ``calm``."""
+    """Return what happened, as a title has room for it: ``kill 3 times``, ``loss``, ``calm``."""
     scripted = plan.story or plan.schedule is not None
     if deeds is not None and deeds.nothing and not plan.calm:
         return "no fault struck"
@@ -119,7 +119,7 @@ def title(plan: Plan, deeds: FaultCounts | None) -> str:
 
 
 def requested(plan: Plan) -> str:
-    """What a plan asks for: ``kill, pause at random for 30 s``."""
+    """Return what a plan asks for: ``kill, pause at random for 30 s``."""
     if plan.story:
         return f"the story {plan.story}"
     if plan.schedule is not None:

@@ -1,4 +1,4 @@
-"""What a fault took from a log, as the sentence of its row in ``events/faults`` says.
+"""Offsets that a fault removed from a log, as its sentence in ``events/faults`` says.
 
 Whoever breaks a disk writes the sentence, and whoever explains a loss reads it: no rule of Kafka's
 cuts such records, and no line of a broker's log tells of it.
@@ -14,12 +14,12 @@ _REMOVED_TEXT: Final = re.compile(
 
 
 def phrase(topic: str, partition: int, first: int, end: int) -> str:
-    """The words for offsets from ``first`` up to but not including ``end`` that are gone."""
+    """Return the words for offsets from ``first`` up to but not including ``end`` that are gone."""
     return f"{topic}-{partition} lost {first} up to {end}"
 
 
 def removed_offsets(says: str, topic: str, partition: int) -> Iterator[range]:
-    """The offsets of a partition that a fault's sentence says are gone."""
+    """Yield the offsets of a partition that a fault's sentence says are gone."""
     for match in _REMOVED_TEXT.finditer(says):
         if (match["topic"], int(match["partition"])) == (topic, partition):
             yield range(int(match["first"]), int(match["end"]))

@@ -65,14 +65,14 @@ def end_of(steps: Sequence[FaultStep]) -> float:
 
 
 def later(steps: Sequence[FaultStep], by_s: float) -> Steps:
-    """The same steps, so many seconds later, but none before the beginning."""
+    """Return the same steps, so many seconds later, but none before the beginning."""
     return tuple(
         msgspec.structs.replace(step, at_s=round(max(0.0, step.at_s + by_s), 3)) for step in steps
     )
 
 
 def in_order(steps: Sequence[FaultStep]) -> Steps:
-    """The steps by their start."""
+    """Return the steps by their start."""
     return tuple(sorted(steps, key=lambda step: step.at_s))
 
 

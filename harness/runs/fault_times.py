@@ -13,7 +13,7 @@ Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[int]]
 
 
 def strikes(run: Run) -> Strikes:
-    """What the schedule of a run says; nothing of a story, or where the table is missing."""
+    """Return what the schedule of a run says; nothing of a story, or where the table is missing."""
     numbers: dict[tuple[str, int | None], list[int]] = defaultdict(list)
     try:
         rows = run.table(STEPS_TABLE).to_pylist()

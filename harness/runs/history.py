@@ -1,4 +1,4 @@
-"""What happened, as tables: operations, observations, faults and broker log lines.
+"""The history as tables: operations, observations, faults and broker log lines.
 
 Every time is an ``int64`` of nanoseconds since the run's start on one monotonic clock. A table is
 appended to an Arrow stream while the run goes on (``*.arrows``, one batch flushed at a time,
@@ -186,12 +186,12 @@ UNJUDGED: Final = {STEPS_TABLE: STEPS, WIRE_TABLE: WIRE}
 
 
 def record_value(identity: str, size: int) -> bytes:
-    """The value of the record called ``identity``: its id, padded with ``|...`` to ``size``."""
+    """Return the value of the record ``identity``: its id, padded with ``|...`` to ``size``."""
     return identity.encode() if len(identity) >= size else f"{identity}|".ljust(size, ".").encode()
 
 
 def record_id(value: bytes) -> str:
-    """The id inside a record's value: everything before the first ``|``."""
+    """Return the id inside a record's value: everything before the first ``|``."""
     return value.split(b"|", 1)[0].decode("utf-8", "backslashreplace")
 
 
@@ -276,7 +276,7 @@ class StreamWriter:
 
 
 def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
-    """The whole batches of an Arrow stream; a batch cut short ends it quietly.
+    """Yield the whole batches of an Arrow stream; a batch cut short ends it quietly.
 
     Raises:
         pa.ArrowInvalid: not even the schema could be read.

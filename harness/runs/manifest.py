@@ -167,7 +167,7 @@ def _reason(error: OSError) -> str:
 
 
 def _judged(run: Run) -> Iterator[str]:
-    """The files of a run that a judge reads, and the folders that cannot be listed, in order."""
+    """Yield the files of a run that a judge reads, and folders that cannot be listed."""
     yield "plan.json"
     for name in ("environment.json", "steps.json", "logs/clients.log"):
         if os.path.lexists(run.path / name):
@@ -206,7 +206,7 @@ def _of_broker(folder: Path, path: str, partitions: set[str]) -> Iterator[str]:
 
 
 def _names(folder: Path) -> list[str] | None:
-    """The names in a folder, in order; None when it cannot be listed."""
+    """Return the names in a folder, in order; None when it cannot be listed."""
     try:
         return sorted(path.name for path in folder.iterdir())
     except OSError:

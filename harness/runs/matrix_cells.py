@@ -57,7 +57,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
-        """A plan's value on every axis."""
+        """Return a plan's value on every axis."""
         return {
             "kafka": plan.kafka,
             "driver": plan.driver,
@@ -83,7 +83,7 @@ class MatrixCell(MatrixSetting, frozen=True, kw_only=True):
 
 
 class MatrixRow(MatrixCell, frozen=True, kw_only=True):
-    """What came of a cell.
+    """The result of a cell.
 
     Attributes:
         unseen: acknowledged records that no reader came far enough to look for.
@@ -125,7 +125,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         home: Path,
         model: str | None = None,
     ) -> Self:
-        """The row of a judged run.
+        """Return the row of a judged run.
 
         Args:
             home: folder of the page that will link to its report.
@@ -154,7 +154,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
 
 
 class Axes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run against what: every combination is a cell, unless it cannot be done.
+    """The axes of a matrix: every combination that can be run is a cell.
 
     Attributes:
         nemeses: mixes of faults, each a cell of its own beside the stories.
@@ -194,7 +194,7 @@ class MatrixFolder:
 
     @classmethod
     def open(cls, name: str | Path, root: Path) -> Self:
-        """The matrix at a path, or of that name below ``root``.
+        """Return the matrix at a path, or of that name below ``root``.
 
         Raises:
             StoreError: there is none.
@@ -208,7 +208,7 @@ class MatrixFolder:
 
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
-        """The matrix that is named, if it is one; else the names are of runs.
+        """Return the matrix that is named, if it is one; else the names are of runs.
 
         Raises:
             UsageError: a matrix is named, and something else beside it.
@@ -220,7 +220,7 @@ class MatrixFolder:
         return folder
 
     def exists(self) -> bool:
-        """Whether it is the directory of a matrix."""
+        """Return whether it is the directory of a matrix."""
         return is_file(self.path / MATRIX)
 
     @property
@@ -234,7 +234,7 @@ class MatrixFolder:
         return self.path / "index.html"
 
     def earlier(self) -> Iterator[tuple[str, list[MatrixRow]]]:
-        """The names and rows of the judged matrices beside it, the last one before it first.
+        """Yield the names and rows of the judged matrices beside it, the last one before it first.
 
         Unless somebody names it, a matrix bears the time at which it was begun as its name.
         """
@@ -245,7 +245,7 @@ class MatrixFolder:
                 yield path.name, MatrixFolder(path).rows()
 
     def matrix(self) -> Matrix:
-        """What was to be run.
+        """Return what was to be run.
 
         Raises:
             StoreError: it cannot be read, or is of another schema.
@@ -259,7 +259,7 @@ class MatrixFolder:
         return matrix
 
     def rows(self) -> list[MatrixRow]:
-        """What came of the cells.
+        """Return what came of the cells.
 
         Raises:
             StoreError: no cell was judged yet, or the file cannot be read.
@@ -267,7 +267,7 @@ class MatrixFolder:
         return _decode(self.path / "cells.json", list[MatrixRow])
 
     def run_of(self, cell: MatrixCell) -> Run | None:
-        """The run of a cell, whole or not, if there is one."""
+        """Return the run of a cell, whole or not, if there is one."""
         run = Run(self.store.root / cell.run)
         return run if is_file(run.path / "plan.json") else None
 

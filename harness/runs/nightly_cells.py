@@ -49,11 +49,11 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> tuple[str, int]:
-        """What no two cells of a night have in common."""
+        """The key that no two cells of a night share."""
         return self.key, self.seed
 
     def command(self) -> str:
-        """The command that runs it by itself."""
+        """Return the command that runs it by itself."""
         words = ["highwater run", f"--kafka {self.kafka}"]
         if self.driver != "local":
             words.append(f"--cluster {self.driver}")
@@ -66,7 +66,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
 
 def fields(cell: MatrixSetting) -> dict[str, Any]:
-    """The value on every axis, of whatever it is a part."""
+    """Return the value on every axis, of whatever it is a part."""
     return {name: getattr(cell, name) for name in MatrixSetting.__struct_fields__}
 
 
@@ -83,7 +83,7 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What one machine does in a night: pieces, one after the other, each a matrix of its own."""
+    """The work of one machine in a night: pieces in order, each a matrix of its own."""
 
     name: str
     seconds: float
@@ -109,7 +109,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellResult(NightlyCell, frozen=True, kw_only=True):
-    """What became of a cell in a night.
+    """The result of a cell in a night.
 
     Attributes:
         state: ``good`` is as the model predicts, be that a loss.
@@ -132,7 +132,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     @property
     def troubled(self) -> bool:
-        """Whether somebody should look."""
+        """True if somebody should look."""
         return self.state != "good"
 
 
@@ -146,7 +146,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
     unclean: bool = False
 
     def claims(self, cell: NightlyCell) -> bool:
-        """Whether a cell is one of this canary's, on any driver."""
+        """Return whether a cell is one of this canary's, on any driver."""
         setting = (self.kafka, self.story, self.acks, self.unclean)
         return setting == (cell.kafka, cell.story, cell.acks, cell.unclean)
 
@@ -165,5 +165,5 @@ def canaries(newest: str) -> tuple[Canary, ...]:
 
 
 def worst(marks: Iterable[CellResult]) -> CellResult:
-    """The mark in the worst state; the first of several. There must be one."""
+    """Return the mark in the worst state; the first of several. There must be one."""
     return max(marks, key=lambda mark: STATES.index(mark.state))

@@ -1,4 +1,4 @@
-"""What a night came to: its colour and why, and what changed against the nights before."""
+"""The outcome of a night: its colour and why, and changes against the nights before."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class NightChanges:
 def compare(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> NightChanges:
-    """What changed from the nights before ``night`` to it."""
+    """Return what changed from the nights before ``night`` to it."""
     before = latest(mark for mark in history if mark.night < night)
     now = latest(tonight)
     troubled = sorted((mark for mark in now.values() if mark.troubled), key=_gravity)
@@ -51,7 +51,7 @@ def _gravity(mark: CellResult) -> tuple[int, str]:
 
 
 def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
-    """Of every setting the worst mark of the last night in which it ran."""
+    """Return the worst mark of every setting in the last night in which it ran."""
     last: dict[str, CellResult] = {}
     for mark in marks:
         seen = last.get(mark.key)
@@ -104,7 +104,7 @@ class NightOutcome:
 
     @cached_property
     def changes(self) -> NightChanges:
-        """What is new, goes on, is resolved."""
+        """The changes: new, ongoing, resolved."""
         return compare(self.history, self.marks, self.night)
 
     @property
@@ -128,7 +128,7 @@ class NightOutcome:
 
     @property
     def counts(self) -> str:
-        """How many cells came out how, in words."""
+        """The number of cells by state, in words."""
         return ", ".join(f"{self.states[state]:,} {state}" for state in STATES)
 
     def reasons(self) -> list[str]:

@@ -19,7 +19,7 @@ class _SchemaOnly(msgspec.Struct):
 
 
 def read(path: Path) -> tuple[list[CellResult], list[str]]:
-    """The marks of a history, oldest first, and a note for each kind of line that was left out.
+    """Return the marks of a history, oldest first, and notes on lines that were left out.
 
     A torn last line, lines of another schema and a file that is not there are no errors: the
     history is a help and decides nothing alone.
@@ -61,7 +61,7 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
 def extend(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> list[CellResult]:
-    """The history with a night put in, in place of what it had of it; the last ``NIGHTS`` only."""
+    """Return the history with a night put in place of its old rows; the last ``NIGHTS`` only."""
     others = [mark for mark in history if mark.night != night]
     nights = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
     everything = sorted([*others, *tonight], key=lambda mark: mark.night)

@@ -31,7 +31,7 @@ def duration(text: str) -> float:
 
 
 def lasting(text: str) -> float:
-    """A duration that is not zero.
+    """Return a duration that is not zero.
 
     Raises:
         UsageError: it is, or is no duration.
@@ -42,7 +42,7 @@ def lasting(text: str) -> float:
 
 
 def rate(text: str) -> float:
-    """Records per second; ``max`` (flat out) is 0.
+    """Return records per second; ``max`` (flat out) is 0.
 
     Raises:
         UsageError: neither a positive number nor ``max``.
@@ -101,7 +101,7 @@ def _renamed(word: str) -> str:
 
 
 def acks(text: str) -> Acks:
-    """What producers wait for: 0, 1 or all (-1 is all).
+    """Return what producers wait for: 0, 1 or all (-1 is all).
 
     Raises:
         UsageError: none of these.
@@ -113,7 +113,7 @@ def acks(text: str) -> Acks:
 
 
 def isolation(text: str) -> tuple[Isolation, ...]:
-    """What readers are to see of transactions; with a comma, one after the other in turn.
+    """Return what readers are to see of transactions; with a comma, one after the other in turn.
 
     Raises:
         UsageError: neither ``read_committed`` nor ``read_uncommitted``.
@@ -152,7 +152,7 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
 
 
 def switches(text: str) -> tuple[bool, ...]:
-    """``true``, ``false``, or both with a comma between them.
+    """Return ``true``, ``false``, or both with a comma between them.
 
     Raises:
         UsageError: neither.

@@ -1,4 +1,4 @@
-"""What a run is asked to do: a frozen value, saved as ``plan.json``, which can be repeated."""
+"""The plan of a run: a frozen value, saved as ``plan.json``, which can be repeated."""
 
 import shlex
 from typing import Any, Literal, Self
@@ -26,7 +26,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     config: dict[str, str] = {}
 
     def settings(self) -> dict[str, str]:
-        """The topic's configuration as Kafka spells it.
+        """Return the topic's configuration as Kafka spells it.
 
         Nothing may go from it by itself, whatever its brokers' defaults are: what expires or is
         compacted would look lost, and the workload's records have no key, which compaction needs.
@@ -42,7 +42,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who writes and who reads while the faults happen.
+    """The clients: producers and consumers while faults happen.
 
     Attributes:
         producers: concurrent producers, each a process of its own in the history; 0 when a story
@@ -154,7 +154,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def software(self) -> str:
-        """What its brokers run, in words: ``0.11.0.3 with protocol 0.10.2``."""
+        """The software of its brokers, in words: ``0.11.0.3 with protocol 0.10.2``."""
         runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
         caps = " and ".join(f"{what} {most}" for what, most in self._caps() if most)
         return f"{runs} with {caps}" if caps else runs
@@ -166,13 +166,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """Of those that can be struck."""
+        """The ids of brokers that a fault can strike."""
         if self.external is not None:
             return self.external.brokers
         return tuple(range(1, self.brokers + 1))
 
     def broker_settings(self) -> dict[str, str]:
-        """What brokers are to be told: with coordinators in use, their topics on every broker.
+        """Return broker settings: with coordinators in use, their topics on every broker.
 
         A coordinator's topic that one broker alone holds is gone as long as that broker is.
         """
@@ -183,7 +183,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return dict.fromkeys(topics, str(self.brokers)) | self.broker_config
 
     def to_json(self) -> bytes:
-        """The plan as ``plan.json`` holds it."""
+        """Return the plan as ``plan.json`` holds it."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @classmethod
@@ -209,12 +209,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def calm(self) -> bool:
-        """Whether it asks for nothing to happen."""
+        """True if it asks for nothing to happen."""
         return not (self.story or self.nemesis or self.steps) and self.schedule is None
 
     @property
     def happens(self) -> str:
-        """What is to happen to the cluster, in a word or two."""
+        """The schedule in a word or two."""
         if self.schedule is not None:
             return str(self.schedule.get("name", "replay"))
         return (
@@ -225,7 +225,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
 
     def command(self) -> str:
-        """The command that repeats this run, in its directory if it is a replay."""
+        """Return the command that repeats this run, in its directory if it is a replay."""
         if self.steps:
             return "highwater replay plan.json"
         if self.schedule is not None:
@@ -261,7 +261,7 @@ class _SchemaOnly(msgspec.Struct):
 
 
 def _differences(plan: Plan) -> list[str]:
-    """The options of a random run that are not at their defaults."""
+    """Return the options of a random run that are not at their defaults."""
     base, ours = Workload(), plan.workload
     options: list[tuple[str, object, object]] = [
         ("--producers", base.producers, ours.producers),

@@ -51,7 +51,7 @@ class Clock:
         self.zero_ns = time.monotonic_ns()
 
     def __call__(self) -> int:
-        """The time now."""
+        """Return the time now."""
         return time.monotonic_ns() - self.zero_ns
 
 
@@ -129,7 +129,7 @@ class Recorder:
         return dict(self._counts.copy())
 
     def rows(self) -> dict[str, int]:
-        """How many rows of each table were written so far."""
+        """Return how many rows of each table were written so far."""
         return {table: stream.rows for table, stream in self._streams.items()}
 
     def _append_now(self, table: str, row: Mapping[str, object]) -> None:
@@ -236,7 +236,7 @@ class Recorder:
                 self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
 
     def _array(self, field: pa.Field, column: Any, size: int) -> pa.Array:  # noqa: ANN401 - Arrow's
-        """A column as Arrow wants it. Dictionaries only ever grow, so that deltas suffice."""
+        """Return a column as Arrow wants it. Dictionaries only grow, so that deltas suffice."""
         if column is None:
             return pa.nulls(size, field.type)
         if not pa.types.is_dictionary(field.type):

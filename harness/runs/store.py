@@ -38,7 +38,7 @@ _WHAT_MOST: Final = 60
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run came; rewritten at every phase.
+    """The progress of a run; rewritten at every phase.
 
     Attributes:
         phase: the last phase that was begun; only ``frozen`` is a whole run.
@@ -101,7 +101,7 @@ class Run:
 
     @property
     def disks_here(self) -> bool:
-        """Whether what the replicas hold can be read there; only of a remote run it may not."""
+        """True if what the replicas hold can be read there; only of a remote run it may not."""
         return True
 
     @property
@@ -111,7 +111,7 @@ class Run:
 
     @property
     def analysis(self) -> Path:
-        """What the judge wrote."""
+        """The folder of what the judge writes."""
         return self.path / "analysis"
 
     @property
@@ -125,11 +125,11 @@ class Run:
         return self.path / "report.html"
 
     def stream(self, table: str) -> Path:
-        """Where a table of ``TABLES`` is appended while the run goes on."""
+        """Return where a table of ``TABLES`` is appended while the run goes on."""
         return self.path / f"{table}.arrows"
 
     def parquet(self, table: str) -> Path:
-        """Where a table of ``TABLES`` lies once the run has ended."""
+        """Return where a table of ``TABLES`` lies once the run has ended."""
         return self.path / f"{table}.parquet"
 
     def unsealed(self, table: str) -> bool:
@@ -137,7 +137,7 @@ class Run:
         return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
 
     def table(self, name: str) -> pa.Table:
-        """A table of ``TABLES``, from Parquet or from what its stream has so far.
+        """Return a table of ``TABLES``, from Parquet or from what its stream has so far.
 
         Raises:
             StoreError: it is missing or broken.
@@ -165,7 +165,7 @@ class Run:
                 to_parquet(self.stream(table), self.parquet(table))
 
     def plan(self) -> Plan:
-        """The plan. Raises StoreError when it is missing, broken or of another schema."""
+        """Return the plan. Raises StoreError when it is missing, broken or of another schema."""
         try:
             return Plan.from_json(self._read("plan.json"))
         except StoreError as error:
@@ -177,11 +177,11 @@ class Run:
         return _decode(self._read("environment.json"), Environment, "environment.json")
 
     def status(self) -> RunStatus:
-        """How far the run came. Raises StoreError when it is missing or broken."""
+        """Return how far the run came. Raises StoreError when it is missing or broken."""
         return _decode(self._read("status.json"), RunStatus, "status.json")
 
     def verdict(self) -> Verdict:
-        """What the judge said.
+        """Return what the judge said.
 
         Raises:
             StoreError: the run was not judged, or by another schema of verdicts.
@@ -192,7 +192,7 @@ class Run:
 
     @property
     def judged(self) -> bool:
-        """Whether there is a verdict, whatever it is worth."""
+        """True if there is a verdict, whatever it is worth."""
         return is_file(self.analysis / "verdict.json")
 
     def _refuse_unended(self) -> None:
@@ -268,7 +268,7 @@ class Store:
         return Run(self.root / name)
 
     def open(self, name: str | Path) -> Run:
-        """The run at a path, or of that name in this store.
+        """Return the run at a path, or of that name in this store.
 
         Raises:
             NotThereError: there is none.
@@ -283,7 +283,7 @@ class Store:
         raise NotThereError(f"{name} is not a run directory", hint=hint)
 
     def names(self) -> list[str]:
-        """The names of the store's runs, oldest first; also of folders that are closed to us."""
+        """Return the names of the store's runs, oldest first; unreadable folders included."""
         paths = (path for path in self.root.glob("*/") if not path.name.startswith("."))
         return sorted(path.name for path in paths if not path.is_symlink() and _may_be_run(path))
 

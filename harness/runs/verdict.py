@@ -1,4 +1,4 @@
-"""What the judge found: anomalies with their witnesses, a ledger, and one of three verdicts."""
+"""The verdict: anomalies with their witnesses, a ledger, and one of three words."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, Self
@@ -81,7 +81,7 @@ ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """Where every record went.
+    """The ledger: every record, by what became of it.
 
     sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen. ``read`` counts
     acknowledged records that the final read returned; all are counts of records.
@@ -96,7 +96,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     unseen: int
 
     def errors(self) -> list[str]:
-        """What does not add up; empty when the books balance."""
+        """Return what does not add up; empty when the books balance."""
         wrong = []
         if self.sent != self.acknowledged + self.failed + self.unknown:
             wrong.append(
@@ -151,12 +151,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        """Whether the run ended and all of its files are as they were recorded."""
+        """True if the run ended and all of its files are as they were recorded."""
         return not self.cut and not self.unread
 
     @property
     def sums(self) -> str:
-        """Where every record went, as far as that is known; empty when nothing is."""
+        """The ledger as a sentence, as far as it is known; empty when nothing is."""
         if self.account == "none":
             return ""
         book, acknowledged = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
@@ -170,7 +170,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return f"{sent}; {acknowledged} = read {book.read:,} + {lost}"
 
     def to_json(self) -> bytes:
-        """The verdict as ``verdict.json`` holds it."""
+        """Return the verdict as ``verdict.json`` holds it."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @classmethod
@@ -194,7 +194,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def summary(self, report: str | None) -> dict[str, object]:
-        """The one object that ``run --json`` and ``check --json`` print.
+        """Return the one object that ``run --json`` and ``check --json`` print.
 
         A number that nobody could count is null.
         """

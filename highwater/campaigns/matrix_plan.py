@@ -46,7 +46,7 @@ def lay_out(axes: Axes) -> Matrix:
 
 
 def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
-    """The run that a cell stands for."""
+    """Return the run that a cell stands for."""
     if setting.story is not None:
         plan = find_story(setting.story).plan(
             setting.kafka,
@@ -129,7 +129,7 @@ def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
 
 
 def _name(setting: MatrixSetting) -> str:
-    """A name for a run's directory, the same for the same setting."""
+    """Return a name for a run's directory, the same for the same setting."""
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
     return (

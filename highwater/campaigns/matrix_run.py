@@ -30,7 +30,7 @@ OVERALL: Final = "matrix"
 
 
 def unfinished(folder: MatrixFolder, matrix: Matrix) -> list[MatrixCell]:
-    """The cells that have no whole run yet."""
+    """Return the cells that have no whole run yet."""
     runs = ((cell, folder.run_of(cell)) for cell in matrix.cells)
     return [cell for cell, run in runs if run is None or run.status().phase != "frozen"]
 
@@ -101,7 +101,7 @@ def write_matrix_page(folder: MatrixFolder) -> Path:
 
 
 def row_of(run: Run, home: Path) -> MatrixRow:
-    """The row of a judged run, for a page in the folder ``home``.
+    """Return the row of a judged run, for a page in the folder ``home``.
 
     Raises:
         StoreError: it was not judged, or cannot be read.
@@ -139,7 +139,7 @@ class _Sitting:
 
     @property
     def seconds(self) -> float:
-        """How long it has gone on."""
+        """The seconds that it has gone on."""
         return time.monotonic() - self._started
 
     def work(self, jobs: int) -> None:

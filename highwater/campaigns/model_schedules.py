@@ -60,7 +60,7 @@ class Source:
         return cls(name=path.name, content=kind.load(path))
 
     def schedule(self, kafka: str) -> Schedule:
-        """What is to be done on a release. Raises UsageError where that cannot be."""
+        """Return what is to be done on a release. Raises UsageError where that cannot be."""
         if isinstance(self.content, Schedule):
             return self.content
         return compile_for(self.content, kafka)
@@ -77,7 +77,7 @@ class Source:
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What all runs on one release came to.
+    """The result of all runs on one release.
 
     Attributes:
         reproduced: how many ended as the model says, having lost or forked something.
@@ -159,7 +159,7 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
 
 
 def _as_foretold(run: JudgedRun) -> bool | None:
-    """Of a run that ended as the model says whether anything was lost or forked; else None.
+    """Return whether a run that ended as predicted lost or forked something; None for others.
 
     That is so whether or not its trace explains it, too.
     """
@@ -181,7 +181,7 @@ def exit_code(judged: Sequence[JudgedRun]) -> int:
 
 
 def table(judged: Sequence[JudgedRun]) -> Table:
-    """A row a run."""
+    """Return a row a run."""
     rows: list[list[str | Text]] = [
         [
             judged_run.verdict.kafka,

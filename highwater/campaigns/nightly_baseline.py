@@ -1,4 +1,4 @@
-"""What of a night is worth keeping: every page, and whole runs of the cells that went wrong."""
+"""The part of a night that is kept: every page, and whole runs of cells that went wrong."""
 
 import shutil
 from collections.abc import Iterable

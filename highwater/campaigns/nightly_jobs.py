@@ -38,13 +38,13 @@ run() {{
 
 
 def commands(job: Job) -> list[str]:
-    """A job's command lines in their order, for the folder in which the plan was written."""
+    """Return a job's command lines in their order, for the folder in which the plan was written."""
     folders = (f"{job.name}/{number}" for number in range(1, len(job.pieces) + 1))
     return [f"highwater matrix --expect --resume {shlex.quote(folder)}" for folder in folders]
 
 
 def matrix(piece: Sequence[PlannedCell]) -> Matrix:
-    """The matrix that runs these cells and no others."""
+    """Return the matrix that runs these cells and no others."""
     return Matrix(
         axes=Axes(
             kafkas=_values(cell.kafka for cell in piece),
@@ -67,12 +67,12 @@ def _values(items: Iterable[T]) -> tuple[T, ...]:
 
 
 def _name(cell: PlannedCell) -> str:
-    """A name for a run's directory, the same for the same cell."""
+    """Return a name for a run's directory, the same for the same cell."""
     return f"{re.sub(r'[^A-Za-z0-9._]+', '-', cell.key)}-seed-{cell.seed}"
 
 
 def script(job: Job, night: str) -> str:
-    """A job as a shell script beside its matrices."""
+    """Return a job as a shell script beside its matrices."""
     return _SCRIPT.format(
         name=job.name,
         night=night,
@@ -83,7 +83,7 @@ def script(job: Job, night: str) -> str:
 
 
 def github_matrix(night: Night) -> dict[str, list[dict[str, object]]]:
-    """What a workflow's ``strategy.matrix`` takes: a job's name and what is in it."""
+    """Return what a workflow's ``strategy.matrix`` takes: a job's name and what is in it."""
     return {
         "include": [
             {
@@ -138,7 +138,7 @@ def read(path: Path) -> Night:
 
 
 def table(night: Night) -> Table:
-    """A night for a person: a row a job."""
+    """Return a night for a person: a row a job."""
     rows = [
         [
             job.name,

@@ -1,4 +1,4 @@
-"""Which cells a night runs, and on which machine: decided by the date and by the nights before.
+"""The plan of a night: cells and machines, decided by the date and the nights before.
 
 What failed when it last ran comes first, with the seed it failed with; then the canaries, which
 must lose; then both first stories on every release; then as many other settings as there is time
@@ -60,7 +60,7 @@ _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 
 
 def seed(night: date, lap: int = 0) -> int:
-    """The seed of a night, readable as its date: 2026112100, 2026112101 and so on, lap by lap.
+    """Return the seed of a night, readable as its date: 2026112100, 2026112101, lap by lap.
 
     All cells of a lap share it, so every release meets the same random schedule.
     """
@@ -68,7 +68,7 @@ def seed(night: date, lap: int = 0) -> int:
 
 
 class CellDurations:
-    """How long a cell takes: the median of the nights before, or a guess."""
+    """The expected duration of a cell: the median of the nights before, or a guess."""
 
     def __init__(self, marks: Iterable[CellResult]) -> None:
         measured: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -79,7 +79,7 @@ class CellDurations:
         self._medians = {likeness: median(times) for likeness, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
-        """Of this very setting, else of the same schedule on the driver, else a guess."""
+        """Return the seconds of this setting, else of its schedule on the driver, else a guess."""
         guess = STORY_S if cell.story else RANDOM_S
         medians = (
             self._medians[likeness] for likeness in _likenesses(cell) if likeness in self._medians
@@ -92,12 +92,12 @@ def _likenesses(cell: NightlyCell) -> tuple[tuple[str, ...], ...]:
 
 
 def newest() -> str:
-    """The newest release of the catalogue."""
+    """Return the newest release of the catalogue."""
     return max(CATALOGUE.values(), key=lambda entry: entry.number).name
 
 
 def find_releases(names: Sequence[str]) -> list[Release]:
-    """The releases of these names; ``all`` is the whole catalogue.
+    """Return the releases of these names; ``all`` is the whole catalogue.
 
     Raises:
         UsageError: one is not in the catalogue, or none is named.
@@ -108,7 +108,7 @@ def find_releases(names: Sequence[str]) -> list[Release]:
 
 
 def find_drivers(names: Sequence[str]) -> list[str]:
-    """The cluster drivers of these names.
+    """Return the cluster drivers of these names.
 
     Raises:
         UsageError: one is not known, or none is named.
@@ -199,7 +199,7 @@ def _canaries(night: date, drivers: Sequence[str]) -> Iterator[NightlyCell]:
 def _baseline(
     night: date, releases: Sequence[Release], drivers: Sequence[str]
 ) -> Iterator[NightlyCell]:
-    """The first two stories on every release, the drivers taking turns night by night."""
+    """Yield the first two stories on every release, the drivers taking turns night by night."""
     for number, entry in enumerate(releases):
         driver = _turn(night, _drivers(entry, drivers), number)
         for story in BASELINE:
@@ -241,7 +241,7 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """What nights mix: the faults of a family that the same releases and drivers have.
+    """Return what nights mix: the faults of a family that the same releases and drivers have.
 
     What asks for an option of its own is left to ``highwater soak``.
     """
@@ -258,7 +258,7 @@ def mixes() -> tuple[str, ...]:
 
 
 def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
-    """Whether a release and a driver have the story, or every fault, of a setting."""
+    """Return whether a release and a driver have the story, or every fault, of a setting."""
     if setting.story:
         return not STORIES[setting.story].why_not(kafka)
     names = (setting.nemesis or "").split(",")
@@ -266,7 +266,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
 
 
 def _drivers(release: Release, names: Sequence[str]) -> list[str]:
-    """The wanted drivers that the release has; its own first where it has none of them."""
+    """Return the wanted drivers that the release has; its own first where it has none of them."""
     return [name for name in names if name in release.drivers] or list(release.drivers[:1])
 
 
@@ -312,6 +312,6 @@ def _length(piece: Piece) -> float:
 
 
 def _urgency(piece: Piece) -> int:
-    """What failed, then what must lose, then the rest."""
+    """Return what failed, then what must lose, then the rest."""
     order: tuple[Why, ...] = ("failed", "canary", "baseline", "drawn")
     return min(order.index(cell.why) for cell in piece)

@@ -44,7 +44,7 @@ def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Where cells are, or ought to be: beside every ``matrix.json`` there is a ``cells.json``."""
+    """Return the places of cells: beside every ``matrix.json`` there is a ``cells.json``."""
     if path.is_file():
         return [path]
     begun = {matrix_path.with_name("cells.json") for matrix_path in path.rglob(MATRIX)}
@@ -62,7 +62,7 @@ def _rows(file: Path, raws: Sequence[msgspec.Raw], problems: list[str]) -> Itera
 def mark_all(
     rows: Sequence[MatrixRow], *, night: str, plan: Night | None, canaries: Sequence[Canary]
 ) -> list[CellResult]:
-    """A mark for every cell that was planned or was run; of a cell with several rows the worst.
+    """Return a result for every cell that was planned or run; of several rows the worst.
 
     Args:
         plan: without one no cell can be missing.
@@ -108,7 +108,7 @@ def _canary(cell: NightlyCell, canaries: Sequence[Canary]) -> str | None:
 
 
 def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
-    """The state of a cell that ran, and why, in a few words."""
+    """Return the state of a cell that ran, and why, in a few words."""
     if row.verdict == "unknown":
         return "unknown", row.problem or "could not be judged"
     if canary and not row.lost:
@@ -121,7 +121,7 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
 
 
 def _judge_random(row: MatrixRow) -> tuple[State, str]:
-    """The same for a schedule of which nobody foretold the outcome."""
+    """Return the same for a schedule of which nobody foretold the outcome."""
     if row.verdict == "valid":
         return "good", "no promise broken"
     if (row.lost or row.divergent) and _may_break(row.kafka):
@@ -130,5 +130,5 @@ def _judge_random(row: MatrixRow) -> tuple[State, str]:
 
 
 def _may_break(kafka: str) -> bool:
-    """Whether the release cuts followers to their HW, so that any failover can lose and fork."""
+    """Return whether the release truncates followers to their HW: any failover can lose."""
     return kafka in CATALOGUE and CATALOGUE[kafka].cuts_to_hw

@@ -15,7 +15,7 @@ _LAMPS: Final = {"green": "\N{LARGE GREEN CIRCLE}", "yellow": "\N{LARGE YELLOW C
 
 
 def markdown(outcome: NightOutcome) -> str:
-    """The whole summary."""
+    """Return the whole summary."""
     changes = outcome.changes
     unknown = [mark for mark in outcome.marks if mark.state == "unknown"]
     timed = [mark for mark in outcome.marks if mark.seconds is not None]
@@ -55,7 +55,7 @@ def _cells(title: str, marks: Sequence[CellResult]) -> str:
 
 
 def _repeat(marks: Sequence[CellResult]) -> str:
-    """The commands that repeat cells, to be opened and pasted."""
+    """Return the commands that repeat cells, to be opened and pasted."""
     if not marks:
         return ""
     commands = "\n".join(mark.command() for mark in marks[:SHOWN_MAX])
@@ -70,7 +70,7 @@ def _lost(mark: CellResult) -> str:
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A heading and its table, or nothing where there are no rows."""
+    """Return a heading and its table, or nothing where there are no rows."""
     if not rows:
         return ""
     lines = [

@@ -1,4 +1,4 @@
-"""What a soak runs: each run follows from the soak's seed and its own number, and nothing else.
+"""The runs of a soak: each follows from the soak's seed and its own number alone.
 
 A few runs in a row share a cluster, so that it can stay warm; everything that a topic, a client or
 a nemesis can be told differs from one to the next.
@@ -37,7 +37,7 @@ _ONE_IN_FOUR: Final = 0.25
 
 
 def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local") -> Plan:
-    """The plan of one run of a soak.
+    """Return the plan of one run of a soak.
 
     Args:
         seed: of the soak.
@@ -101,7 +101,7 @@ def _now_and_then(dice: random.Random) -> bool:
 
 
 def _later(kafka: Release) -> list[str]:
-    """The releases that it can be upgraded to."""
+    """Return the releases that it can be upgraded to."""
     both = [entry for entry in CATALOGUE.values() if entry.coordination == kafka.coordination]
     return [entry.name for entry in both if entry.number > kafka.number]
 

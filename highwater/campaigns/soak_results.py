@@ -32,7 +32,7 @@ TOLD_MOST: Final = 5
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
-    """What every run of a soak follows from, beside its number.
+    """The soak that every run follows from, beside its number.
 
     Attributes:
         each_s: how long faults are injected in every run; None: as the seed has it.
@@ -44,23 +44,23 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     each_s: float | None = None
 
     def words(self) -> str:
-        """What it was asked for."""
+        """Return what it was asked for."""
         length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
         return f"seed {self.seed}, {', '.join(self.kafkas)}{length}"
 
     def plan(self, number: int) -> Plan:
-        """The plan of a run."""
+        """Return the plan of a run."""
         plan = draw(self.seed, number, kafkas=self.kafkas, driver=self.driver)
         return (
             plan if self.each_s is None else msgspec.structs.replace(plan, duration_s=self.each_s)
         )
 
     def name(self, number: int) -> str:
-        """Of the directory of a run."""
+        """Return the name of a run's directory."""
         return f"{number:06d}-{self.plan(number).kafka}"
 
     def command(self, number: int) -> str:
-        """What does a run again, in a soak of its own."""
+        """Return what does a run again, in a soak of its own."""
         kafkas = "all" if self.kafkas == tuple(CATALOGUE) else ",".join(self.kafkas)
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
         option = "" if self.each_s is None else f" --each {self.each_s:g}"
@@ -71,7 +71,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one run.
+    """The result of one run.
 
     Attributes:
         number: of the run in its soak.
@@ -100,7 +100,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, soak: Soak, number: int, judged: JudgedRun) -> Self:
-        """The row of a judged run.
+        """Return the row of a judged run.
 
         Raises:
             StoreError: its plan or status cannot be read.
@@ -161,7 +161,7 @@ class SoakFolder:
             )
 
     def rows(self) -> list[SoakRow]:
-        """What was judged so far, in order.
+        """Return what was judged so far, in order.
 
         Raises:
             StoreError: a row cannot be read.
@@ -180,14 +180,14 @@ class SoakFolder:
         Run(self.path).write(f"rows/{row.number:06d}.json", text)
 
     def unjudged(self) -> list[tuple[int, Run]]:
-        """Runs that an earlier sitting left behind, whole or not."""
+        """Return runs that an earlier sitting left behind, whole or not."""
         done = {row.number for row in self.rows()}
         numbers = ((int(name.partition("-")[0]), name) for name in self.runs.names())
         return [(number, self.runs.open(name)) for number, name in numbers if number not in done]
 
 
 def _again(soak: Soak, number: int, run: Run) -> str:
-    """What repeats a run: its own steps, if it took any, or else all of it from the seed."""
+    """Return what repeats a run: its own steps, if it took any, or else all of it from the seed."""
     try:
         whole_steps(run)
     except HighwaterError:
@@ -196,7 +196,7 @@ def _again(soak: Soak, number: int, run: Run) -> str:
 
 
 def _state(judged: JudgedRun, *, failed: bool) -> State:
-    """What came of a run; where the model has no answer (an upgrade), the verdict alone."""
+    """Return what came of a run; where the model has no answer (an upgrade), the verdict alone."""
     if failed:
         return "failed"
     model, verdict = judged.model, judged.verdict.verdict

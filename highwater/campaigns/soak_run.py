@@ -28,7 +28,7 @@ _Portion = list[tuple[int, Run]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How far a sitting goes.
+    """The bounds of a sitting.
 
     Attributes:
         seconds: no run begins after so long.

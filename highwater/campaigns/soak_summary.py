@@ -1,4 +1,4 @@
-"""What a soak came to, as Markdown for a terminal, a file and a pull request."""
+"""The summary of a soak as Markdown, for a terminal, a file and a pull request."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ def exit_code(rows: Iterable[SoakRow]) -> int:
 
 
 def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
-    """The whole summary."""
+    """Return the whole summary."""
     hours = sum(row.seconds for row in rows) / 3600
     injected = sum(sum(row.struck.values()) for row in rows)
     acknowledged, lost = sum(row.acknowledged for row in rows), sum(row.lost for row in rows)

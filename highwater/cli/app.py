@@ -54,7 +54,7 @@ def highwater(
         ),
     ] = False,
 ) -> None:
-    """Which acknowledged records can this Kafka lose or hold differently, and why."""
+    """Return which acknowledged records can this Kafka lose or hold differently, and why."""
 
 
 @on_spark

@@ -70,7 +70,7 @@ def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
 
 
 def demo_table(judged: "Sequence[JudgedRun]") -> Table:
-    """A row a run, in the order of releases."""
+    """Return a row a run, in the order of releases."""
     rows: list[list[str | Text]] = [
         [
             judged_run.verdict.kafka,

@@ -1,4 +1,4 @@
-"""What this machine has and lacks for running Highwater, and how to get it."""
+"""``highwater doctor``: what this machine has and lacks, and how to get it."""
 
 import shutil
 import socket
@@ -42,7 +42,7 @@ class Diagnosis:
 
     @property
     def state(self) -> str:
-        """Whether it is there in a word; MISSING is what no run goes without."""
+        """True if it is there in a word; MISSING is what no run goes without."""
         return "ok" if self.ok else "optional" if self.optional else "MISSING"
 
     def to_dict(self) -> dict[str, object]:
@@ -175,7 +175,7 @@ def _docker() -> Diagnosis:
 
 
 def _images() -> Diagnosis:
-    """What containers are made of, and where the base image will come from; builds nothing."""
+    """Return what containers are made of, and the base image's source; builds nothing."""
     try:
         state = docker_state()
     except HighwaterError:

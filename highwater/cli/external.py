@@ -33,7 +33,7 @@ ConfirmOption = Annotated[
 
 
 def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
-    """The release that a run is for, which an inventory names, too.
+    """Return the release that a run is for, which an inventory names, too.
 
     Raises:
         UsageError: nobody names one, both do otherwise, or there is an inventory too many or few.
@@ -55,7 +55,7 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
 
 
 def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
-    """The same plan for the cluster of an inventory, which is asked who it is.
+    """Return the same plan for the cluster of an inventory, which is asked who it is.
 
     What a dead run left on it is mended first: without that it might not answer.
 
@@ -117,6 +117,6 @@ def _read(path: Path) -> "Inventory":
 
 
 def _read_path(path: Path) -> Path:
-    """The file's place, once it is known to be an inventory."""
+    """Return the file's place, once it is known to be an inventory."""
     _read(path)
     return path.expanduser().resolve()

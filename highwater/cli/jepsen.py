@@ -86,7 +86,7 @@ def _show(judged: "Judgement") -> None:
 
 
 def _sentence(anomaly: dict[str, Any]) -> str:
-    """Where an anomaly is, and which operations of the history show it."""
+    """Return where an anomaly is, and which operations of the history show it."""
     names = ("key", "value", "values", "offset", "offsets", "delta", "skipped")
     values = [f"{name} {anomaly[name]}" for name in names if anomaly.get(name) is not None]
     seen = ", ".join(str(witness["index"]) for witness in anomaly["witnesses"])

@@ -204,7 +204,7 @@ def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
 
 
 def _table(rows: Sequence[MatrixRow]) -> Table:
-    """A row a release and a column a setting: a terminal is higher than wide."""
+    """Return a row a release and a column a setting: a terminal is higher than wide."""
     lines = list(dict.fromkeys(row.line for row in rows))
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
@@ -226,7 +226,7 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
 
 
 def _cell(rows: Sequence[MatrixRow]) -> Text:
-    """What is lost in every run of a cell, in the colours of their verdicts."""
+    """Return what is lost in every run of a cell, in the colours of their verdicts."""
     axes = []
     for row in rows:
         forked = f" +{row.divergent}" if row.divergent else ""

@@ -46,7 +46,7 @@ def _within(name: str) -> str:
 
 @app.callback()
 def model() -> None:
-    """The reference model: what a release may lose, found before anything runs."""
+    """Return the reference model: what a release may lose, found before anything runs."""
 
 
 app.command()(rules)
@@ -288,7 +288,7 @@ def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Searc
 
 
 def _write(answers: "Sequence[SearchAnswer]", out: Path) -> list[Path]:
-    """A file for each counterexample; where there are several, its name tells the invariant."""
+    """Write a file for each counterexample; of several, the name has the invariant."""
     from highwater.reports.pages.counterexample import write
 
     broken = [answer.counterexample for answer in answers if answer.counterexample is not None]

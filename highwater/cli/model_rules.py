@@ -84,12 +84,12 @@ def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
 
 
 def says(switch: str) -> str:
-    """What a switch does where it is on, a sentence."""
+    """Return what a switch does where it is on, a sentence."""
     return str(_FIELDS[switch].metadata["says"])
 
 
 def source(switch: str) -> str:
-    """The KIP, issue or class that it was read in."""
+    """Return the KIP, issue or class that it was read in."""
     return str(_FIELDS[switch].metadata["source"])
 
 

@@ -156,7 +156,7 @@ def keep(
 
 
 def _when(night: int | None, on: str | None) -> date:
-    """The date that was asked for, or today's in UTC."""
+    """Return the date that was asked for, or today's in UTC."""
     if night is not None and on is not None:
         raise UsageError("a night has a number or a date, not both", hint="Leave one of them out.")
     if night is not None:

@@ -51,7 +51,7 @@ def replay(
 
 
 def resolution(text: str) -> By:
-    """How targets are found again.
+    """Return how targets are found again.
 
     Raises:
         UsageError: neither by role nor by broker.

@@ -92,7 +92,7 @@ LINES_MAX: Final = 20_000
 
 
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
-    """The lines that matter of every ``broker-<id>.log`` below ``logs``, and of a KRaft controller.
+    """Return the lines that matter of each broker's log below ``logs``, and of a controller's.
 
     Of a controller only unclean elections matter; its ``broker`` is -1.
 
@@ -111,7 +111,7 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
 
 
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
-    """What brokers said of ending themselves in the run: of each its first such line.
+    """Return what brokers said of ending themselves in the run: of each its first such line.
 
     A broker may hang in its own end, with its session: one of 0.10.2 does when its fetcher finds
     the leader behind (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the
@@ -130,14 +130,14 @@ def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
 
 
 def _ours(path: Path, topic: str) -> Iterator[dict[str, Any]]:
-    """What a log says of a topic's partitions, and of its broker."""
+    """Yield what a log says of a topic's partitions, and of its broker."""
     with path.open(encoding="utf-8", errors="backslashreplace") as lines:
         for line in lines:
             yield from (row for row in _rows(line) if row["topic"] in (None, topic))
 
 
 def _rows(line: str) -> Iterator[dict[str, Any]]:
-    """What one line says of each partition that it names, or of the broker."""
+    """Yield what one line says of each partition that it names, or of the broker."""
     stamp = _STAMP.match(line)
     if stamp is None:
         return

@@ -37,7 +37,7 @@ _WHOLE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClusterKey:
-    """What runs on one cluster must have in common; the rest can be set by topic or client."""
+    """The properties that runs on one cluster share; topic and client set the rest."""
 
     kafka: str
     driver: str
@@ -48,7 +48,7 @@ class ClusterKey:
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
-        """The key of the cluster that a plan can run on."""
+        """Return the key of the cluster that a plan can run on."""
         settings = tuple(sorted(plan.broker_settings().items()))
         levels = (plan.to, plan.protocol, plan.format)
         return cls(plan.kafka, plan.driver, plan.brokers, settings, wired(plan), levels)
@@ -125,7 +125,7 @@ class ClusterPool:
             self._directory.rmdir()
 
     def _take(self, plan: Plan, run: Run) -> Cluster:
-        """The cluster for a plan, now the youngest; older ones make room for it."""
+        """Return the cluster for a plan, now the youngest; older ones make room for it."""
         key = ClusterKey.of(plan)
         cluster = self._clusters.pop(key, None)
         if cluster is None:
@@ -136,7 +136,7 @@ class ClusterPool:
         return cluster
 
     def _boot(self, plan: Plan, run: Run) -> Cluster:
-        """A fresh cluster; the logs of one that does not start go to the run that wanted it."""
+        """Return a fresh cluster; if it does not start, its logs go to the run that wanted it."""
         config = {**WARM_CONFIG, **plan.broker_config}
         self._directory.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{plan.kafka}-", dir=self._directory))
@@ -202,7 +202,7 @@ def _point_into(run: Run, directory: Path, error: BaseException) -> None:
 
 
 def is_whole(cluster: Cluster) -> bool:
-    """Whether every broker runs and is registered, or is within seconds."""
+    """Return whether every broker runs and is registered, or is within seconds."""
     if any(broker.state != "running" for broker in cluster.brokers.values()):
         return False
     with contextlib.closing(cluster.probe()) as probe:

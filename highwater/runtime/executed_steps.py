@@ -43,7 +43,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     choice: float
 
     def again(self, by: By, *, until_s: float) -> FaultStep:
-        """The step that does the same; what was not healed lasts until a moment."""
+        """Return the step that does the same; a fault that was not healed lasts until a moment."""
         role = by == "role" and self.target in _ROLES
         lasts_s = max(0.0, until_s - self.at_s) if self.lasts_s is None else self.lasts_s
         return FaultStep(
@@ -81,7 +81,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[SkippedStep, ...] = ()
 
     def steps(self, by: By = "broker") -> Steps:
-        """A schedule that takes them again."""
+        """Return a schedule that takes these steps again."""
         return in_order([step.again(by, until_s=self.ends_s) for step in self.taken])
 
     @classmethod
@@ -101,7 +101,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def footsteps(run: Run) -> ExecutedSteps:
-    """The steps that a run's schedule of faults took; none of a story.
+    """Return the steps that a run's schedule of faults took; none of a story.
 
     Raises:
         StoreError: the table is missing or broken.
@@ -139,12 +139,12 @@ def _executed_step(
 
 
 def _fields(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The columns of a row that a struct has fields of the same name for."""
+    """Return the columns of a row that a struct has fields of the same name for."""
     return {name: row[name] for name in kind.__struct_fields__ if name in row}
 
 
 def whole_steps(run: Run) -> ExecutedSteps:
-    """The steps of a run that are there to be taken again.
+    """Return the steps of a run that are there to be taken again.
 
     Raises:
         UsageError: its schedule never began, or it is older than the table of steps.

@@ -23,7 +23,7 @@ every one is seen; a look costs well under a millisecond of CPU."""
 
 
 class ObservationSink(Protocol):
-    """Where observations go; the recorder is one."""
+    """The receiver of observations; the recorder is one."""
 
     def partition(self, **row: object) -> None:
         """One row of ``events/partitions``."""

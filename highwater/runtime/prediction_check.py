@@ -1,4 +1,4 @@
-"""Whether a run ended as its story, its release and its settings say that it must, and why."""
+"""Checks a run against the prediction for its story, release and settings."""
 
 import contextlib
 from functools import partial
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
-    """Whether exactly what was predicted to be lost and forked was, and nothing else.
+    """Return whether exactly what was predicted to be lost and forked was, and nothing else.
 
     Returns:
         None when nothing is predicted, because the run had no story; False also when the run could
@@ -66,7 +66,7 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
 
 
 def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
-    """The answer about a run of a release whose rules are known."""
+    """Return the answer about a run of a release whose rules are known."""
     from highwater.checkers.model.explain.reconcile import as_random, as_scripted  # noqa: PLC0415 - as above
     from highwater.checkers.model.protocol.rules_by_release import rules_of  # noqa: PLC0415 - as above
     from highwater.checkers.model.schedules.script import ScriptError, remedies  # noqa: PLC0415 - as above
@@ -107,7 +107,7 @@ def _elsewhere(run: Run, verdict: Verdict) -> "Reconciliation":
 
 
 def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":
-    """The answer about a run in which brokers went from one release's rules to another's."""
+    """Return the answer about a run in which brokers went from one release's rules to another's."""
     why = "Brokers were upgraded meanwhile, and the model has one release's rules."
     return _not_known(run, verdict, why)
 
@@ -126,7 +126,7 @@ def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
 
 
 def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
-    """What tells how a plan's script ends under some rules; None when it has none to play."""
+    """Return what plays a plan's script under given rules; None without a script."""
     from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - as above
     from highwater.checkers.model.schedules.script import foretell  # noqa: PLC0415
 

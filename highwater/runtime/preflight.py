@@ -1,4 +1,4 @@
-"""Whether a plan can be done at all, asked before anything is started."""
+"""Preflight: refuses a plan that cannot be done before anything is started."""
 
 from typing import Final
 

@@ -16,7 +16,7 @@ _PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")
 
 
 def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> Environment:
-    """What this cluster and this harness are made of.
+    """Return what this cluster and this harness are made of.
 
     Args:
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
@@ -39,7 +39,7 @@ def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> 
 
 
 def _lowest(cluster: Cluster) -> Level:
-    """What the broker runs that is furthest behind, should they differ."""
+    """Return what the broker runs that is furthest behind, should they differ."""
     levels = (broker.level for broker in cluster.brokers.values())
     return min(levels, key=lambda level: (level.release.number, numbers(level.protocol)))
 
@@ -52,7 +52,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this code runs from; None for an installed package."""
+    """Return the commit of the checkout this code runs from; None for an installed package."""
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""How a run goes, for whoever reads its directory later or watches the terminal now."""
+"""The status of a run, for readers of its directory and for the terminal."""
 
 import contextlib
 import shutil
@@ -32,7 +32,7 @@ class ProgressLine:
         self._recorder.fault(name, phase, says, broker)
 
     def line(self, counts: Counts) -> str:
-        """How many records went where so far, and what happened last."""
+        """Return how many records went where so far, and what happened last."""
         numbers = f"{counts.ok} of {counts.sent} acknowledged, {counts.read} read"
         return f"{numbers}; {self._last}" if self._last else numbers
 
@@ -47,12 +47,12 @@ class StatusKeeper:
         self._started = time.monotonic()
 
     def phase(self, phase: Phase) -> None:
-        """A new phase begins."""
+        """Begin a phase."""
         self._write(msgspec.structs.replace(self._status, phase=phase))
         self._progress(phase)
 
     def frozen(self, manifest: str) -> None:
-        """The run is whole; its files are those of a manifest with this digest."""
+        """Note that the run is whole, with the digest of its manifest."""
         done = msgspec.structs.replace(self._status, phase="frozen", manifest=manifest)
         self._write(done)
         self._progress("frozen")

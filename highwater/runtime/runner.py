@@ -248,7 +248,7 @@ def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
 def _look(
     topic: str, partition: int, cluster: Cluster, probe: Probe
 ) -> tuple[PartitionState, dict[int, ReplicaState]]:
-    """A partition, and each member of its ISR."""
+    """Return a partition, and each member of its ISR."""
     state = probe.partition(topic, partition)
     members = [broker for broker in state.isr if broker in cluster.brokers]
     return state, {broker: probe.replica(broker, topic, partition) for broker in members}

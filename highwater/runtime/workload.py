@@ -1,4 +1,4 @@
-"""Who writes and who reads while the faults happen, and the final read when they are over.
+"""The clients that write and read while faults happen, and the final read.
 
 Producers send records of their own names to every partition, each a process of the history, one by
 one or in transactions; consumers are assigned every partition, or share them in a group. All go on
@@ -127,7 +127,7 @@ class RunningWorkload:
             sent = loop.sent
 
     def _last_wait_s(self, life: ClientLifetime) -> float:
-        """How long a producer that ends waits for its answers."""
+        """Return how long a producer that ends waits for its answers."""
         return 0.0 if life.crashed else self._answer_limit_s
 
     def stop(self, *, answer_limit_s: float | None = None) -> None:
@@ -168,7 +168,7 @@ class RunningWorkload:
             raise HarnessError(f"a client thread died: {self._failure!r}") from self._failure
 
     def counts(self) -> Counts:
-        """A cheap snapshot of what was done so far; fences count among outcomes, not as sent."""
+        """Return a cheap snapshot of what was done; fences count as outcomes, not as sent."""
         counts = self._recorder.counts()
         ok, fail, info = (counts.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
         with self._senders_lock:

@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
 
 
 def waits(steps: Sequence[FaultStep]) -> list[float]:
-    """How long, in seconds, nothing is struck before the first step, and between the others."""
+    """Return the seconds without faults before the first step, and between the others."""
     numbers, until = [], 0.0
     for step in in_order(steps):
         if step.at_s > until:
@@ -38,7 +38,7 @@ def waits(steps: Sequence[FaultStep]) -> list[float]:
 
 
 def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
-    """The steps with every wait cut to so many seconds; what overlaps goes on overlapping."""
+    """Return the steps with every wait cut to so many seconds; overlaps stay."""
     done: list[FaultStep] = []
     until = cut = 0.0
     for step in in_order(steps):
@@ -49,7 +49,7 @@ def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
 
 
 def with_steps(plan: Plan, steps: Sequence[FaultStep], most_s: float) -> Plan:
-    """The plan with some of its steps, and no longer a wait than there was.
+    """Return the plan with some of its steps, and no longer a wait than there was.
 
     Args:
         most_s: the longest wait.
@@ -98,7 +98,7 @@ def fewer_partitions(plan: Plan, partitions: Iterable[int]) -> Iterator[Candidat
 
 
 def fewer_clients() -> tuple[Callable[[Plan], Iterator[Candidate]], ...]:
-    """What can be left out of who writes and reads, each for itself."""
+    """Return what can be left out of who writes and reads, each for itself."""
     return _one_producer, _no_reader, _no_churn
 
 
@@ -131,14 +131,14 @@ def fewer_records(plan: Plan) -> Iterator[Candidate]:
 
 
 def no_rest(plan: Plan) -> Iterator[Candidate]:
-    """The plan without any time after its last step."""
+    """Yield the plan without any time after its last step."""
     ends_s = end_of(plan.steps)
     if plan.duration_s > ends_s > 0:
         yield Candidate("no time after the last step", replace(plan, duration_s=ends_s))
 
 
 def alone(plan: Plan, partition: int) -> Plan:
-    """The plan with one partition only, which is called 0 then.
+    """Return the plan with one partition only, which is called 0 then.
 
     Partition p has its first replica on the p-th broker, so brokers are renamed by as many: who led
     the partition at first is whom the steps strike still.

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """A part of ``whole``, in its order, that does it, and does not without any one of its items.
+    """Return a part of ``whole``, in order, that does it, and not without any one item.
 
     So it is 1-minimal. That is as good as ``does``: where this is a matter of chance, an item may
     stay that is not needed, and one may go without which it is done less often.

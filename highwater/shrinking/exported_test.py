@@ -34,7 +34,7 @@ _TRIES: Final = 3
 
 
 def brief_json(plan: Plan) -> bytes:
-    """The plan as JSON without what is as by default; ``Plan.from_json`` reads it."""
+    """Return the plan as JSON without what is as by default; ``Plan.from_json`` reads it."""
     return msgspec.json.format(
         msgspec.json.encode(_brief(plan) | {"schema": plan.schema}), indent=2
     )
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
 
 
 def module_of(plan: Plan, goal: Goal, hits: int, runs: int) -> str:
-    """A module with one test that fails when the plan does it again."""
+    """Return a module with one test that fails when the plan does it again."""
     faults = [step.fault for step in plan.steps]
     return _TEST.format(
         kafka=plan.kafka,

@@ -19,7 +19,7 @@ from highwater.runtime.preflight import check_plan
 
 
 def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> Plan:
-    """The plan that does the same as a run, or as a file says.
+    """Return the plan that does the same as a run, or as a file says.
 
     Args:
         name: a run of the store, a run directory, or a file that holds a plan as JSON.
@@ -51,7 +51,7 @@ def refuse_external(plan: Plan) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """A plan from a file.
+    """Return a plan from a file.
 
     Raises:
         UsageError: the file holds none, or cannot be read.
@@ -69,7 +69,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def as_taken(run: Run, *, by: By) -> Plan:
-    """The plan of a run with the steps that it took; of a story or a model's schedule as it is.
+    """Return the plan of a run with its executed steps; a story or schedule as it is.
 
     Raises:
         UsageError: the run never came so far.

@@ -30,7 +30,7 @@ _NAMED: Final = 3
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a plan is: faults, seconds of them, and records that a run of it sent."""
+    """The size of a plan: faults, their seconds, and records that a run of it sent."""
 
     faults: int
     seconds: float
@@ -40,7 +40,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, plan: Plan, records: int) -> "Size":
-        """The size of a plan."""
+        """Return the size of a plan."""
         work = plan.workload
         return cls(
             faults=len(plan.steps),
@@ -52,7 +52,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What shrinking came to; ``shrunk.json``.
+    """The result of shrinking; ``shrunk.json``.
 
     Attributes:
         plan: the smallest that did it; replay it, or paste the test.
@@ -81,7 +81,7 @@ class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much to do.
+    """The limits of shrinking.
 
     Attributes:
         rule: when a plan counts.

@@ -1,4 +1,4 @@
-"""What a smaller schedule has to do as well: the verdict, and the kind of the worst anomaly."""
+"""The target of shrinking: the same verdict, and the same kind of the worst anomaly."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -15,7 +15,7 @@ _GRAVITY = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has to come to.
+    """The verdict and the kind that a run has to come to.
 
     Attributes:
         verdict: valid or invalid.
@@ -27,7 +27,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, verdict: Verdict, kinds: Sequence[str] = ()) -> Self:
-        """What a judged run came to: its verdict, and the kind of its worst anomaly.
+        """Return what a judged run came to: its verdict, and the kind of its worst anomaly.
 
         The worst is one that breaks a promise, if any does, and of those the one that
         ``checkers.catalogue`` puts first.
@@ -56,7 +56,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         return cls(verdict=verdict.verdict, kinds=tuple(kinds) or (_worst(verdict, names),))
 
     def reached_by(self, verdict: Verdict) -> bool:
-        """Whether a run came to the same."""
+        """Return whether a run came to the same."""
         return verdict.verdict == self.verdict and all(map(verdict.counts.get, self.kinds))
 
 

@@ -1,4 +1,4 @@
-"""Whether a plan does it: tried on warm brokers a few times, judged at once, and remembered.
+"""Trials of plans: a few runs on warm brokers, judged at once, and remembered.
 
 ``attempts.jsonl`` has a line for each plan that was tried. Who goes on after an interruption asks
 the same questions in the same order, and has the answers of the first ones there.
@@ -66,7 +66,7 @@ class HitThreshold:
     hits: int = 1
 
     def decided(self, runs: int, hits: int) -> bool:
-        """Whether more runs could not change the answer."""
+        """Return whether more runs could not change the answer."""
         return hits >= self.hits or runs - hits > self.tries - self.hits
 
     @property
@@ -136,7 +136,7 @@ class Trials:
         return hashlib.sha256(question).hexdigest()[:16]
 
     def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
-        """The first runs are as few as could be enough, the others are judged in one pass."""
+        """Run a plan: first as few runs as could be enough, then the others in one pass."""
         began = time.monotonic()
         judged: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits
@@ -201,7 +201,7 @@ class Trials:
             shutil.rmtree(self.folder / "runs" / name, ignore_errors=True)
 
     def _keep(self, runs: list[Run]) -> None:
-        """Of the plans that did it only the last one's runs stay."""
+        """Keep the runs of the last plan that did it, and remove those of the ones before."""
         if runs:
             everything = Store(self.folder / "runs").names()
             self._remove(set(everything) - {run.name for run in runs})
@@ -213,7 +213,7 @@ def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:
 
 
 def read_attempts(path: Path) -> list[Attempt]:
-    """What was tried before; a torn last line is left out.
+    """Return what was tried before; a torn last line is left out.
 
     Raises:
         StoreError: the file cannot be read.

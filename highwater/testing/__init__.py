@@ -1,1 +1,1 @@
-"""What the pytest plugin is made of; ``highwater.pytest_plugin`` is what tests import."""
+"""The parts of the pytest plugin; tests import what they need from ``highwater``."""

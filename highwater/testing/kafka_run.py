@@ -61,7 +61,7 @@ class KafkaRun:
         return result
 
     def plan(self, **words: "Unpack[RunArguments]") -> "Plan":
-        """The plan of a run for this case; ``msgspec.structs.replace`` changes what else there is.
+        """Return the plan of a run for this case; ``msgspec.structs.replace`` changes the rest.
 
         Raises:
             UsageError: neither a story nor a nemesis is named, or an unknown one.
@@ -71,7 +71,7 @@ class KafkaRun:
         return make(self.case, **words)
 
     def _ready(self, plan: "Plan | None", words: "RunArguments") -> "Plan":
-        """A plan for this case and no other: the test's name would not be true."""
+        """Return a plan for this case and no other: the test's name would not be true."""
         if plan is None:
             return self.plan(**words)
         if words:

@@ -20,7 +20,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {"acks": "all", "min_isr": 1, "unclean"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionChoice:
-    """What the command line and the ini file chose for a whole session.
+    """The choice of the command line and the ini file for a whole session.
 
     Attributes:
         kafka: releases for tests that name none.

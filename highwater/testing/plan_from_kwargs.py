@@ -14,7 +14,7 @@ from highwater.testing.parametrize import Case
 
 
 class RunArguments(TypedDict, total=False):
-    """What a test says of a run; the settings are its case's unless they are given here.
+    """The arguments of a run in a test; its case has the settings that are not given here.
 
     Attributes:
         story: a scripted schedule, by name.
@@ -36,7 +36,7 @@ class RunArguments(TypedDict, total=False):
 
 
 def make(case: Case, **words: Unpack[RunArguments]) -> Plan:
-    """The plan of a run for a case.
+    """Return the plan of a run for a case.
 
     Raises:
         UsageError: neither a story nor a nemesis is named, an unknown one, or too short a duration.

@@ -1,4 +1,4 @@
-"""What a run gives back to a test, and how a broken promise reads."""
+"""The result of a run for a test, and the text of a broken promise."""
 
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -16,7 +16,7 @@ _SHOWN_MAX: Final = 3  # anomalies that a failure tells; the report has all
 
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
-    """What the settings promise was not kept. A failure of the test, not of the harness.
+    """A promise of the settings was broken. A failure of the test, not of the harness.
 
     Attributes:
         result: the run, to be examined.
@@ -28,7 +28,7 @@ class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, 
 
 
 class Unexplained(AssertionError):  # noqa: N818 - likewise
-    """What happened does not follow from the rules of the release, or what must follow did not.
+    """The release's rules do not allow what happened, or what they demand did not happen.
 
     Attributes:
         result: the run, to be examined.
@@ -82,7 +82,7 @@ class Result:
 
     @property
     def as_predicted(self) -> bool | None:
-        """Whether exactly that was lost and forked which the release's rules give up.
+        """True if exactly that was lost and forked which the release's rules give up.
 
         None when nothing is predicted, as of a random nemesis.
         """
@@ -99,7 +99,7 @@ class Result:
 
     @property
     def where(self) -> str:
-        """Where the report lies and what repeats the run, a line each."""
+        """The place of the report and the command that repeats the run, a line each."""
         return f"report: {self.report}\nrepeat: {self.plan.command()}"
 
     def assert_as_promised(self) -> None:
@@ -189,7 +189,7 @@ class Result:
             raise CannotJudge(f"the run could not be judged: {reasons}", self)
 
     def row(self) -> dict[str, str]:
-        """The run as properties of a test: a JUnit report's, and the summary's."""
+        """Return the run as properties of a test: a JUnit report's, and the summary's."""
         plan = self.plan
         return {
             "kafka": plan.kafka,

@@ -1,4 +1,4 @@
-"""What the tests of a session share: warm clusters, one Spark session, and a store of runs."""
+"""The resources of a test session: warm clusters, one Spark session, a store of runs."""
 
 import contextlib
 import tempfile
@@ -66,7 +66,7 @@ class Laboratory:
         return judged
 
     def cluster(self, case: Case) -> Cluster:
-        """A whole cluster of three brokers: the one that the last test had, unless it broke it.
+        """Return a whole cluster of three brokers: the last test's, unless that broke it.
 
         Raises:
             UsageError: there is no such driver here.

@@ -1,4 +1,4 @@
-"""What faults do to the files of a broker that is down, and nothing else: no process, no cluster.
+"""Damage to the files of a broker that is down: no process, no cluster.
 
 Kafka appends to the newest segment of a log and flushes it when the segment is full, when it shuts
 down in order, or when ``flush.messages`` says so (``Log.append``, ``Log.roll``). The offset up to
@@ -51,7 +51,7 @@ class BatchOnDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostOffsets:
-    """What a replica lost: the offsets from ``after`` on, up to ``before``."""
+    """The offsets that a replica lost: from ``after`` on, up to ``before``."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ class LostOffsets:
 
 
 def partitions(directory: Path, topic: str | None = None) -> list[Path]:
-    """The replicas of a log directory, of one topic or all; KRaft's metadata is none."""
+    """Return the replicas of a log directory, of one topic or all; KRaft's metadata is none."""
     paths = []
     for folder in sorted(directory.iterdir()):
         name = PARTITION.fullmatch(folder.name)
@@ -75,12 +75,12 @@ def partitions(directory: Path, topic: str | None = None) -> list[Path]:
 
 
 def partition_of(replica: Path) -> int:
-    """The number of a replica's partition."""
+    """Return the number of a replica's partition."""
     return int(replica.name.rpartition("-")[2])
 
 
 def _used(directory: Path, topic: str) -> list[Path]:
-    """The replicas of a topic and of Kafka's own; on a warm cluster the others' runs are over."""
+    """Return the replicas of a topic and of Kafka's own; other topics' runs are over."""
     every = partitions(directory)
     return [folder for folder in every if folder.name.startswith("__")] + partitions(
         directory, topic
@@ -88,12 +88,12 @@ def _used(directory: Path, topic: str) -> list[Path]:
 
 
 def segments(replica: Path) -> list[Path]:
-    """The segments of a replica, oldest first."""
+    """Return the segments of a replica, oldest first."""
     return sorted(path for path in replica.iterdir() if SEGMENT.fullmatch(path.name))
 
 
 def batches(segment: Path) -> Iterator[BatchOnDisk]:
-    """The whole batches of a segment in order; in formats 0 and 1 each message is one.
+    """Yield the whole batches of a segment in order; in formats 0 and 1 each message is one.
 
     There a batch bears the offset of its last record.
     """
@@ -149,7 +149,7 @@ def lose_unflushed(
 
 
 def _offsets(checkpoint: Path) -> Offsets:
-    """What a checkpoint says of each replica; nothing where it cannot be read."""
+    """Return what a checkpoint says of each replica; nothing where it cannot be read."""
     with contextlib.suppress(CheckpointError):
         return read_offsets(checkpoint)
     return {}

@@ -156,7 +156,7 @@ def _links(network: Network, kind: Kind, links: frozenset[Link], says: str) -> I
 
 
 def _halves(network: Network, broker: int) -> tuple[frozenset[int], frozenset[int]]:
-    """The smaller group: the broker and those that follow it in the circle of ids."""
+    """Return the smaller group: the broker and those that follow it in the circle of ids."""
     ids = sorted(network.brokers)
     start = ids.index(broker)
     circle = ids[start:] + ids[:start]

@@ -1,4 +1,4 @@
-"""What a fault is, and where all of them are registered.
+"""Faults, and their registry.
 
 A fault is a generator: it breaks something, yields one sentence that says what, and mends it again
 after the ``yield``. Write one in a file of its family and decorate it; see docs/adding-a-fault.md.
@@ -29,7 +29,7 @@ class NothingDoneError(HarnessError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTarget:
-    """What a fault is aimed at.
+    """The target of a fault.
 
     Attributes:
         broker: id of the one that it strikes; None of one whose scope is no broker.
@@ -190,14 +190,14 @@ def aimed(
 
 
 class _Description(TypedDict):
-    """What a body says of itself."""
+    """The description of a fault's body."""
 
     family: str
     summary: str
 
 
 def _described(body: Callable[..., object]) -> _Description:
-    """The module's name, and the first line of the docstring."""
+    """Return the module's name, and the first line of the docstring."""
     return {
         "family": body.__module__.rpartition(".")[2],
         "summary": (body.__doc__ or "").partition("\n")[0],

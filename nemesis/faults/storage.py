@@ -33,7 +33,7 @@ def flushes(topic: Topic) -> int | None:
 
 @contextlib.contextmanager
 def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
-    """A broker that is killed, and started again whatever comes."""
+    """Kill a broker, and start it again whatever happens."""
     target = cluster.brokers[aim.victim]
     target.kill()
     try:
@@ -45,7 +45,7 @@ def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
 def _loss_sentence(
     aim: FaultTarget, cuts: Iterable[disk_damage.LostOffsets], otherwise: str
 ) -> str:
-    """What the topic under test lost, in words."""
+    """Return what the topic under test lost, in words."""
     return ", ".join(cut.says for cut in cuts if cut.topic == aim.topic.name) or otherwise
 
 
@@ -110,7 +110,7 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _checkpoint(directory: Path, aim: FaultTarget, name: str) -> list[Path]:
-    """The files of a checkpoint that bear on the topic: one a broker, or one a replica."""
+    """Return the files of a checkpoint that bear on the topic: one a broker, or one a replica."""
     if name == HIGH_WATERMARK:
         return [directory / name]
     return [replica / name for replica in disk_damage.partitions(directory, aim.topic.name)]
@@ -121,7 +121,7 @@ def _missing(file: Path, _: FaultTarget) -> None:
 
 
 def _garbage(file: Path, aim: FaultTarget) -> None:
-    """What no release can read: bytes at random."""
+    """Return what no release can read: bytes at random."""
     dice = random.Random(f"{file.name} {aim.choice}")  # noqa: S311 - to be repeatable, not secret
     file.write_bytes(dice.randbytes(_GARBAGE_BYTES))
 

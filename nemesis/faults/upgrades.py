@@ -99,12 +99,12 @@ def _restart(node: Broker | Coordinator, level: Level) -> None:
 
 
 def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
-    """How far the broker that is furthest behind has come; the first level is where all began."""
+    """Return the level of the broker that is furthest behind, as an index of ``levels``."""
     return min(levels.index(broker.level) for broker in cluster.brokers.values())
 
 
 def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
-    """The ISR of every partition: all replicas, unless one was taken away by another fault."""
+    """Return the ISR of every partition: all replicas, unless a fault took one away."""
     if topic is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""What a schedule expects after a step, against what the brokers show."""
+"""Expectations of a schedule after a step, against what the brokers show."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from highwater.nemesis.stories.helpers import hw_on_disk
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """Which broker plays which replica of the model."""
+    """The assignment of the model's replicas to brokers."""
 
     brokers: Mapping[int, int]
 
     def number(self, broker: int) -> int:
-        """The replica that a broker plays; -1 for nobody, and for a broker that plays none."""
+        """Return the replica of a broker; -1 for a broker without one."""
         return next((number for number, played in self.brokers.items() if played == broker), -1)
 
 

@@ -34,7 +34,7 @@ _CAST_LIMIT_S: Final = 30.0
 
 
 def settings(schedule: Schedule) -> dict[str, str]:
-    """The broker settings that a schedule is replayed with.
+    """Return the broker settings that a schedule is replayed with.
 
     A HW-lag window stays open for ``FETCH_WAIT_S``. HWs are written to disk rarely, so that they
     are not when the model does not say so, unless the schedule waits for that.
@@ -58,7 +58,7 @@ def settings(schedule: Schedule) -> dict[str, str]:
 
 
 def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local") -> Plan:
-    """The run of a schedule on a release, which need not be the one it was found on.
+    """Return the run of a schedule on a release, which need not be the one it was found on.
 
     On ZooKeeper one broker more than there are replicas is the controller and is never touched.
     """
@@ -87,7 +87,7 @@ class Replay:
     schedule: Schedule
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-        """The brokers that get a replica, in the order of the assignment; never the controller.
+        """Return the brokers that get a replica, in assignment order; never the controller.
 
         Raises:
             WaitTimeoutError: some broker has no session, or there is no controller.

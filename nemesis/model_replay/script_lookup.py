@@ -1,4 +1,4 @@
-"""What a plan scripts, if anything: a story, or a model's schedule. Both are cast and played."""
+"""The script of a plan, if any: of a story, or of a schedule of the model."""
 
 from typing import Protocol
 
@@ -14,14 +14,14 @@ class Script(Protocol):
     """A schedule that knows which broker plays which replica."""
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-        """The brokers of partition 0, preferred leader first."""
+        """Return the brokers of partition 0, preferred leader first."""
 
     def play(self, scene: ScheduleContext, /) -> None:
         """Let it happen; MissedError when it cannot be followed."""
 
 
 def find_script(plan: Plan) -> Script | None:
-    """The script of a plan; None when its schedule is drawn at random.
+    """Return the script of a plan; None when its schedule is drawn at random.
 
     Raises:
         UsageError: the plan names a story that there is not, or holds no proper schedule.

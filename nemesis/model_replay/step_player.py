@@ -31,7 +31,7 @@ class Player:
         self._expired: set[int] = set()
 
     def broker(self, number: int) -> int:
-        """The real broker of a replica."""
+        """Return the real broker of a replica."""
         return self._cast.brokers[number]
 
     def take(self, step: ScheduleStep) -> None:
@@ -71,7 +71,7 @@ class Player:
         return set(self._frozen) | self._down
 
     def _leader(self) -> int:
-        """The replica that leads by the controller's word; -1 is nobody."""
+        """Return the replica that leads by the controller's word; -1 without a leader."""
         scene = self._scene
         state = self._look(lambda: scene.probe.partition(scene.topic, 0), "who leads")
         return self._cast.number(state.leader)

@@ -58,7 +58,7 @@ class ActiveFault:
 
 
 def targets(scene: ScheduleContext, step: PlannedFault) -> list[int | None]:
-    """Whom a step means now: brokers, or nobody in particular where it strikes none."""
+    """Return the brokers that a step means now; none where it strikes no broker."""
     if find_fault(step.fault).scope != "broker":
         return [None]
     return [*resolve(scene, step.target, step.partition, step.choice)]
@@ -154,7 +154,7 @@ class ScheduleExecutor:
                 self._hurt[fault.broker] -= 1
 
     def _too_much(self, fault: str, broker: int | None) -> str:
-        """What of the budget a fault would exceed, in words."""
+        """Return what of the budget a fault would exceed, in words."""
         most = self._budget.get(fault)
         if most is not None and self._spent[fault] >= most:
             return f"it was injected {most} times, as often as the budget lets it"

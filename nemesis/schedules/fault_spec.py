@@ -107,7 +107,7 @@ class FaultSpec:
 
 
 def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
-    """The brokers that a target means now, those that a fault is open on left out.
+    """Return the brokers that a target means now, those that a fault is open on left out.
 
     Where the one that is meant is struck already, or nobody leads, it is another.
 
@@ -133,7 +133,7 @@ def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) 
 
 
 def _share(scene: ScheduleContext, healthy: list[int], target: str, choice: float) -> list[int]:
-    """So many of the brokers, from one of them on and round."""
+    """Return a minority, a majority or all of the brokers, beginning with one of them."""
     total = len(scene.cluster.brokers)
     count = {"minority": (total - 1) // 2, "majority": total // 2 + 1, "all": total}[target]
     first = int(choice * len(healthy))

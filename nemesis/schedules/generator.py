@@ -52,7 +52,7 @@ class FaultGroup:
 
 
 def draw(plan: Plan, lane: int = 0) -> list[FaultGroup]:
-    """The bouts of a plan's random schedule; the same plan gives the same bouts.
+    """Return the bouts of a plan's random schedule; the same plan gives the same bouts.
 
     One broker is struck in three bouts of four, several in the rest; never more than all. There is
     a bout in every schedule of ``LEAST_S`` or longer: the first is shortened where it must be.
@@ -96,7 +96,7 @@ def check_duration(seconds: float) -> None:
 
 
 def draw_steps(plan: Plan) -> Steps:
-    """The steps of a plan whose sequences overlap: as many of them as it says, side by side."""
+    """Take the steps of a plan whose sequences overlap, as many side by side as it says."""
     return overlap(*(_timed(draw(plan, lane)) for lane in range(plan.overlap)))
 
 
@@ -133,7 +133,7 @@ def _bout(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> Faul
 
 
 def _shortened(bout: FaultGroup, most_s: float) -> FaultGroup:
-    """The bout, cut to a length that has room for a fault."""
+    """Return the bout, cut to a length that has room for a fault."""
     after_s = min(bout.after_s, most_s - TROUBLE_S[0])
     lasts_s = min(bout.lasts_s, most_s - after_s)
     if after_s + lasts_s > most_s:  # by the last bit of a float
@@ -142,7 +142,7 @@ def _shortened(bout: FaultGroup, most_s: float) -> FaultGroup:
 
 
 def _strike(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> GroupedFault:
-    """A target is drawn even where the word names one, so that this changes nothing else."""
+    """Draw a strike; a target is drawn even where the word names one, to keep other draws."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return GroupedFault(
         fault=chosen.fault.name,

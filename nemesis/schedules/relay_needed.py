@@ -1,4 +1,4 @@
-"""Whether a plan needs the wire, which is off unless something in it does."""
+"""The need for the relay: it is off unless something in a plan needs it."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _FAMILY: Final = "network"
 
 
 def wired(plan: Plan) -> bool:
-    """Whether the wire is to stand between the nodes of the plan's cluster.
+    """Return whether the wire is to stand between the nodes of the plan's cluster.
 
     Raises:
         UsageError: the plan names a fault that there is not.

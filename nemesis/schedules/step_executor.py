@@ -62,7 +62,7 @@ def _raise_failed(futures: Sequence[Future[None]]) -> None:
 
 
 def _whom(striker: ScheduleExecutor, step: FaultStep) -> list[int | None]:
-    """Whom a step means: one that is named is struck when its turn comes, others are looked up."""
+    """Return the brokers a step means: a named one waits for its turn, others are looked up."""
     if find_fault(step.fault).scope == "broker" and step.target.isdecimal():
         return [int(step.target)]
     return striker.aim(step)

@@ -1,4 +1,4 @@
-"""Where a plan's upgrade begins and where it leads, and whether Kafka goes there."""
+"""The path of a plan's upgrade, and whether Kafka supports it."""
 
 from itertools import pairwise
 from typing import Final
@@ -17,14 +17,14 @@ _PLACES: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
 
 
 def levels(plan: Plan) -> tuple[Level, ...]:
-    """The levels that brokers pass through, from where they begin."""
+    """Return the levels that brokers pass through, from where they begin."""
     caps = {"protocol": plan.protocol, "format": plan.format}
     start = Level.of(release(plan.kafka), **caps)
     return (start, *upgrade_levels(start, map(release, plan.to), **caps))
 
 
 def settings(plan: Plan) -> dict[str, str]:
-    """What brokers have to be told of their level; nothing, where it is their own and stays so."""
+    """Return the level settings of brokers; empty if it is their own and stays so."""
     return levels(plan)[0].settings if plan.to or plan.protocol or plan.format else {}
 
 

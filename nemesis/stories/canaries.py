@@ -54,7 +54,7 @@ _UNCLEAN: Final = """
     ),
 )
 def leader_kill(scene: ScheduleContext) -> None:
-    """A record that the leader alone holds is lost with it; acks=0 and acks=1 acknowledge such."""
+    """Lose a record that the leader alone holds; acks=0 and acks=1 acknowledge such."""
     a, b, survivor = scene.replicas
     parked = scene.clock()
     offset = settle(scene)
@@ -107,7 +107,7 @@ def _hold_back(scene: ScheduleContext, followers: tuple[int, int], parked: float
     controller="A",
 )
 def unclean(scene: ScheduleContext) -> None:
-    """An unclean leader does not have what A acknowledged as the only member of the ISR.
+    """Elect a leader uncleanly: it lacks what A acknowledged as the only member of the ISR.
 
     On ZooKeeper A is the controller: a new one does not take brokers out of an ISR that were dead
     before it was elected (seen on 0.10.2), and the lag limit takes 10 s to.

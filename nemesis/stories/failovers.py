@@ -59,7 +59,7 @@ _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4
     outcome="Up to 0.10.2 the record is lost, whatever the acks; later releases keep it.",
 )
 def loss(scene: ScheduleContext) -> None:
-    """A committed record is lost under clean elections: C cuts it off, then leads."""
+    """Lose a committed record under clean elections: C truncates it, then leads."""
     a, _, _ = scene.replicas
     offset = settle(scene)
     await_hw_on_disk(scene, a, offset)  # the next time is so far away that A dies before it

@@ -1,4 +1,4 @@
-"""What every story does with its records: settle some, send the one that it is about."""
+"""Helpers of stories: settle some records, send the one that the story is about."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -91,7 +91,7 @@ def await_replicas(
 
 
 def hw_on_disk(scene: ScheduleContext, broker: int) -> int:
-    """The HW of partition 0 that a broker has written to its disk; 0 when it has none."""
+    """Return the HW of partition 0 that a broker has written to its disk; 0 when it has none."""
     try:
         text = scene.cluster.brokers[broker].read(HIGH_WATERMARK)
     except FileNotFoundError:

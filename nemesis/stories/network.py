@@ -67,7 +67,7 @@ _HELD_FETCH: Final = """
     ),
 )
 def cut_off(scene: ScheduleContext) -> None:
-    """The network alone loses a committed record: A, then B are cut off, and C leads without it.
+    """Lose a committed record by the network alone: A, then B are cut off, C leads without it.
 
     Links are reset and not merely silent: up to 0.10.2 a controller and a follower wait for
     ``request.timeout.ms``, 30 s, for an answer from a broker that they are about to give up.
@@ -107,7 +107,7 @@ def cut_off(scene: ScheduleContext) -> None:
     ),
 )
 def held_fetch(scene: ScheduleContext) -> None:
-    """A committed record is lost though its new leader B lives, and is asked: C cuts, B dies.
+    """Lose a committed record though its new leader B lives: C truncates it, B dies.
 
     In ``loss`` B is dead when C begins to follow it, so that a follower which asks first keeps the
     record. Here B answers. What it has without leader epochs is no answer, and C cuts to its HW;

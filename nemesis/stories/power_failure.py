@@ -58,7 +58,7 @@ def _ends_itself(release: Release) -> str:
     why_not=_ends_itself,
 )
 def power_failure(scene: ScheduleContext) -> None:
-    """The last in-sync replica loses its unflushed tail, and is elected again all the same.
+    """Lose the unflushed tail of the last in-sync replica, which is elected again all the same.
 
     B and C are shut down in order one after the other, as for maintenance, so that A is the whole
     ISR. Then the power of A fails. B and C, who have all of it on disk, come back first.

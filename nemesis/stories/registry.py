@@ -16,7 +16,7 @@ for _family in _FAMILIES:
 
 
 def find_story(name: str) -> Story:
-    """The story of that name.
+    """Return the story of that name.
 
     Raises:
         UsageError: there is none.

@@ -1,4 +1,4 @@
-"""What a story is: a schedule for three brokers, its settings, and a script of it for the model.
+"""A story: a schedule for three brokers, its settings, and a script of it for the model.
 
 A schedule is a function of a ScheduleContext. Write one in a file of its family and decorate it
 with ``story``; ``nemesis.stories.registry`` knows them all. Nobody writes down how it must end on
@@ -47,7 +47,7 @@ BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a story does to a release, by that release's rules.
+    """The prediction of a story for a release, by that release's rules.
 
     Attributes:
         lost: ids of the acknowledged records that are gone at the end.
@@ -87,13 +87,13 @@ class Story:
 
     @property
     def summary(self) -> str:
-        """What happens in it, one sentence."""
+        """The summary: what happens, in one sentence."""
         return _first_line(self.play)
 
     def foretell(
         self, release: Release, plan: Plan, rules: "Rules | None" = None
     ) -> "PartitionOutcome":
-        """What the model makes of the story: what is lost and forked, and the logs of A, B, C.
+        """Return the model's outcome of the story: lost, forked, and the logs of A, B, C.
 
         Args:
             release: that it is played on.
@@ -105,7 +105,7 @@ class Story:
         return play(self.script, self._setting(release, plan, rules))
 
     def rehearse(self, release: Release, plan: Plan) -> "tuple[ModelSnapshot, ...]":
-        """How the model has A, B and C after each line of the script."""
+        """Return how the model has A, B and C after each line of the script."""
         from highwater.checkers.model.schedules.script_trace import course  # noqa: PLC0415 - as above
 
         return course(self.script, self._setting(release, plan))
@@ -126,7 +126,7 @@ class Story:
         )
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
-        """What becomes of the records on this release under the plan's settings."""
+        """Return what becomes of the records on this release under the plan's settings."""
         outcome = self.foretell(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
@@ -161,7 +161,7 @@ class Story:
         unclean: bool = False,
         driver: str = "local",
     ) -> Plan:
-        """The run of this story on a release: its own records and one reader, nothing else."""
+        """Return the plan of this story on a release: its own records and one reader."""
         return Plan(
             kafka=kafka,
             driver=driver,

@@ -40,14 +40,14 @@ class Harm:
     instead: frozenset[str] = frozenset()
 
     def of(self, record: str) -> str:
-        """The style of a record's box."""
+        """Return the style of a record's box."""
         if record in self.records:
             return "subject"
         return "other" if record in self.instead else "record"
 
 
 def harm(counterexample: "Counterexample") -> Harm:
-    """Which records are lost at the end, or differ between replicas."""
+    """Return which records are lost at the end, or differ between replicas."""
     end = counterexample.steps[-1].after
     leader = _contents(end.replicas[end.leader]) if end.leader >= 0 else []
     if counterexample.invariant in _LOSSES:
@@ -76,7 +76,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sheet:
-    """What all columns of a drawing share."""
+    """The measures that all columns of a drawing share."""
 
     harm: Harm
     width: float
@@ -84,7 +84,7 @@ class _Sheet:
 
 
 def bands(counterexample: "Counterexample") -> list[Markup]:
-    """A drawing for each band of columns, ``WIDE`` at most."""
+    """Return a drawing for each band of columns, ``WIDE`` at most."""
     sheet, columns = _lay_out(counterexample)
     return [
         svg(
@@ -100,7 +100,7 @@ def bands(counterexample: "Counterexample") -> list[Markup]:
 
 
 def whole(counterexample: "Counterexample", css: str) -> Markup:
-    """The same as one SVG file, which needs nothing else."""
+    """Return the same as one SVG file, which needs nothing else."""
     sheet, columns = _lay_out(counterexample)
     parts, top = [], GAP
     for band in _bands(columns, sheet):
@@ -141,7 +141,7 @@ def _lay_out(counterexample: "Counterexample") -> tuple[_Sheet, list[_Column]]:
 
 
 def beginning(counterexample: "Counterexample") -> "State":
-    """The state before the first step."""
+    """Return the state before the first step."""
     machine = counterexample.setting.machine()
     return decode(machine.initial, machine.constants)
 
@@ -253,7 +253,7 @@ def _box(offset: int, entry: "LogEntry", state: str) -> Markup:
 
 
 def _foot(column: _Column, top: float) -> Markup:
-    """What the controller has decided, and what clients know; what is new stands out."""
+    """Return what the controller has decided, and what clients know; what is new stands out."""
     now, before = _facts(column.step.after), _facts(column.before)
     return join(
         text(6, top + 17 + 16 * i, words, "fact" if before[i] == words else "fact new")
@@ -271,7 +271,7 @@ def _facts(state: "State") -> tuple[str, ...]:
 
 
 def _describe(columns: Sequence[_Column]) -> Markup:
-    """The columns in words; escaped one by one, since a text is cut where it is too long."""
+    """Return the columns in words; escaped one by one, since a text is cut where it is too long."""
     return join(f"{_words(column)} " for column in columns)
 
 

@@ -44,7 +44,7 @@ def frame(moment: Frame, anomaly: Anomaly, uid: str) -> Markup:
 
 
 def describe(moment: Frame, anomaly: Anomaly) -> str:
-    """The frame in words: each replica's role, what it holds at the offset, LEO and HW."""
+    """Return the frame in words: each replica's role, what it holds at the offset, LEO and HW."""
     parts = []
     for lane in moment.lanes:
         at = next((c for c in lane.cells if c.offset == anomaly.offset), None)
@@ -124,7 +124,7 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
 
 
 def _flag(words: str, offset: int, first: int, last: int, top: float, class_: str) -> Markup:
-    """A boundary in front of ``offset``, with an arrow where it lies outside the window."""
+    """Return a boundary in front of ``offset``, with an arrow where it lies outside the window."""
     place = min(max(offset, first), last + 1)
     arrow = {True: f"← {words}", False: words}[offset < first]
     arrow = f"{words} →" if offset > last + 1 else arrow
@@ -146,7 +146,7 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
 
 
 def key(anomaly: Anomaly, frames: Sequence[Frame]) -> list[tuple[str, str, str]]:
-    """The legend of a strip: (class, label in the cell, id) of the record and its successors."""
+    """Return a strip's legend: (class, label, id) of the record and its successors."""
     keys: dict[str, tuple[str, str, str]] = {}
     for moment in frames:
         for lane in moment.lanes:

@@ -1,4 +1,4 @@
-"""Who led when, in which epoch, and who could hear of it: the strips of a lane of the timeline."""
+"""Leaderships on the timeline: leader, epoch, and the brokers that could hear of it."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -29,7 +29,7 @@ def reigns(leaderships: Sequence[LeadershipPeriod]) -> list[LeadershipPeriod]:
 def bands(
     rows: Sequence[LeadershipPeriod], broker: int, time: Scale, top: float, lane: float
 ) -> list[Markup]:
-    """The leader band on top of a lane, the ISR bar at its foot."""
+    """Return the leader band on top of a lane, the ISR bar at its foot."""
     parts = []
     for start, end, epoch in _intervals(reigns(rows), time, lambda r: r.leader == broker):
         name = "leader" if epoch is None else f"leader, epoch {epoch}"
@@ -64,7 +64,7 @@ def _intervals(
 
 
 def epochs(scene: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
-    """The leader epochs in which a replica answered and did not lead; no strip where it was silent.
+    """Return epochs in which a replica answered as a follower; no strip while it was silent.
 
     A replica that slept through an epoch is one that the rules of KIP-101 and KIP-279 are about.
     """

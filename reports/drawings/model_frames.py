@@ -44,7 +44,7 @@ def rehearsal(counterexample: "Counterexample", harm: Harm) -> list[tuple[Frame,
 
 
 def _subject(counterexample: "Counterexample", harm: Harm, states: "Sequence[State]") -> Anomaly:
-    """The record that the drawings are about, and where it stands first."""
+    """Return the record that the drawings are about, and where it stands first."""
     contents = (
         (offset, entry.record)
         for state in states

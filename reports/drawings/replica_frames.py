@@ -69,7 +69,7 @@ class Lane:
 
     @property
     def called(self) -> str:
-        """What a drawing calls it."""
+        """The label of the record in a drawing."""
         return self.name or f"broker {self.broker}"
 
 
@@ -183,7 +183,7 @@ def states(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """What all frames of one anomaly share."""
+    """The data that all frames of one anomaly share."""
 
     anomaly: Anomaly
     scene: PartitionObservations
@@ -199,7 +199,7 @@ class _Stage:
         *,
         last: bool,
     ) -> Lane:
-        """A replica: its cuts since the first, its log at the second, its role at the third."""
+        """Return a replica: cuts since the first, log at the second, role at the third moment."""
         since, until, ruled = times
         track = self.scene.tracks.get(broker)
         leo, hw, answers = track.at(until) if track else (UNKNOWN, UNKNOWN, False)
@@ -271,7 +271,7 @@ class _Stage:
         )
 
     def _value(self, broker: int, offset: int, until: int) -> str | None:
-        """What stood there: the disk tells of the last writing, the history of earlier ones."""
+        """Return the record at a place: from the disk for the last write, else from the history."""
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
         disk: RecordOnDisk | None = self.holdings.get(broker, {}).get(offset)
@@ -283,7 +283,7 @@ class _Stage:
         return sent[-1] if sent else self.anomaly.value if offset == self.anomaly.offset else None
 
     def _writings(self, broker: int, offset: int) -> list[int]:
-        """The times at which this replica came to hold the offset, ascending."""
+        """Return the times at which this replica came to hold the offset, ascending."""
         track = self.scene.tracks.get(broker)
         if track is None:
             return []

@@ -34,23 +34,23 @@ def join(parts: Iterable[str]) -> Markup:
 
 
 def number(value: float) -> str:
-    """A coordinate: at most one decimal, no trailing zero."""
+    """Return a coordinate: at most one decimal, no trailing zero."""
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")  # adding 0 turns -0 into 0
 
 
 def text(x: float, y: float, words: str, class_: str = "", anchor: str | None = None) -> Markup:
-    """A line of text with its baseline at ``y``."""
+    """Return a line of text with its baseline at ``y``."""
     return tag("text", words, x=float(x), y=float(y), class_=class_ or None, text_anchor=anchor)
 
 
 def rect(x: float, y: float, width: float, height: float, class_: str, *extra: str) -> Markup:
-    """A rectangle; ``extra`` are children, such as a title."""
+    """Return a rectangle; ``extra`` are children, such as a title."""
     shape = {"x": float(x), "y": float(y), "width": float(width), "height": float(height)}
     return tag("rect", *extra, **shape, class_=class_)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
-    """A straight line."""
+    """Return a straight line."""
     ends = {"x1": float(x1), "y1": float(y1), "x2": float(x2), "y2": float(y2)}
     return tag("line", **ends, class_=class_)
 
@@ -64,7 +64,7 @@ def svg(
     uid: str,
     xmlns: str | None = None,
 ) -> Markup:
-    """A whole drawing with a title and a description for those who do not see it.
+    """Return a whole drawing with a title and a description for those who do not see it.
 
     Args:
         xmlns: the namespace, which a drawing needs where it is a file of its own.
@@ -93,7 +93,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where a value lies; a value outside the domain lies on its nearer end."""
+        """Return where a value lies; a value outside the domain lies on its nearer end."""
         if self.hi <= self.lo:
             return (self.start + self.end) / 2
         share = (value - self.lo) / (self.hi - self.lo)
@@ -101,7 +101,7 @@ class Scale:
 
 
 def ticks(hi: float, *, about: int = 10) -> list[float]:
-    """Some ``about`` round numbers from 0 to ``hi``; 1, 2 or 5 times a power of ten apart."""
+    """Return about ``about`` round numbers from 0 to ``hi``: 1, 2 or 5 times powers of ten."""
     if hi <= 0:
         return [0.0]
     raw = hi / about
@@ -111,7 +111,7 @@ def ticks(hi: float, *, about: int = 10) -> list[float]:
 
 
 def steps(points: Sequence[tuple[float, float]]) -> str:
-    """A path of horizontal and vertical lines through points: each value holds until the next."""
+    """Return a path of steps through points: each value holds until the next."""
     if not points:
         return ""
     (x, y), *rest = points
@@ -134,7 +134,7 @@ class Share:
 
 
 def bar(x: float, y: float, width: float, height: float, shares: Sequence[Share]) -> Markup:
-    """A stacked bar. No share but zero is less than 6 wide, so that one lost record is seen."""
+    """Return a stacked bar; a share but zero is at least 6 wide, so one lost record is seen."""
     present = [share for share in shares if share.count > 0]
     total = sum(share.count for share in present)
     if not total:

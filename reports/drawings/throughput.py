@@ -1,4 +1,4 @@
-"""What producers felt: records acknowledged a second, how long that took, and what failed.
+"""The producers' throughput: acknowledged records a second, latency, and failures.
 
 The faults are drawn behind it. Only runs with a workload have it; a story sends a handful.
 """
@@ -38,7 +38,7 @@ _DECADES: Final = tuple(10.0**power for power in range(-4, 4))  # seconds, from 
 
 
 def pace(evidence: RunObservations) -> Markup | None:
-    """The drawing, or None where too little was sent."""
+    """Return the drawing, or None where too little was sent."""
     sends = evidence.pace
     if len(sends.ended_ns) < FEWEST:
         return None
@@ -58,7 +58,7 @@ def pace(evidence: RunObservations) -> Markup | None:
 
 
 def describe(evidence: RunObservations) -> str:
-    """The drawing in words."""
+    """Return the drawing in words."""
     sends = evidence.pace
     half, most = np.percentile(sends.took_ns, [50, 100])
     during_fault = np.zeros(len(sends.ended_ns), bool)

@@ -61,7 +61,7 @@ def timeline(
     *,
     uid: str = "timeline",
 ) -> Markup:
-    """The drawing, ``WIDTH`` wide, a lane of ``LANE`` per replica."""
+    """Return the drawing, ``WIDTH`` wide, a lane of ``LANE`` per replica."""
     brokers = scene.brokers
     time = Scale(lo=0, hi=max(evidence.end_ns, 1), start=LEFT, end=WIDTH - RIGHT)
     top = 24 + ACKS
@@ -86,7 +86,7 @@ def timeline(
 
 
 def describe(scene: PartitionObservations, evidence: RunObservations) -> str:
-    """The drawing in words: leaders, faults and cuts in order of time."""
+    """Return the drawing in words: leaders, faults and cuts in order of time."""
     events = [
         (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "nobody leads")
         for reign in reigns(scene.leaderships)
@@ -241,7 +241,7 @@ def _known_ranges(values: Ints) -> list[tuple[int, int]]:
 def _line(
     track: Track, values: Ints, start: int, end: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """The points of one stretch, up to the row that ends it."""
+    """Return the points of one stretch, up to the row that ends it."""
     stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
     return _thinned(track.time_ns[start:end], values[start:end], stop, time, y)
 
@@ -262,7 +262,7 @@ def _thinned(
 
 
 def _back(points: Sequence[tuple[float, float]]) -> str:
-    """A step path walked from its end to its start."""
+    """Return a step path walked from its end to its start."""
     words = []
     for (x, y), (_, before) in zip(points[::-1], [*points[-2::-1], points[0]], strict=True):
         words.append(f"H{number(x)}")
@@ -272,7 +272,7 @@ def _back(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _cuts(scene: PartitionObservations, broker: int, time: Scale, y: Scale) -> list[Markup]:
-    """A downward triangle wherever the log really became shorter."""
+    """Return a downward triangle wherever the log really became shorter."""
     parts, last = [], -1e9
     track = scene.tracks.get(broker)
     for cut in [c for c in scene.cuts if c.broker == broker][:MARKS_MAX]:
@@ -296,7 +296,7 @@ def _cuts(scene: PartitionObservations, broker: int, time: Scale, y: Scale) -> l
 
 
 def _elections(scene: PartitionObservations, time: Scale, top: float, bottom: float) -> Markup:
-    """A dashed line wherever the leader changed."""
+    """Return a dashed line wherever the leader changed."""
     changes = reigns(scene.leaderships)
     parts = []
     for change in changes[1 : MARKS_MAX + 1]:

@@ -121,7 +121,7 @@ class ModelSwitch:
 
 
 def name(left: Run, right: Run) -> str:
-    """What the page of two runs is called in a store."""
+    """Return what the page of two runs is called in a store."""
     return f"compare-{left.name}-{right.name}.html"
 
 
@@ -139,7 +139,7 @@ def write(left: Run, right: Run, path: Path) -> Path:
 
 
 def page(left: Run, right: Run) -> str:
-    """The page as HTML; raises as ``write``."""
+    """Return the page as HTML; raises as ``write``."""
     subject = _subject(left.verdict()) or _subject(right.verdict())
     sides = (ComparedRun.of(left, subject), ComparedRun.of(right, subject))
     pairs = _pairs(sides, subject)
@@ -161,14 +161,14 @@ def page(left: Run, right: Run) -> str:
 
 
 def _subject(verdict: Verdict) -> Anomaly | None:
-    """The record to look at: the first that is lost, or stands beside another."""
+    """Return the record to look at: the first that is lost, or stands beside another."""
     placed = [anomaly for anomaly in verdict.anomalies if anomaly.offset is not None]
     kinds = ("lost-write", "divergence")
     return next((anomaly for kind in kinds for anomaly in placed if anomaly.kind == kind), None)
 
 
 def _there(subject: Anomaly, plan: Plan) -> Anomaly:
-    """The same record in the topic of another run."""
+    """Return the same record in the topic of another run."""
     return msgspec.structs.replace(subject, topic=plan.topic.name)
 
 
@@ -203,7 +203,7 @@ def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
 
 
 def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> list[Pair]:
-    """The steps of both runs, together as long as they are the same."""
+    """Return the steps of both runs, together as long as they are the same."""
     left, right = (side.steps for side in sides)
     same = list(takewhile(lambda both: both[0].key == both[1].key, zip(left, right, strict=False)))
     if not same:
@@ -235,7 +235,7 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
 
 
 def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
-    """A run's replicas after each of its steps: just before the next one, or at the end."""
+    """Return a run's replicas after each of its steps: just before the next one, or at the end."""
     if subject is None:
         return []
     moments = []
@@ -249,7 +249,7 @@ def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
 
 
 def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
-    """Which broker of the right run has the part of which of the left, as their steps show it."""
+    """Return which broker of the right run has the part of which of the left, by their steps."""
     numbers: dict[int, int] = {}
     for left, right in same:
         if left.broker is not None and right.broker is not None:
@@ -258,7 +258,7 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 
 
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
-    """Whether a log was cut in one run and not in the other, or holds another record there.
+    """Return whether a log was cut in one run and not in the other, or holds another record there.
 
     How far a log has come just then is no difference: no two runs are equally fast.
     """
@@ -288,13 +288,13 @@ def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
 
 
 def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]:
-    """The settings in which the runs differ."""
+    """Return the settings in which the runs differ."""
     both = zip(*(facts(side.plan, None, side.evidence.deeds) for side in sides), strict=True)
     return [(left, right) for left, right in both if left.value != right.value]
 
 
 def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], list[ModelSwitch]]:
-    """The switches of the model that the releases differ in: those that explain, and the others."""
+    """Return the switches in which the releases differ: those that explain, and others."""
     plans = [side.plan for side in sides]
     if not {plan.played_on for plan in plans} <= set(RELEASES):
         return [], []

@@ -35,7 +35,7 @@ _MOVES: Final = ("move", "stop")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """What real brokers made of a counterexample.
+    """The result of a counterexample on real brokers.
 
     Attributes:
         link: from the page to the run's report.
@@ -75,7 +75,7 @@ def write(counterexample: "Counterexample", path: Path, runs: Sequence[Run] = ()
 
 
 def page(counterexample: "Counterexample", replays: Sequence[ReplayOutcome] = ()) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     return render(
         "counterexample.html.j2",
         found=counterexample,
@@ -91,13 +91,13 @@ def page(counterexample: "Counterexample", replays: Sequence[ReplayOutcome] = ()
 
 
 def headline(counterexample: "Counterexample") -> str:
-    """What breaks, and in how many steps, as one sentence."""
+    """Return what breaks, and in how many steps, as one sentence."""
     phrase = _PHRASES.get(counterexample.invariant, f"can break {counterexample.invariant}")
     return f"Kafka {counterexample.kafka} {phrase}, in {count(len(counterexample.steps), 'step')}."
 
 
 def conclusion(counterexample: "Counterexample") -> str:
-    """What is wrong in the end, as one sentence."""
+    """Return what is wrong in the end, as one sentence."""
     harmed, end = harm(counterexample), counterexample.steps[-1].after
     records = model_text.listed(sorted(harmed.records))
     if harmed.instead:
@@ -113,7 +113,7 @@ def conclusion(counterexample: "Counterexample") -> str:
 
 
 def command(counterexample: "Counterexample") -> str:
-    """The words that find it again."""
+    """Return the words that find it again."""
     scope = counterexample.scope
     words = [
         "highwater model explore",

@@ -52,7 +52,7 @@ def write(inspection: Inspection, path: Path) -> Path:
 
 
 def headline(inspection: Inspection) -> str:
-    """What matters most, in one sentence with denominators."""
+    """Return what matters most, in one sentence with denominators."""
     total = count(len(inspection.partitions), "partition")
     verdicts = Counter(partition.verdict for partition in inspection.partitions)
     worst = inspection.verdict
@@ -72,7 +72,7 @@ def headline(inspection: Inspection) -> str:
 
 
 def _telling(partition: InspectedPartition) -> bool:
-    """Whether there is anything to say beyond its line in the table."""
+    """Return whether there is anything to say beyond its line in the table."""
     findings = [
         *partition.findings,
         *(finding for side in partition.replicas for finding in side.findings),

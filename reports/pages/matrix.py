@@ -39,7 +39,7 @@ class RunInCell:
 
     @classmethod
     def of(cls, row: MatrixRow) -> "RunInCell":
-        """A row as the page shows it."""
+        """Return a row as the page shows it."""
         allowed = row.verdict == VALID and bool(row.lost)
         notes = [f"{row.divergent:,} forked"] if row.divergent else []
         notes += [f"{row.unseen:,} unseen"] if row.unseen and row.counted else []
@@ -116,7 +116,7 @@ def _changes(
 
 
 def headline(rows: Sequence[MatrixRow]) -> str:
-    """What matters most in one sentence with denominators."""
+    """Return what matters most in one sentence with denominators."""
     promised = [row for row in rows if row.acks == "all" and not row.unclean]
     judged = {row.kafka for row in promised if row.verdict != UNKNOWN}
     losers = {row.kafka for row in promised if row.verdict != UNKNOWN and row.lost}
@@ -135,7 +135,7 @@ def _broken(rows: Sequence[MatrixRow]) -> str:
 
 
 def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
-    """What all runs come to beside the headline, a clause each."""
+    """Return what all runs come to beside the headline, a clause each."""
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
@@ -160,7 +160,7 @@ def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """The verdict over all: broken if any is, else unknown if any is, else valid."""
+    """Return the verdict over all: broken if any is, else unknown if any is, else valid."""
     words = set(verdicts)
     return next((word for word in (INVALID, UNKNOWN) if word in words), VALID)
 
@@ -183,7 +183,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
 
 
 def _foretold(row: MatrixRow) -> tuple[str, str]:
-    """What rules and model say of a cell, and in which colour if something is amiss."""
+    """Return what rules and model say of a cell, and in which colour if something is amiss."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN
     if row.model is not None and row.model not in GOOD:
@@ -194,7 +194,7 @@ def _foretold(row: MatrixRow) -> tuple[str, str]:
 
 
 def _terms(setting: MatrixSetting, *, driver: bool) -> str:
-    """The settings of a row, in the fewest words."""
+    """Return the settings of a row, in the fewest words."""
     words = [f"acks={setting.acks}", f"min.isr {setting.min_isr}"]
     words += ["unclean elections"] if setting.unclean else []
     words += [setting.driver] if driver else []

@@ -1,4 +1,4 @@
-"""What changed from one matrix to the next: cells that ended otherwise than they did before.
+"""Changes from one matrix to the next: cells that ended otherwise than before.
 
 Seeds differ from night to night, and with them how many records a random schedule loses; so what is
 compared is how a setting ended at its worst: its verdict, whether anything was lost or forked, and
@@ -74,7 +74,7 @@ def changes(
 
 
 def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
-    """Of every setting the run that ended worst, whatever its seed."""
+    """Return the run of every setting that ended worst, whatever its seed."""
     worst: dict[tuple[object, ...], MatrixRow] = {}
     for row in rows:
         key = (*row.line, row.kafka)
@@ -84,10 +84,10 @@ def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
 
 
 def _gravity(row: MatrixRow) -> tuple[int, bool, bool, bool]:
-    """How bad its end is; what is as bad counts as the same end."""
+    """Return how bad its end is; what is as bad counts as the same end."""
     return _RANKS.index(row.verdict), _strange(row), bool(row.divergent), bool(row.lost)
 
 
 def _strange(row: MatrixRow) -> bool:
-    """Whether rules or model say something else."""
+    """Return whether rules or model say something else."""
     return row.as_predicted is False or (row.model is not None and row.model not in GOOD)

@@ -85,7 +85,7 @@ def write(run: Run) -> Path:
 
 
 def page(run: Run) -> str:
-    """The report of a judged run as HTML.
+    """Return the report of a judged run as HTML.
 
     Raises:
         StoreError: the run was not judged, or its plan cannot be read.
@@ -178,7 +178,7 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
 
 
 def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:
-    """The partitions worth drawing: those with findings first."""
+    """Return the partitions worth drawing: those with findings first."""
     ordered = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies)
     ordered |= dict.fromkeys(evidence.scenes)
     return list(ordered)[:TIMELINES_MAX]
@@ -208,7 +208,7 @@ def _story(
 def _raws(
     run: Run, groups: Sequence[Burst], missing: list[str], without: Collection[str]
 ) -> dict[Partition, Raws]:
-    """What lies on the disks at the offset of every finding that is told."""
+    """Return what lies on the disks at the offset of every finding that is told."""
     numbers: dict[Partition, set[int]] = {}
     for first in (group.first for group in groups):
         if first.offset is not None:
@@ -221,7 +221,7 @@ def _raws(
 def _frame_of(
     stories: Sequence[FindingStory], finding: ModelFinding, link: ExplanationLink
 ) -> tuple[str, int] | None:
-    """The drawing that shows a link of the model's chain: its id, and the number of its step."""
+    """Return the drawing that shows a link of the model's chain: its id, and the step."""
     place = (finding.kind, finding.topic, finding.partition, finding.offset)
     for story in stories:
         a = story.anomaly
@@ -251,7 +251,7 @@ def _links(groups: Sequence[Burst]) -> Iterator[str]:
 
 
 def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
-    """What repeats a run, and what it is for."""
+    """Return what repeats a run, and what it is for."""
     commands = [("Another run of this plan", plan.command())]
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
         commands.append(

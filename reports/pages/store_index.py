@@ -45,7 +45,7 @@ class RunListing:
 
 
 def page(root: Path) -> str:
-    """The index of a store as HTML, read from the disk at this moment.
+    """Return the index of a store as HTML, read from the disk at this moment.
 
     Raises:
         StoreError: there is no such folder.
@@ -76,7 +76,7 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _entry(root: Path, name: str) -> RunListing:
-    """A run, whatever state it is in: one that is being written is listed as that."""
+    """Return a run, whatever state it is in: one that is being written is listed as that."""
     run = Run(root / name)
     link = quote(f"{name}/{run.report.name}") if is_file(run.report) else None
     try:
@@ -106,7 +106,7 @@ def _entry(root: Path, name: str) -> RunListing:
 
 
 def _phase(run: Run) -> str:
-    """How far a run that was not judged has come."""
+    """Return how far a run that was not judged has come."""
     try:
         phase = run.status().phase
     except StoreError:

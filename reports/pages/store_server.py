@@ -46,7 +46,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the index is."""
+        """The address of the index."""
         return f"http://{HOST}:{self.server_address[1]}/"
 
 
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(root: Path, path: str) -> bytes:
-    """A page below the store's folder, whatever dots and links lead to it.
+    """Return a page below the store's folder, whatever dots and links lead to it.
 
     Raises:
         ValueError: it is no page, or outside.

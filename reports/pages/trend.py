@@ -62,12 +62,12 @@ class Sparklines:
         return sorted(self._marks)
 
     def line(self, key: str) -> TrendLine:
-        """A setting's row of a table."""
+        """Return a setting's row of a table."""
         last = self._marks[key][max(self._marks[key])]
         return TrendLine(mark=last, spark=self.draw(key))
 
     def draw(self, key: str) -> Markup:
-        """A bar a night, higher the worse it was; no bar where the setting did not run."""
+        """Return a bar a night, higher the worse it was; no bar where the setting did not run."""
         results = [(i, self._marks[key].get(night)) for i, night in enumerate(self._nights)]
         states = [(i, mark.state) for i, mark in results if mark]
         paths = [_bars(states, state, self._step) for state in STATES]
@@ -134,7 +134,7 @@ def write(outcome: NightOutcome, path: Path) -> Path:
 
 
 def _nights(outcome: NightOutcome) -> Markup:
-    """A column a night: how many cells came out how, with a lamp in the night's colour below."""
+    """Return a column a night: cells by state, with a lamp in the night's colour below."""
     nights = outcome.nights()
     if not nights:
         return Markup("")

@@ -1,4 +1,4 @@
-"""What a verdict rests on besides the records: did the faults strike, who watched, whose clocks.
+"""Assumptions of a verdict: did the faults strike, what was observed, whose clocks.
 
 Every line is measured in the run itself. What nobody observed is said to be not observed: it is
 neither held nor broken. (Judged before anything else, as in etcd's robustness tests.)
@@ -168,7 +168,7 @@ def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[t
 
 
 def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
-    """Whether a fault overlaps a stretch, or ended just before it."""
+    """Return whether a fault overlaps a stretch, or ended just before it."""
     until = (end_ns if fault.end_ns is None else fault.end_ns) + 2 * _NS
     return fault.start_ns - _NS <= end and start <= until
 

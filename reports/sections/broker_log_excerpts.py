@@ -1,4 +1,4 @@
-"""What the brokers' own logs say around the moments that decided a record's fate."""
+"""Excerpts of the brokers' own logs around the moments that decided a record's fate."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -40,7 +40,7 @@ class LogExcerpt:
 
 
 def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
-    """The lines about a record's partition, or about whole brokers, from its first witness on.
+    """Return the lines about a record's partition or whole brokers, from its first witness.
 
     Args:
         table: ``events/log_lines``.
@@ -74,6 +74,6 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
 
 
 def _nearest(lines: Ints, times: Ints) -> Ints:
-    """The indices of those lines, of too many, that are nearest to a witness; in their order."""
+    """Return the indices of the lines nearest to a witness, in their order."""
     distances = np.abs(lines[:, None] - times).min(axis=1)
     return np.sort(distances.argsort(kind="stable")[:LINES_MAX])

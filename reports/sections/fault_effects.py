@@ -1,4 +1,4 @@
-"""What each fault was seen to do, and whether the HW-lag window was open when it struck.
+"""Effects of each fault, and whether the HW-lag window was open when it struck.
 
 A fault that is recorded as injected may have done nothing: only what somebody else saw counts here,
 the observer of the replicas, the controller's word, and the producers.

@@ -1,4 +1,4 @@
-"""What would have kept the records: a setting or a release, each from a link of the model's chain.
+"""Prevention: a setting or a release that would have kept the records.
 
 Only what the model says is turned into advice. Where a chain has no link that a setting or another
 release would break, there is none.
@@ -57,7 +57,7 @@ def _of(plan: Plan, finding: ModelFinding) -> Iterator[str]:
 
 
 def _first_with(rule: str, kafka: str) -> str | None:
-    """The next release of the catalogue that has a rule."""
+    """Return the next release of the catalogue that has a rule."""
     names = list(RELEASES)
     later = names[names.index(kafka) + 1 :]
     return next((name for name in later if getattr(rules_of(name), rule)), None)

@@ -40,7 +40,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRecord:
-    """What one replica has at an offset; no fields: it has nothing there.
+    """The raw record of one replica at an offset; without fields there is none.
 
     Attributes:
         file: of the segment, from the run directory.
@@ -154,7 +154,7 @@ def _bytes(data: object) -> str:
 
 
 def _headers(path: Path, position: int, row: Mapping[str, Any]) -> str:
-    """The record's headers, which only format v2 has; the columns leave them out."""
+    """Return the record's headers, which only format v2 has; the columns leave them out."""
     if row["magic"] != _V2:
         return ""
     with path.open("rb") as file:

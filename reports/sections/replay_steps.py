@@ -1,4 +1,4 @@
-"""What a schedule foretold after each of its steps, and what the brokers showed.
+"""Predictions of a schedule after each of its steps, and what the brokers showed.
 
 A replay takes a step and then asks the brokers themselves until they show what the model foretold
 (``nemesis.model_replay.step_player``); only then is the step noted. So a step that was noted was
@@ -50,7 +50,7 @@ class ReplayStep:
 def foreseen(
     plan: Plan, status: RunStatus | None, evidence: RunObservations
 ) -> tuple[ReplayStep, ...]:
-    """The steps of a run's schedule; none where it followed none that can be read."""
+    """Return the steps of a run's schedule; none where it followed none that can be read."""
     if plan.schedule is None:
         return ()
     try:
@@ -63,7 +63,7 @@ def foreseen(
 
 
 def cast(plan: Plan, evidence: RunObservations) -> str:
-    """``A is broker 1, B broker 2``: the first ISR is in the assignment's order; else nothing."""
+    """Return ``A is broker 1, B broker 2`` if the first ISR is in assignment order, or ""."""
     rows = [row for scene in evidence.scenes.values() for row in scene.leaderships[:1]]
     order = (plan.schedule or {}).get("order", ())
     if not rows or len(rows[0].isr) != len(order) or rows[0].isr[0] != rows[0].leader:
@@ -112,7 +112,7 @@ def _foretold(expect: Expect) -> Iterator[str]:
 
 
 def _instead(problem: str) -> str:
-    """The differences that a missed step last saw, in names; else the problem as it is."""
+    """Return the differences that a missed step last saw, in names; else the problem as it is."""
     match = _SEEN.search(problem)
     try:
         seen = ast.literal_eval(match[1]) if match else None

@@ -27,7 +27,7 @@ class Fact:
 def facts(
     plan: Plan, environment: Environment | None, deeds: FaultCounts | None = None
 ) -> list[Fact]:
-    """The key facts of a run, in the order in which a person asks for them.
+    """Return the key facts of a run, in the order in which a person asks for them.
 
     Args:
         environment: on what it ran; None where that cannot be read.

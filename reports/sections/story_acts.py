@@ -73,7 +73,7 @@ class StoryAct:
 
 
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
-    """The record that a story is about: lost by the model's word, or sent last before the harm.
+    """Return the record that a story is about: lost by the model, or the last one sent.
 
     Returns:
         None where the model played no script.
@@ -97,7 +97,7 @@ def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None
 
 
 def _first_blow(course: Sequence[ModelSnapshot]) -> int:
-    """The last line before somebody is hurt; the last of all where nobody is."""
+    """Return the last line before somebody is hurt; the last of all where nobody is."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 
@@ -143,7 +143,7 @@ def _grouped(
     evidence: RunObservations,
     scene: PartitionObservations,
 ) -> Iterator[tuple[list[ModelSnapshot], Span | None]]:
-    """The acts' beats, and when what begins each was observed."""
+    """Yield the acts' beats, and when what begins each was observed."""
     beats: list[ModelSnapshot] = []
     span: Span | None = None
     since = 0
@@ -256,7 +256,7 @@ def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -
 
 
 def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterator[str]:
-    """What stands at the record's place, where the replica is up in both; in the end who leads.
+    """Return differences at the record's place where both replicas are up; last, the leader.
 
     Args:
         last: whether it is the last act; before, a log that is only behind may not have been seen
@@ -280,7 +280,7 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
 
 
 def _at(lane: Lane, about: Anomaly) -> str | None:
-    """What stands there: empty where nothing does, None where nobody knows its id."""
+    """Return what stands there: empty where nothing does, None where nobody knows its id."""
     cell = next(cell for cell in lane.cells if cell.offset == about.offset)
     if cell.state in {"none", "gone"}:
         return ""
@@ -288,7 +288,7 @@ def _at(lane: Lane, about: Anomaly) -> str | None:
 
 
 def _says(beat: ModelSnapshot) -> str:
-    """A line of the script as a person reads it, with brokers for names."""
+    """Return a line of the script as a person reads it, with brokers for names."""
     verb, *words = beat.line.split()
     ids = dict(zip(NAMES, beat.logs, strict=True))
     who = list(dict.fromkeys(f"broker {ids[word]}" for word in words if word in ids))

@@ -1,4 +1,4 @@
-"""What a run's clients tell of themselves: requests without an answer, and when they left."""
+"""Logs of a run's clients: requests without an answer, and when clients left."""
 
 import re
 from collections import defaultdict
@@ -20,7 +20,7 @@ _UNANSWERED: Final = re.compile(
 
 
 def unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
-    """What the clients logged about requests without an answer; nothing, if they left no log."""
+    """Return the clients' log lines about requests without an answer; empty without a log."""
     log_lines: dict[str, list[ClientLogLine]] = defaultdict(list)
     path = run.logs / "clients.log"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""What clients and disks say of each record must fit together, whatever the release.
+"""Consistency: clients and disks must agree on each record, whatever the release.
 
 Nothing here knows a rule of Kafka's. A history from which something was dropped, or a disk that was
 edited, contradicts what the others hold.
@@ -22,7 +22,7 @@ _NAMED_MAX: Final = 5
 
 
 def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, RuleViolation]]:
-    """What does not fit, with the partition that it is about."""
+    """Yield what does not fit, with the partition that it is about."""
     sends = observed.ops.filter(pc.equal(observed.ops["kind"], SEND))
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))
@@ -43,14 +43,14 @@ def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, RuleViolat
 
 
 def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
-    """Records that stand in a log, and that read_committed readers may step over (KIP-98)."""
+    """Return records in a log that read_committed readers may step over (KIP-98)."""
     if not observed.plan.workload.transactions:
         return set()
     return set(sends.filter(pc.not_equal(sends["outcome"], OK))["value"].to_pylist())
 
 
 def _gaps(sent: set[str]) -> Iterator[RuleViolation]:
-    """A producer numbers its records from 0 without a gap."""
+    """Yield gaps in a producer's numbers; it numbers its records from 0."""
     numbers: dict[str, set[int]] = defaultdict(set)
     for value in sent:
         if match := _SEQUENCE.fullmatch(value):
@@ -118,7 +118,7 @@ def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
 def _ends(
     observed: RunTraces, trace: Trace, fences: list[tuple[int, str]]
 ) -> Iterator[RuleViolation]:
-    """The fence was committed, so that every member of the ISR has it."""
+    """Yield replicas without the fence, which was committed: each of the ISR must have it."""
     last = trace.leaderships[-1] if trace.leaderships else None
     for offset, value in fences:
         for broker in sorted(last.isr if last else ()):
@@ -134,7 +134,7 @@ def _ends(
 def _final_reads(
     trace: Trace, reads: pa.Table, fences: list[tuple[int, str]], hidden: set[str]
 ) -> Iterator[RuleViolation]:
-    """The final read is what the leader's disk holds, record by record, up to the fence."""
+    """Yield differences between the final read and the leader's disk, up to the fence."""
     last = trace.leaderships[-1] if trace.leaderships else None
     disk = trace.disks.get(last.leader) if last else None
     final = reads.filter(pc.and_(pc.equal(reads["phase"], FINAL), pc.equal(reads["outcome"], OK)))
@@ -157,7 +157,7 @@ def _final_reads(
 def _jumps(
     observed: RunTraces, trace: Trace, reads: pa.Table, hidden: set[str]
 ) -> Iterator[RuleViolation]:
-    """A consumer reads on without a gap, as long as nobody else is elected.
+    """Yield gaps in what a consumer read while no leader was elected.
 
     Not so a member of a group; and markers of transactions, and what was not committed, are no gap.
     """

@@ -39,7 +39,7 @@ def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[RuleViolation
 def _elected(
     observed: RunTraces, trace: Trace, before: LeadershipRow, now: LeadershipRow
 ) -> Iterator[RuleViolation]:
-    """A leader is one of the ISR before, unless unclean elections are allowed."""
+    """Yield leaders that were not in the ISR before, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
     if now.leader in before.isr or observed.plan.topic.unclean_leader_election:
@@ -54,7 +54,7 @@ def _elected(
 
 
 def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
-    """Whether more was decided before this election than was said or seen.
+    """Return whether more was decided before this election than was said or seen.
 
     The partition epoch rises with each decision (KIP-497). A controller may take a replica into the
     ISR and move the leader to it before the old leader has heard of the first: the next says both.
@@ -80,7 +80,7 @@ def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
 def _changed(
     observed: RunTraces, trace: Trace, before: LeadershipRow, now: LeadershipRow
 ) -> Iterator[RuleViolation]:
-    """Who joins runs and has caught up; who is dropped did not run, or lagged."""
+    """Yield who joins runs and has caught up; who is dropped did not run, or lagged."""
     for joined in {*now.isr} - {*before.isr}:
         if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
             yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")
@@ -92,7 +92,7 @@ def _changed(
 
 
 def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
-    """Whether a broker was surely down: struck well before, and mended well after."""
+    """Return whether a broker was surely down: struck well before, and mended well after."""
     return any(
         fault.broker == broker
         and fault.fault in _AWAY
@@ -103,7 +103,7 @@ def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
 
 
 def _lacks(trace: Trace, broker: int, now: LeadershipRow) -> bool:
-    """Whether a replica surely had less than what its leader had committed well before."""
+    """Return whether a replica surely had less than what its leader had committed well before."""
     leader = trace.mark_at(now.leader, now.time_ns - SECOND)
     later = [m.leo for m in trace.marks.get(broker, ()) if m.time_ns >= now.time_ns - LOOK]
     return leader is not None and bool(later) and max(later) < leader.hw

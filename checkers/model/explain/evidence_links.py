@@ -42,7 +42,7 @@ def unknown(why_not: str, *links: ExplanationLink) -> Chain:
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """What a record's producer was told, and by whom as far as anybody saw."""
+    """Return what a record's producer was told, and by whom as far as anybody saw."""
     leader = trace.leader_at(send["complete_ns"] or send["invoke_ns"])
     by = f" by broker {leader.leader}, the leader" if leader and leader.leader >= 0 else ""
     at = "" if send["offset"] is None else f" at offset {send['offset']}"
@@ -59,7 +59,7 @@ def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLin
 def disturbed(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """What kept a leader from answering, around a time: its fault, or a change of leader.
+    """Return what kept a leader from answering, around a time: its fault, or a change of leader.
 
     With acks=all it waits for everybody in the ISR, so that their faults keep it as well; and for
     whom it would take in, before the controller has agreed (KIP-497, the maximal ISR).
@@ -93,7 +93,7 @@ def disturbed(
 def hung_up(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """The change of leader of another partition upon which a broker hung up on acks=0.
+    """Return the change of leader of another partition upon which a broker hung up on acks=0.
 
     It has no other way to say that it leads a partition no more (``KafkaApis.handleProduceRequest``
     closes the connection). What is under way on that connection, for whatever partition, is gone.
@@ -126,7 +126,7 @@ def _around(trace: Trace, since_ns: int, until_ns: int) -> list[Any]:
 
 
 def fault_link(broker: FaultOnBroker) -> ExplanationLink:
-    """A fault."""
+    """Return a fault."""
     return ExplanationLink(
         rule=broker.fault,
         says=f"{broker.says[:1].upper()}{broker.says[1:]}.",
@@ -137,7 +137,7 @@ def fault_link(broker: FaultOnBroker) -> ExplanationLink:
 
 
 def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
-    """The beginning of a leadership without a record."""
+    """Return the beginning of a leadership without a record."""
     how = " from outside the ISR" if start.unclean else ""
     if start.last_leader:
         how = ", as the last that had led,"
@@ -153,7 +153,7 @@ def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
 
 
 def cut_link(line: BrokerLogLine, rule: str) -> ExplanationLink:
-    """A cut as a link."""
+    """Return a cut as a link."""
     return ExplanationLink(
         rule=rule,
         says=f"Broker {line.broker} cut its log to {line.offset}.",
@@ -164,7 +164,7 @@ def cut_link(line: BrokerLogLine, rule: str) -> ExplanationLink:
 
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
-    """What the client itself logged of a request without an answer, while this one was sent."""
+    """Return the client's own log line about a request without an answer during this one."""
     for line in observed.clients.get(send["process"], ()):
         if send["invoke_ns"] <= line.time_ns <= until_ns:
             return ExplanationLink(

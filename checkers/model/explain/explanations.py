@@ -47,7 +47,7 @@ _WORDS_MAX: Final = 300
 
 @dataclass(slots=True, kw_only=True)
 class PartitionExplanations:
-    """What came of holding a run against the rules.
+    """The explanations of one partition by the release's rules.
 
     Attributes:
         unread: why its trace could not be followed; empty when it could.
@@ -164,7 +164,7 @@ def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
 
 
 def _checked(observed: RunTraces) -> dict[str, int]:
-    """How much was held against the rules."""
+    """Return how much was held against the rules."""
     traces = observed.traces.values()
     return {
         "elections": sum(len(trace.starts) for trace in traces),

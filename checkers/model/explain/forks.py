@@ -46,7 +46,7 @@ def fork(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
-    """The cut that took a whole batch with it, of which only the rest was fetched again."""
+    """Return the cut that took a whole batch with it, of which only the rest was fetched again."""
     disk = trace.disks[broker]
     cut = None if offset in disk.at else trace.cut_within(broker, disk.after(offset))
     return None if cut is None else cut_link(cut, "cut")
@@ -97,14 +97,14 @@ def _strayed(
 
 
 def _same_epoch(trace: Trace, broker: int, start: LeadershipStart, offset: int) -> bool:
-    """Whether a replica's own record is of the new leader's epoch: then it is no older fork."""
+    """Return the line that shows the replica's record is of the new leader's epoch."""
     return trace.disks[broker].epoch(offset) >= start.epoch
 
 
 def _noop_truncation(
     trace: Trace, broker: int, start: LeadershipStart, offset: int
 ) -> BrokerLogLine | None:
-    """The cut, or the fetcher, by which a replica kept an offset though another led from below it.
+    """Return the line by which a replica kept an offset though its leader began below it.
 
     None, when it was cut to that offset or below afterwards: then it fetched what others have.
     """

@@ -50,7 +50,7 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def _held_after_all(trace: Trace, anomaly: Row) -> str:
-    """A log of the last ISR that holds the record contradicts that it is lost."""
+    """Return a log of the last ISR that holds the record contradicts that it is lost."""
     last = trace.leaderships[-1] if trace.leaderships else None
     if last is None:
         return "Nobody was ever seen to lead."
@@ -86,7 +86,7 @@ def _not_to_the_leader(observed: RunTraces, trace: Trace, send: Row) -> Explanat
 
 
 def _went_with_its_log(trace: Trace, send: Row) -> ExplanationLink | None:
-    """It can have stood in its leader's log beyond the end of one who began to lead later on.
+    """Explain a record that was beyond the end of the log of a later leader.
 
     It was written at the LEO that its leader last told, or behind it, and a look later there was
     something behind it.
@@ -116,7 +116,7 @@ def _left(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | No
 
 
 def _lost_at(observed: RunTraces, trace: Trace, send: Row, link: ExplanationLink) -> Chain:
-    """It stood at an offset, and somebody led from there or before without it."""
+    """Explain a record at a known offset: a later leader started at or below it without it."""
     chains = [_lost_to(observed, trace, send, start, link) for start in _successors(trace, send)]
     chains += _lost_at_once(observed, trace, send, link)
     chains += _lost_from_disk(observed, trace, send, link)
@@ -127,7 +127,7 @@ def _lost_at(observed: RunTraces, trace: Trace, send: Row, link: ExplanationLink
 def _lost_from_disk(
     observed: RunTraces, trace: Trace, send: Row, ack_link: ExplanationLink
 ) -> list[Chain]:
-    """A fault took it from the front of the log of somebody who led then: nobody copies that."""
+    """Explain a record that a fault removed from the front of the leader's log."""
     chains = []
     for fault in observed.faults:
         if fault.fault != "segment-deleted":
@@ -166,7 +166,7 @@ def _lost_to(
 
 
 def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
-    """Who led, after the record was appended, from its offset or from before it; likeliest first.
+    """Return the leaders after the append that started at or below it, likeliest first.
 
     Or with what is older there: who is elected uncleanly may have a fork of its own. Whoever
     appended it does not lack it, whatever the observer saw of its LEO, unless it followed somebody
@@ -194,7 +194,7 @@ def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
 def _lost_at_once(
     observed: RunTraces, trace: Trace, send: Row, link: ExplanationLink
 ) -> list[Chain]:
-    """It was appended by one who led no more, and had not heard of it: nobody else ever had it."""
+    """Explain a record appended by a deposed leader that had not heard of its successor."""
     if observed.plan.workload.acks == "all":
         return []
     now = trace.leader_at(send["invoke_ns"] - LOOK) or trace.leaderships[0]
@@ -211,7 +211,7 @@ def _lost_at_once(
 def _deposed(
     observed: RunTraces, trace: Trace, start: LeadershipStart, send: Row
 ) -> ExplanationLink | None:
-    """Who led before an election, if it may have answered as the leader that it no longer was.
+    """Return the leader before an election that may have answered after it was deposed.
 
     Whoever was elected may have been elected twice in a row: what counts is when it first was.
     """
@@ -245,7 +245,7 @@ def _deposed(
 
 
 def _took_its_place(trace: Trace, start: LeadershipStart, offset: int) -> bool:
-    """Whether what stands there in the end is of that epoch or a later one, as far as one knows."""
+    """Return whether the record there in the end is of that epoch or later, if known."""
     disk = trace.disks.get(trace.leaderships[-1].leader)
     epoch = -1 if disk is None else disk.epoch(offset)
     return epoch < 0 or epoch >= start.epoch
@@ -254,7 +254,7 @@ def _took_its_place(trace: Trace, start: LeadershipStart, offset: int) -> bool:
 def _fell(
     observed: RunTraces, leader: int | None, send: Row, start: LeadershipStart
 ) -> ExplanationLink | None:
-    """What befell who acknowledged it, if anything did: a planned move does it too."""
+    """Return what befell who acknowledged it, if anything did: a planned move does it too."""
     for fault in observed.faults:
         overlaps = fault.since_ns - SECOND <= start.time_ns and send["invoke_ns"] <= fault.until_ns
         if fault.broker == leader and overlaps:
@@ -263,13 +263,13 @@ def _fell(
 
 
 def _gave_up(trace: Trace, start: LeadershipStart, send: Row) -> bool:
-    """Whether who began to lead had cut the offset off before that."""
+    """Return whether who began to lead had cut the offset off before that."""
     cut = _cut(trace, start.broker, send)
     return cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns
 
 
 def _cut(trace: Trace, broker: int, send: Row) -> ExplanationLink | None:
-    """The cut by which a replica gave up an offset that it may have held."""
+    """Return the cut by which a replica gave up an offset that it may have held."""
     for line in trace.of_kind(broker, "truncation"):
         if line.offset <= send["offset"] and line.time_ns >= send["invoke_ns"] - LOOK:
             return cut_link(line, "cut")
@@ -315,7 +315,7 @@ def _lost_though_committed(
 def _removed_by(
     observed: RunTraces, trace: Trace, start: LeadershipStart, send: Row
 ) -> ExplanationLink | None:
-    """The fault that took the record from the disk of who led without it, before that."""
+    """Return the fault that took the record from the disk of who led without it, before that."""
     for fault in observed.faults:
         before = (
             fault.broker == start.broker and send["invoke_ns"] <= fault.since_ns <= start.time_ns
@@ -326,12 +326,12 @@ def _removed_by(
 
 
 def _ranges(observed: RunTraces, trace: Trace, broker: FaultOnBroker) -> list[range]:
-    """The offsets that a fault took from its broker's replica."""
+    """Return the offsets that a fault took from its broker's replica."""
     return list(removed_offsets(broker.says, observed.topic, trace.partition))
 
 
 def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:
-    """Whether the leader had said that it does not know the follower's epoch."""
+    """Return whether the leader had said that it does not know the follower's epoch."""
     return any(
         "unknown offset" in line.text and 0 <= (cut.time_ns or 0) - line.time_ns < SECOND
         for line in trace.of_kind(cut.broker if cut.broker is not None else -1, "answer")
@@ -339,7 +339,7 @@ def _was_unknown(trace: Trace, cut: ExplanationLink) -> bool:
 
 
 def _joined(trace: Trace, start: LeadershipStart, send: Row) -> ExplanationLink | None:
-    """A change of the ISR that let a replica in which was seen to lack the record (KAFKA-7128)."""
+    """Return a change that let a replica without the record into the ISR (KAFKA-7128)."""
     isr: tuple[int, ...] | None = None
     for row in trace.leaderships:
         joins = isr is not None and start.broker in row.isr and start.broker not in isr

@@ -48,7 +48,7 @@ def reordered(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain:
-    """A send whose first attempt came to nothing that its producer heard of, and why."""
+    """Return a send whose first attempt came to nothing that its producer heard of, and why."""
     trace = observed.traces.get(anomaly["partition"])
     if trace is None:
         return refuse("Nobody knows which partition it was sent to.")
@@ -80,7 +80,7 @@ def unseen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all ar
 
 
 def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
-    """A fault that was injected damages a disk, and of replication's rules one alone."""
+    """Explain a damaged disk by an injected fault, or by the one rule that allows it."""
     for copy in anomaly["copies"] or ():
         trace = observed.traces.get(copy["partition"])
         cut = trace and trace.sent_whole(copy["broker"], copy["offset"])
@@ -106,5 +106,5 @@ def _whole_set(cut: BrokerLogLine, copy: Row) -> ExplanationLink:
 
 
 def seen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
-    """What clients saw, and what follows from no record that was lost and no log that forked."""
+    """Explain client anomalies that follow from no lost record and no fork."""
     return refuse("Nothing was cut there, and no rule of replication lets a client see it so.")

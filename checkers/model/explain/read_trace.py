@@ -71,7 +71,7 @@ def observe(run: Run) -> RunTraces:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """A table without dictionaries."""
+    """Return a table without dictionaries."""
     columns = [
         pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
         for column in table.columns
@@ -168,7 +168,7 @@ def _began_to_stop(lines: list[BrokerLogLine], time_ns: int) -> int:
 
 
 def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], FrozenReplica]:
-    """The frozen replicas of the topic under test."""
+    """Return the frozen replicas of the topic under test."""
     parts: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
     names = ["offset", "leader_epoch", "record_id", "magic", "last_offset", "damage", "crc_ok"]
     names += ["producer_id", "producer_epoch"]
@@ -235,7 +235,7 @@ def _starts(trace: Trace, tails: list[_Tail]) -> list[LeadershipStart]:
             epoch=line.epoch,
             offset=line.offset,
             isr=(),
-            told=True,
+            logged=True,
             event=line.text,
         )
         for line in by_epoch.values()
@@ -260,13 +260,13 @@ def _start(
         epoch=row.epoch,
         offset=offset,
         isr=row.isr,
-        told=line is not None or was_struck,
+        logged=line is not None or was_struck,
         event=event,
     )
 
 
 def _began(broker: int, outside: str | None, **fields: Any) -> LeadershipStart:  # noqa: ANN401 - Start's
-    """A beginning; KRaft's controller says of one from outside the ISR whether it had led last."""
+    """Return the start of a leadership; KRaft says of an unclean one whether it led last."""
     again = outside is not None and f"lastKnownElr: [{broker}] ->" in outside
     return LeadershipStart(
         broker=broker,
@@ -277,7 +277,7 @@ def _began(broker: int, outside: str | None, **fields: Any) -> LeadershipStart: 
 
 
 def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tuple[int, bool]:
-    """Where a log ended by the last word on it, and whether that is what a fault had left of it.
+    """Return where a log ended by its last observation, and whether a fault left it so.
 
     It was observed, or the broker wrote a line on a cut.
     """
@@ -295,7 +295,7 @@ def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tupl
 
 
 def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | None:
-    """The controller's own word that it elected somebody from outside the ISR."""
+    """Return the controller's own word that it elected somebody from outside the ISR."""
     for broker in trace.lines:
         for line in trace.of_kind(broker, "unclean"):
             now = (

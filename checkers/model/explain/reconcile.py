@@ -30,7 +30,7 @@ _FENCE: Final = "fence"
 
 
 def as_random(run: Run, verdict: Verdict) -> Reconciliation:
-    """The answer about a run that nobody scripted: its trace against the rules."""
+    """Return the answer about a run that nobody scripted: its trace against the rules."""
     explained = explain(run)
     return Reconciliation(
         run=run.name,
@@ -51,7 +51,7 @@ def as_scripted(
     remedies: Sequence[tuple[str, ...]] = (),
     course: Sequence[ModelSnapshot] = (),
 ) -> Reconciliation:
-    """The answer about a run whose script the model has played, too.
+    """Return the answer about a run whose script the model has played, too.
 
     Args:
         foretold: what the model made of it; ``logs`` in the order of the assignment.
@@ -116,7 +116,7 @@ def _scripted_status(
 
 
 def _cast(foretold: PartitionOutcome, trace: RunTraces | None) -> PartitionOutcome:
-    """The prediction with broker ids for replicas: the first ISR is in the assignment's order."""
+    """Return the prediction with broker ids for replicas, by the order of the first ISR."""
     rows = trace.traces[0].leaderships if trace else []
     brokers = list(rows[0].isr) if rows else []
     if len(brokers) != len(foretold.logs) or brokers[0] != rows[0].leader:
@@ -126,7 +126,7 @@ def _cast(foretold: PartitionOutcome, trace: RunTraces | None) -> PartitionOutco
 
 
 def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
-    """What was observed, with the logs of the replicas, without the fence of the final read."""
+    """Return the observed outcome with the replicas' logs, without the final fence."""
     if explanations.trace is None:
         return explanations.observed
     disks = explanations.trace.traces[0].disks
@@ -162,7 +162,7 @@ def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable
 def _foretold(
     finding: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
 ) -> ModelFinding:
-    """A finding with the model's word on it: what it does not predict, no chain explains.
+    """Return a finding with the model's word on it: what it does not predict, no chain explains.
 
     What it does predict, and no chain contradicts, follows from the rule without which it would
     not.

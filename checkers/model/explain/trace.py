@@ -51,7 +51,7 @@ class LeadershipRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSample:
-    """What a replica told of itself."""
+    """An observation of a replica: its LEO and HW."""
 
     time_ns: int
     leo: int
@@ -159,17 +159,17 @@ class FrozenReplica:
         return {int(offset): index for index, offset in enumerate(self.offsets)}
 
     def record(self, offset: int | None) -> str | None:
-        """The record at an offset."""
+        """Return the record at an offset."""
         index = None if offset is None else self.at.get(offset)
         return None if index is None else self.ids[index]
 
     def epoch(self, offset: int) -> int:
-        """The leader epoch at an offset, -1 for none."""
+        """Return the leader epoch at an offset, -1 for none."""
         index = self.at.get(offset)
         return -1 if index is None else int(self.epochs[index])
 
     def after(self, offset: int) -> int:
-        """The offset that follows on another."""
+        """Return the offset that follows on another."""
         index = int(np.searchsorted(self.offsets, offset, side="right"))
         return int(self.offsets[index]) if index < len(self.offsets) else self.end
 
@@ -191,18 +191,18 @@ class Trace:
     starts: list[LeadershipStart] = field(default_factory=list)
 
     def leader_at(self, time_ns: int) -> LeadershipRow | None:
-        """Who led, by the last row before."""
+        """Return who led, by the last row before."""
         index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
         return self.leaderships[index - 1] if index else None
 
     def mark_at(self, broker: int, time_ns: int) -> ReplicaSample | None:
-        """What a replica last told before."""
+        """Return what a replica last told before."""
         marks = self.marks.get(broker, [])
         index = bisect_right(marks, time_ns, key=lambda mark: mark.time_ns)
         return marks[index - 1] if index else None
 
     def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
-        """The cut that has a set, the one that ends at ``last``, overlap with what lies before.
+        """Return the truncation that made the set that ends at ``last`` overlap others.
 
         Before 0.11 compressed records are fetched in the set in which they were sent, also when it
         begins before the offset that was asked for, and a follower compares nothing but the last
@@ -217,7 +217,7 @@ class Trace:
         return next(cuts, None)
 
     def cut_within(self, broker: int, offset: int) -> BrokerLogLine | None:
-        """The cut of a replica to an offset, which may have been in the midst of a batch.
+        """Return the cut of a replica to an offset, which may have been in the midst of a batch.
 
         All of that batch goes, and what is fetched next stands where the log was to be cut: a gap
         (``LogSegment.truncateTo`` cuts the file before the batch, ``Log.truncateTo`` sets the LEO).
@@ -226,12 +226,12 @@ class Trace:
         return next(cuts, None)
 
     def older(self, broker: int, offset: int, epoch: int) -> bool:
-        """Whether a replica holds at an offset what was written before a leader epoch."""
+        """Return whether a replica holds at an offset what was written before a leader epoch."""
         disk = self.disks.get(broker)
         return disk is not None and 0 <= disk.epoch(offset) < epoch
 
     def joined(self, broker: int, before: LeadershipRow, now: LeadershipRow) -> bool:
-        """Whether a leader says that it took a broker into the ISR between two looks."""
+        """Return whether a leader says that it took a broker into the ISR between two looks."""
         return any(
             before.time_ns - LOOK <= line.time_ns <= now.time_ns + LOOK and broker in line.isr
             for leader in self.lines
@@ -239,7 +239,7 @@ class Trace:
         )
 
     def of_kind(self, broker: int, *kinds: str) -> list[BrokerLogLine]:
-        """A broker's lines of some kinds."""
+        """Return a broker's lines of some kinds."""
         return [line for line in self.lines.get(broker, ()) if line.kind in kinds]
 
 

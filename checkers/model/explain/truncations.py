@@ -35,7 +35,7 @@ def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[RuleViolation]:
 
 
 def cut_count(trace: Trace) -> int:
-    """How many cuts were observed."""
+    """Return how many cuts were observed."""
     return sum(len(trace.of_kind(broker, "truncation")) for broker in trace.lines)
 
 
@@ -62,7 +62,7 @@ def _to_the_own_hw(
 
 
 def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
-    """Whether the broker's next life began, and nobody saw it between its cut and that."""
+    """Return whether the broker's next life began, and nobody saw it between its cut and that."""
     if then is None or then.kind != "start":
         return False
     seen = (mark.time_ns for mark in trace.marks.get(broker, ()))
@@ -97,7 +97,7 @@ def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Following:
-    """What a replica did since it last began to follow or to lead.
+    """The state of a replica since it last began to follow or to lead.
 
     Attributes:
         since_ns: when it had begun to do what it did before, if that came to anything.
@@ -186,7 +186,7 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
 
 
 def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
-    """Whether its log was seen to have grown under this leader: all questions come before that.
+    """Return whether its log was seen to grow under this leader: questions come before.
 
     What was seen before its last start does not count: it may have written more before it ended.
     """
@@ -199,7 +199,7 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
-    """Where epochs ended that others begun since it last followed, or led."""
+    """Return where epochs ended that others begun since it last followed, or led."""
     return {
         start.offset
         for start in trace.starts
@@ -208,7 +208,7 @@ def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
 
 
 def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
-    """Whether the leader's log may have ended there: its LEO is where its last epoch ends."""
+    """Return whether the leader's log may have ended there: its last epoch ends at its LEO."""
     marks = trace.marks.get(leader, [])
     before = [mark.leo for mark in marks if mark.time_ns <= line.time_ns]
     after = [mark.leo for mark in marks if line.time_ns < mark.time_ns <= line.time_ns + SECOND]

@@ -1,4 +1,4 @@
-"""What happens to a broker's process and session: kill, pause, stop, start, and what follows."""
+"""A broker's process and session: kill, pause, stop, start, and what follows."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.controller import elect, lose, welcome
@@ -39,7 +39,7 @@ _STOPPED = int(ProcessState.STOPPED)
 
 @rule
 def crash(s: State, b: int, end: int) -> None:
-    """A process ends. Its log stays, whole (the page cache outlives it), and its HW as on disk."""
+    """Kill a process. Its log stays whole (the page cache outlives it), its HW as on disk."""
     put(s, b, PROCESS, end)
     put(s, b, HW, min(get(s, b, DISK), get(s, b, LEO)))
     put(s, b, APPLIED_DECISION, -1)
@@ -95,7 +95,7 @@ def resume(s: State, b: int) -> bool:
 
 @rule
 def expire(s: State, k: Constants, b: int, successor: int) -> bool:
-    """The controller gives a broker up that is dead or paused."""
+    """Return the controller gives a broker up that is dead or paused."""
     if not is_live(s, b) or is_up(s, b):
         return False
     s[LATE_JOINERS] = int(s[LATE_JOINERS]) | (1 << b)
@@ -104,7 +104,7 @@ def expire(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def start(s: State, k: Constants, b: int) -> bool:
-    """A broker starts on the data that it left; its old session must be over. It registers."""
+    """Start a broker on its data; its old session must be over. It registers."""
     process = get(s, b, PROCESS)
     if process not in (_DEAD, _STOPPED) or is_live(s, b):
         return False
@@ -115,7 +115,7 @@ def start(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def register(s: State, k: Constants, b: int) -> bool:
-    """A broker that was paused for longer than its session finds that out, and has one again."""
+    """Give a new session to a broker that was paused for longer than its session."""
     if not is_up(s, b) or is_live(s, b):
         return False
     welcome(s, k, b, False)
@@ -124,7 +124,7 @@ def register(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def stop(s: State, k: Constants, b: int, successor: int) -> bool:
-    """An orderly shutdown: leadership moves away first, and the HW is written to disk last."""
+    """Stop a broker in order: leadership moves first, the HW is written to disk last."""
     if not is_up(s, b) or not is_live(s, b) or not _spend_move(s, k):
         return False
     s[LATE_JOINERS] = int(s[LATE_JOINERS]) | (1 << b)
@@ -137,7 +137,7 @@ def stop(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def move(s: State, k: Constants, b: int) -> bool:
-    """A planned election: a live member of the ISR becomes leader, though the old one is well."""
+    """Elect a live member of the ISR by plan, though the old leader is well."""
     last = newest(s)
     leader = leader_of(s, last)
     if leader < 0 or leader == b or not is_live(s, leader) or not is_up(s, b):
@@ -150,7 +150,7 @@ def move(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def checkpoint(s: State, b: int) -> bool:
-    """A broker writes its HW to disk, as it does every few seconds."""
+    """Return a broker writes its HW to disk, as it does every few seconds."""
     if not is_up(s, b) or get(s, b, DISK) == get(s, b, HW):
         return False
     put(s, b, DISK, get(s, b, HW))

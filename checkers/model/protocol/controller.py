@@ -1,4 +1,4 @@
-"""What the controller decides: who leads and who is in sync, as brokers leave and come back."""
+"""The controller's decisions: leader and ISR, as brokers leave and come back."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.scope import (
@@ -42,7 +42,7 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
 
 @rule
 def eligible(s: State, k: Constants) -> int:
-    """Who may be elected now: the live ISR, else the live ELR, else who led last, else anybody.
+    """Return who may be elected: the live ISR, else the live ELR, else the last leader, else any.
 
     The ELR and the last known leader count from KIP-966 on; anybody in unclean elections only.
     """
@@ -61,7 +61,7 @@ def eligible(s: State, k: Constants) -> int:
 
 @rule
 def keep_eligible(s: State, k: Constants, before: int, after: int) -> None:
-    """Who left an ISR that is now smaller than min.insync.replicas stays eligible (KIP-966)."""
+    """Keep the brokers that left an ISR smaller than min.insync.replicas eligible (KIP-966)."""
     if not k[K_ELR]:
         return
     if size(after) >= min(k[K_MIN_ISR], k[K_BROKERS]):
@@ -86,7 +86,7 @@ def elect(s: State, k: Constants, chosen: int) -> None:
 
 @rule
 def lose(s: State, k: Constants, b: int, successor: int) -> bool:
-    """A broker's session is over: it leaves the ISR, and its leadership goes to ``successor``.
+    """End a broker's session: it leaves the ISR, and ``successor`` gets its leadership.
 
     Args:
         successor: ``b`` where nobody is chosen. False when the choice cannot be.
@@ -118,7 +118,7 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def _orphan(s: State, k: Constants, b: int, before: int) -> None:
-    """The last of the ISR is gone: no leader. It stays the ISR, or becomes the ELR (KIP-966)."""
+    """Take the last broker from the ISR: no leader. It stays ISR or becomes ELR (KIP-966)."""
     if k[K_ELR]:
         keep_eligible(s, k, before, 0)
         s[LAST_LEADER] = b + 1
@@ -129,7 +129,7 @@ def _orphan(s: State, k: Constants, b: int, before: int) -> None:
 
 @rule
 def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
-    """A broker has a session again: it is elected if it may be and nobody leads."""
+    """Begin a broker's session: it is elected if it may be and there is no leader."""
     s[LIVE] = int(s[LIVE]) | (1 << b)
     if k[K_ELR] and killed and k[K_UNCLEAN_START_LEAVES]:
         s[ELR] = int(s[ELR]) & ~(1 << b) & 7  # it may lack what it had not flushed

@@ -1,4 +1,4 @@
-"""What must hold in every state: what clients were promised, and what the protocol relies on."""
+"""Invariants of every state: promises to clients, and what the protocol relies on."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _ACKNOWLEDGED = int(ProducerStatus.ACKNOWLEDGED)
 
 @rule
 def established(s: State) -> int:
-    """The leader that the controller named last, once it runs and knows it; else -1."""
+    """Return the leader that the controller named last, once it runs and knows it; else -1."""
     leader = leader_of(s, newest(s))
     if leader < 0 or not is_up(s, leader) or get(s, leader, APPLIED_DECISION) != newest(s):
         return -1
@@ -54,7 +54,7 @@ def _holds(s: State, b: int, record: int) -> bool:
 
 @rule
 def acked_kept(s: State, k: Constants) -> bool:
-    """The leader holds every acknowledged record."""
+    """Return whether the leader holds every acknowledged record."""
     leader = established(s)
     if leader >= 0:
         for record in range(int(s[SENT])):
@@ -65,7 +65,7 @@ def acked_kept(s: State, k: Constants) -> bool:
 
 @rule
 def read_kept(s: State, k: Constants) -> bool:
-    """The leader holds every record that a consumer has read."""
+    """Return whether the leader holds every record that a consumer has read."""
     leader = established(s)
     if leader >= 0:
         for offset in range(MAX_RECORDS):
@@ -128,14 +128,14 @@ def agree_at_rest(s: State, k: Constants) -> bool:
 
 @rule
 def leader_in_isr(s: State, k: Constants) -> bool:
-    """The leader that the controller names is in the ISR that it keeps."""
+    """Return the leader that the controller names is in the ISR that it keeps."""
     leader = leader_of(s, newest(s))
     return leader < 0 or (isr_of(s, newest(s)) >> leader) & 1 == 1
 
 
 @rule
 def leader_live(s: State, k: Constants) -> bool:
-    """The leader that the controller names has a session."""
+    """Return the leader that the controller names has a session."""
     leader = leader_of(s, newest(s))
     return leader < 0 or is_live(s, leader)
 
@@ -168,7 +168,7 @@ def strong_isr(s: State, k: Constants) -> bool:
 
 @rule
 def log_matching(s: State, k: Constants) -> bool:
-    """Logs with the same epoch at one offset are the same up to there."""
+    """Return logs with the same epoch at one offset are the same up to there."""
     for a in range(k[K_BROKERS]):
         for b in range(a):
             for position in range(min(get(s, a, LEO), get(s, b, LEO)) - 1, -1, -1):
@@ -228,7 +228,7 @@ INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
 
 @rule
 def broken(s: State, k: Constants) -> int:
-    """Which invariants a state breaks, as a mask of their bits."""
+    """Return which invariants a state breaks, as a mask of their bits."""
     return (
         (0 if acked_kept(s, k) else 1)
         | (0 if agree_below_hw(s, k) else 2)

@@ -33,7 +33,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def progress(s: State, k: Constants, leader: int, b: int) -> None:
-    """The leader notes how far a follower is; it may join the ISR, and the HW may rise."""
+    """Return the leader notes how far a follower is; it may join the ISR, and the HW may rise."""
     leo = get(s, b, LEO)
     put(s, leader, REMOTE + b, leo)
     if not (get(s, leader, VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
@@ -43,7 +43,7 @@ def progress(s: State, k: Constants, leader: int, b: int) -> None:
 
 @rule
 def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
-    """Whether a follower has caught up enough for the ISR."""
+    """Return whether a follower has caught up enough for the ISR."""
     if get(s, leader, PENDING) or leo < get(s, leader, HW):
         return False
     if k[K_LIVE_JOINS_ONLY] and not is_live(s, b):
@@ -55,7 +55,7 @@ def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
 
 @rule
 def _may_write(s: State, leader: int) -> bool:
-    """A leader may change the ISR only as it was decided last (zkVersion, partition epoch)."""
+    """Return whether a leader knows the last decision on the ISR (zkVersion, partition epoch)."""
     decision = get(s, leader, APPLIED_DECISION)
     return (
         decision == newest(s)
@@ -96,13 +96,13 @@ def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def shrink(s: State, k: Constants, leader: int, b: int) -> bool:
-    """A follower that does not run has not fetched for replica.lag.time.max.ms: it is dropped."""
+    """Drop a dead follower, which has not fetched for replica.lag.time.max.ms, from the ISR."""
     return not is_up(s, b) and _shrink(s, k, leader, b)
 
 
 @rule
 def lag(s: State, k: Constants, leader: int, b: int) -> bool:
-    """The same for a follower that runs, and does not get through: a failure of the network."""
+    """Drop a live follower that does not get through from the ISR: a network failure."""
     if s[FAILURES] >= k[K_FAILURES] or not is_up(s, b):
         return False
     s[FAILURES] = int(s[FAILURES]) + 1
@@ -111,7 +111,7 @@ def lag(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
-    """A leader hears that the ISR it asked for holds."""
+    """Return a leader hears that the ISR it asked for holds."""
     pending = get(s, leader, PENDING)
     if not presumes(s, leader) or not pending:
         return False

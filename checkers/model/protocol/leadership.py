@@ -1,4 +1,4 @@
-"""How a broker takes in what the controller decided: becoming leader, follower, or neither."""
+"""Applying the controller's decisions: becoming leader, follower, or neither."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.replica_log import cut, last_epoch, raise_hw
@@ -42,7 +42,7 @@ _FETCHING = int(Fetcher.FETCHING)
 
 @rule
 def learn(s: State, k: Constants, b: int) -> bool:
-    """A broker applies the next decision; who had lost its session hears the newest one only.
+    """Apply the next decision; a broker whose session had ended hears only the newest one.
 
     With ZooKeeper, brokers pass over a decision that names no leader: they keep the epoch and the
     leader that they know (``ReplicaManager.makeFollowers``), so that an epoch can be missed.
@@ -63,7 +63,7 @@ def learn(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def skip(s: State, k: Constants, b: int) -> bool:
-    """A KRaft broker applies several decisions as one: the newest image against its own."""
+    """Return a KRaft broker applies several decisions as one: the newest image against its own."""
     applied, last = get(s, b, APPLIED_DECISION), newest(s)
     if not k[K_KRAFT] or not is_up(s, b) or applied < 0 or applied + 1 >= last:
         return False
@@ -136,5 +136,5 @@ def _retire(s: State, b: int) -> None:
 
 @rule
 def settled(s: State, b: int) -> bool:
-    """Whether a broker runs, has a session, and knows the newest decision."""
+    """Return whether a broker runs, has a session, and knows the newest decision."""
     return is_up(s, b) and is_live(s, b) and get(s, b, APPLIED_DECISION) == newest(s)

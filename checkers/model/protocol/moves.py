@@ -117,13 +117,13 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
 
 
 def _firsts(kind: Move, scope: Scope) -> range:
-    """What the first number of a step's row may be: a broker, or of a round a set of them."""
+    """Return the values of a row's first number: a broker, or a set of them in a round."""
     return range(1, 1 << scope.brokers) if kind in ROUNDS else range(scope.brokers)
 
 
 @rule
 def send(s: State, k: Constants, b: int) -> bool:
-    """A producer's record reaches a broker that takes itself for the leader."""
+    """Return a producer's record reaches a broker that takes itself for the leader."""
     record = int(s[SENT])
     if record >= k[K_RECORDS] or not presumes(s, b) or get(s, b, LEO) >= MAX_RECORDS:
         return False
@@ -144,7 +144,7 @@ def send(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001 - as apply
-    """Whether a step is worth a try: a cheap look that refuses most of those that cannot be taken.
+    """Return whether a step is worth a try: a cheap test that refuses most others.
 
     Never false where ``apply`` would be true. The search asks it before it copies a state.
     """
@@ -232,7 +232,7 @@ def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 
 def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
-    """The state after a step that was found under other rules, maybe; None if these lack it.
+    """Return the state after a step that was found under other rules, maybe; None if these lack it.
 
     Whom an election chooses is the rules' own affair: where the one named cannot be, another is.
     """

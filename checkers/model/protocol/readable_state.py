@@ -123,12 +123,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_of(record: int) -> str:
-    """A record's name, by its place in the order of sending."""
+    """Return a record's name, by its place in the order of sending."""
     return f"m{record + 1}"
 
 
 def decode(s: Vector, k: Constants) -> State:
-    """The state that a vector holds."""
+    """Return the state that a vector holds."""
     last = newest(s)
     n = int(k[K_BROKERS])
     read = [int(s[READ + offset]) for offset in range(int(s[SENT]))]

@@ -1,4 +1,4 @@
-"""What a replica does with its own log: append, cut, keep its epochs, raise its high watermark."""
+"""A replica's own log: append, truncate, keep epochs, raise the high watermark."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.scope import (
@@ -57,7 +57,7 @@ def cut(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def last_epoch(s: State, b: int) -> int:
-    """The newest epoch in the replica's list, or UNDEFINED."""
+    """Return the newest epoch in the replica's list, or UNDEFINED."""
     elected = get(s, b, ELECTED)
     if elected:
         return elected - 1
@@ -67,7 +67,7 @@ def last_epoch(s: State, b: int) -> int:
 
 @rule
 def largest_epoch_to(s: State, b: int, epoch: int) -> int:
-    """The largest epoch in the replica's list that is not above ``epoch``, or UNDEFINED."""
+    """Return the largest epoch in the replica's list that is not above ``epoch``, or UNDEFINED."""
     elected = get(s, b, ELECTED)
     if elected and elected - 1 <= epoch:
         return elected - 1
@@ -80,7 +80,7 @@ def largest_epoch_to(s: State, b: int, epoch: int) -> int:
 
 @rule
 def start_after(s: State, b: int, epoch: int) -> int:
-    """Where ``epoch`` ends: where the replica's first larger one starts, or at its LEO."""
+    """Return where ``epoch`` ends: where the replica's first larger one starts, or at its LEO."""
     leo = get(s, b, LEO)
     for position in range(leo):
         if get(s, b, LOG + position) >> 3 > epoch:
@@ -90,7 +90,7 @@ def start_after(s: State, b: int, epoch: int) -> int:
 
 @rule
 def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
-    """The epoch that a leader's answer about ``number`` is for, or UNDEFINED if it has no answer.
+    """Return the epoch of a leader's answer about ``number``; UNDEFINED without an answer.
 
     ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 an epoch below all that the
     leader knows is answered as if it had known it, and it were empty.
@@ -104,7 +104,7 @@ def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
 
 @rule
 def expose(s: State, k: Constants, b: int, offset: int) -> None:
-    """A record comes to lie below a leader's HW: consumers read it, its producer hears of it."""
+    """Expose a record below a leader's HW: consumers read it, its producer hears of it."""
     entry = get(s, b, LOG + offset)
     record = (entry & 7) - 1
     if s[READ + offset] == 0:
@@ -120,7 +120,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def raise_hw(s: State, k: Constants, b: int) -> None:
-    """A leader's HW rises to the least LEO of its ISR, the one that it has asked for included."""
+    """Raise a leader's HW to the least LEO of its ISR, the asking follower included."""
     view = get(s, b, VIEW) | get(s, b, PENDING)
     floor = min(k[K_MIN_ISR], k[K_BROKERS])
     if k[K_STRICT_MIN_ISR] and size(view) < floor:

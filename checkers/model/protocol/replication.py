@@ -62,7 +62,7 @@ _DEAD = int(ProcessState.DEAD)
 
 @rule
 def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
-    """Whether the broker that ``b`` follows runs, takes itself for the leader, and lets it in."""
+    """Return whether the broker that ``b`` follows runs, believes it leads, and lets it in."""
     if leader < 0 or not presumes(s, leader):
         return False
     if get(s, b, ANSWER) and get(s, b, ANSWER_FROM) == leader:
@@ -72,7 +72,7 @@ def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
 
 @rule
 def truncate(s: State, k: Constants, b: int) -> bool:
-    """A new follower asks its leader where its last epoch ended, and cuts its log there."""
+    """Return a new follower asks its leader where its last epoch ended, and cuts its log there."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -129,7 +129,7 @@ def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
 
 @rule
 def fetch(s: State, k: Constants, b: int) -> bool:
-    """A follower fetches from its leader, and takes the answer in."""
+    """Return a follower fetches from its leader, and takes the answer in."""
     if not request(s, k, b):
         return False
     return get(s, b, ANSWER) == 0 or take(s, k, b)
@@ -137,7 +137,7 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
-    """A follower fetches; the leader has answered, and the answer is under way."""
+    """Return a follower fetches; the leader has answered, and the answer is under way."""
     if s[LATES] >= k[K_LATE] or not request(s, k, b) or get(s, b, ANSWER) == 0:
         return False
     if get(s, b, ANSWER) == _RECORDS and get(s, b, ANSWER_COUNT) == 0:
@@ -148,13 +148,13 @@ def ask(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def receive(s: State, k: Constants, b: int) -> bool:
-    """A late answer arrives."""
+    """Return a late answer arrives."""
     return get(s, b, ANSWER) != 0 and is_up(s, b) and take(s, k, b)
 
 
 @rule
 def request(s: State, k: Constants, b: int) -> bool:
-    """The leader handles a fetch: it notes the follower's progress, and answers."""
+    """Return the leader handles a fetch: it notes the follower's progress, and answers."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -206,7 +206,7 @@ def clear_answer(s: State, b: int) -> None:
 
 @rule
 def take(s: State, k: Constants, b: int) -> bool:
-    """A follower applies an answer, unless its fetcher has nothing to do with it any more."""
+    """Apply an answer to a follower, unless its fetcher has moved on."""
     kind, leader = get(s, b, ANSWER), get(s, b, ANSWER_FROM)
     offset, count = get(s, b, ANSWER_OFFSET), get(s, b, ANSWER_COUNT)
     same_epoch = get(s, b, ANSWER_KNOWN) == epoch_of(s, b)
@@ -228,7 +228,7 @@ def take(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _out_of_range(s: State, k: Constants, b: int, end: int) -> None:
-    """A follower is ahead of its leader: its broker ends itself, or cuts to the leader's LEO."""
+    """Handle a follower ahead of its leader: it ends itself, or truncates to the leader's LEO."""
     if k[K_OUT_OF_RANGE_CUTS] or k[K_UNCLEAN]:
         cut(s, k, b, end)
     else:

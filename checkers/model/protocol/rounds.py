@@ -1,4 +1,4 @@
-"""What can be scheduled from outside: brokers frozen or left running until nothing more happens.
+"""Rounds: brokers are frozen, or left running until nothing more happens.
 
 SIGSTOP holds a broker back, and everybody else goes on. So a schedule for real brokers is made of
 commands and rounds: in a round some brokers run until they are quiet, and the others are frozen. A
@@ -60,7 +60,7 @@ def run(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def tell(s: State, k: Constants, running: int) -> bool:
-    """The parked fetches of those who run are answered, and bring the leader's HW.
+    """Return the parked fetches of those who run are answered, and bring the leader's HW.
 
     Who runs hears of a decision at once, and its parked fetch ends by that.
     """
@@ -81,7 +81,7 @@ def tell(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Whether a follower has nothing to get or to cut, as far as its leader can see."""
+    """Return whether a follower has nothing to get or to cut, as far as its leader can see."""
     leo, last = get(s, b, LEO), last_epoch(s, b)
     if leo != get(s, leader, LEO):
         return False

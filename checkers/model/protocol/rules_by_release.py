@@ -1,4 +1,4 @@
-"""What each release of Kafka does differently: a table of switches.
+"""The rules of each release of Kafka: a table of switches.
 
 Every switch is one rule or the fix of one bug, on or off. Each cites the KIP or issue that brought
 it, and the class of Kafka's source in which it was read, release by release.
@@ -143,7 +143,7 @@ SWITCHES: Final = tuple(switch.name for switch in fields(Rules))
 
 
 def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
-    """The rules of a catalogued release, as far as it is allowed to follow them.
+    """Return the rules of a catalogued release, as far as it is allowed to follow them.
 
     Args:
         name: such as ``2.8.2``, or ``3.9.2-zk`` for the same jars on ZooKeeper.
@@ -195,7 +195,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
 
 
 def old_format(protocol: str, written: str) -> bool:
-    """Whether records are written without leader epochs, under limits as ``rules_of`` has them."""
+    """Return whether records have no leader epochs, under limits as ``rules_of`` has them."""
     return any(most and _numbers(most) < (0, 11) for most in (protocol, written))
 
 

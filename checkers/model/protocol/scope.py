@@ -1,4 +1,4 @@
-"""How much the search may do, and the constants vector that every rule reads."""
+"""The bounds of a search, and the constants vector that every rule reads."""
 
 from dataclasses import dataclass, fields
 from typing import Final, Literal
@@ -127,7 +127,7 @@ K_LIVE_JOINS_ONLY: Final = _RULES["live_joins_only"]
 
 
 def constants(scope: Scope, rules: Rules) -> Constants:
-    """The scope and the rules as the vector that compiled code reads."""
+    """Return the scope and the rules as the vector that compiled code reads."""
     bounds = [getattr(scope, name) for name in ("brokers", "records", "failures", "moves", "late")]
     settings = [ACKS.index(scope.acks), scope.min_isr, int(scope.unclean)]
     settings += [int(scope.old_format), int(scope.by == "round")]

@@ -1,4 +1,4 @@
-"""Where everything lies in the state vector: what each replica, the controller and clients know.
+"""The layout of the state vector: replicas, the controller, clients.
 
 A state is ``WIDTH`` signed bytes. The controller's part comes first, then a block a broker. A log
 entry is one byte, ``epoch * 8 + record + 1``; 0 is no entry. Sets of brokers are bit masks. Records
@@ -66,7 +66,7 @@ WIDTH: Final = -(-(BLOCKS + MAX_BROKERS * BLOCK) // 8) * 8
 
 
 class ProcessState(IntEnum):
-    """What became of a broker's process."""
+    """The state of a broker's process."""
 
     UP = 0
     PAUSED = 1
@@ -75,7 +75,7 @@ class ProcessState(IntEnum):
 
 
 class Fetcher(IntEnum):
-    """What a follower does next: nothing, ask where to cut, or fetch."""
+    """The next action of a follower: nothing, ask where to truncate, or fetch."""
 
     NONE = 0
     TRUNCATING = 1
@@ -83,7 +83,7 @@ class Fetcher(IntEnum):
 
 
 class ProducerStatus(IntEnum):
-    """What the producer of a record was told."""
+    """The answer to the producer of a record."""
 
     UNSENT = 0
     UNKNOWN = 1
@@ -91,7 +91,7 @@ class ProducerStatus(IntEnum):
 
 
 class AnswerKind(IntEnum):
-    """What a fetch answer in flight says."""
+    """The kind of a fetch answer in flight."""
 
     NONE = 0
     RECORDS = 1
@@ -107,13 +107,13 @@ FLAG_OVERFLOW: Final = 2
 
 @rule
 def block(b: int) -> int:
-    """Where broker ``b`` begins."""
+    """Return where broker ``b`` begins."""
     return BLOCKS + b * BLOCK
 
 
 @rule
 def get(s: State, b: int, field: int) -> int:
-    """A field of broker ``b``."""
+    """Return a field of broker ``b``."""
     return int(s[BLOCKS + b * BLOCK + field])
 
 
@@ -150,33 +150,33 @@ def set_isr(s: State, decision: int, isr: int) -> None:
 
 @rule
 def follows(s: State, b: int) -> int:
-    """The broker that ``b`` believes to lead, -1 for none or if it knows nothing yet."""
+    """Return the broker that ``b`` believes to lead, -1 for none or if it knows nothing yet."""
     applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else leader_of(s, applied)
 
 
 @rule
 def epoch_of(s: State, b: int) -> int:
-    """The leader epoch that ``b`` believes in, -1 if it knows nothing yet."""
+    """Return the leader epoch that ``b`` believes in, -1 if it knows nothing yet."""
     applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else int(s[EPOCH + applied])
 
 
 @rule
 def is_up(s: State, b: int) -> bool:
-    """Whether its process runs."""
+    """Return whether its process runs."""
     return get(s, b, PROCESS) == 0
 
 
 @rule
 def presumes(s: State, b: int) -> bool:
-    """Whether ``b`` runs and believes that it leads."""
+    """Return whether ``b`` runs and believes that it leads."""
     return get(s, b, PROCESS) == 0 and follows(s, b) == b
 
 
 @rule
 def is_live(s: State, b: int) -> bool:
-    """Whether ``b`` has a session with the controller."""
+    """Return whether ``b`` has a session with the controller."""
     return (int(s[LIVE]) >> b) & 1 == 1
 
 

@@ -48,7 +48,7 @@ def _decided(after: State) -> str:
 
 
 def _change(b: int, before: State, after: State) -> str:
-    """What became of a replica's log and HW."""
+    """Return what became of a replica's log and HW."""
     leo, now = get(before, b, LEO), get(after, b, LEO)
     parts = []
     if now < leo:

@@ -70,7 +70,7 @@ class CompiledStep:
 
 
 def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
-    """The schedule that plays a counterexample on a release.
+    """Return the schedule that plays a counterexample on a release.
 
     Raises:
         UsageError: it was found by messages; or it cannot be followed, because brokers that must
@@ -156,7 +156,7 @@ def _beat(row: Row, running: int) -> CompiledStep:
 
 
 def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
-    """The state after some moves; one that these rules do not have changes nothing."""
+    """Return the state after some moves; one that these rules do not have changes nothing."""
     for row in rows:
         after = attempt(state, k, row)
         state = state if after is None else after
@@ -166,7 +166,7 @@ def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
 def _revived(
     state: Vector, k: Constants, killed: set[int]
 ) -> tuple[tuple[ScheduleStep, ...], tuple[Row, ...]]:
-    """Steps and moves that start a broker again that ends itself, being ahead of its leader.
+    """Return steps that restart a broker that ended itself, being ahead of its leader.
 
     It is killed first: 0.10.2.2 was seen to wait for itself for ever in that shutdown.
     """
@@ -210,7 +210,7 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
 
 
 def _expect(seen: State, numbers: set[int], kind: Move, a: int) -> Expect:
-    """What the controller, the brokers that run, the disks and the producers must show."""
+    """Return what the controller, the brokers that run, the disks and the producers must show."""
     replicas = seen.replicas
     members = set(_members(a)) if kind in (Move.TELL, Move.SAVE) else set()
     leading = {b for b in numbers if replicas[b].follows == b}
@@ -231,7 +231,7 @@ def _members(mask: int) -> set[int]:
 
 
 def _order(beats: Sequence[CompiledStep], path: Sequence[Vector], brokers: int) -> tuple[int, ...]:
-    """An order of the assignment in which the first that can be elected is the one that was."""
+    """Return an order of the assignment whose first electable replica is the elected one."""
     for order in permutations(range(brokers)):
         if order[0] == 0 and _fits(list(order), beats, path):
             return order

@@ -67,7 +67,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def name(self) -> str:
-        """What its schedule is called."""
+        """The name of its schedule."""
         return f"{self.invariant} on {self.kafka}"
 
     @property
@@ -76,7 +76,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return ModelSettings(kafka=self.kafka, scope=self.scope, switched=self.switched)
 
     def to_json(self) -> bytes:
-        """The counterexample as a file holds it."""
+        """Return the counterexample as a file holds it."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     @classmethod
@@ -114,7 +114,7 @@ class Counterexample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """The states on its way by the rules of today; None if it breaks nothing any more.
+        """Return the states on its way by the rules of today; None if it breaks nothing any more.
 
         Raises:
             UsageError: a release, rule, move or invariant that the model does not know.

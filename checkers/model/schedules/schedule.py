@@ -35,7 +35,7 @@ OLD_FORMAT: Final[Mapping[str, str]] = {"log.message.format.version": "0.10.2"}
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What must be seen after a step; None is "do not care".
+    """The state to see after a step; None is "do not care".
 
     A frozen or dead broker cannot be asked for its LEO and HW, so of those nothing is awaited.
 
@@ -111,11 +111,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     steps: tuple[ScheduleStep, ...]
 
     def to_json(self) -> bytes:
-        """The schedule as a file holds it."""
+        """Return the schedule as a file holds it."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def plain(self) -> dict[str, object]:
-        """The schedule as a plan holds it: of nothing but what JSON knows."""
+        """Return the schedule as a plan holds it: of nothing but what JSON knows."""
         plain_values: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
         return plain_values
 
@@ -180,7 +180,7 @@ def _check(schedule: Schedule) -> None:
 
 
 def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
-    """What is wrong with a step by itself; empty when nothing is."""
+    """Return what is wrong with a step by itself; empty when nothing is."""
     named = step.expect.numbers() | step.held
     named |= frozenset() if step.broker is None else {step.broker}
     unknown = sorted(named - set(range(replicas)))

@@ -76,7 +76,7 @@ class ScriptSettings:
 
 
 def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
-    """What becomes of the records of a script. ``logs`` are those of A, B and C.
+    """Return what becomes of the records of a script. ``logs`` are those of A, B and C.
 
     Raises:
         ScriptError: a step cannot be taken; the message names it.
@@ -105,7 +105,7 @@ def perform(script: str, stage: "ScriptState") -> Iterator[str]:
 
 
 def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
-    """What becomes of the records of a schedule that has moves, once everything is mended.
+    """Return what becomes of the records of a schedule that has moves, once everything is mended.
 
     Args:
         rules: of the release that it is played on, which need not be the one that it was found on.
@@ -137,7 +137,7 @@ def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOut
 def remedies(
     tell: Callable[[Rules], PartitionOutcome], rules: Rules
 ) -> tuple[tuple[str, ...], ...]:
-    """The fewest switches which, were they on, would have nothing lost and nothing forked.
+    """Return the fewest switches which, were they on, would have nothing lost and nothing forked.
 
     Args:
         tell: what becomes of a script under some rules.
@@ -156,7 +156,7 @@ def remedies(
 
 
 def _mends(tell: Callable[[Rules], PartitionOutcome], rules: Rules, names: tuple[str, ...]) -> bool:
-    """Whether nothing is lost or forked with these switches on."""
+    """Return whether nothing is lost or forked with these switches on."""
     try:
         outcome = tell(replace(rules, **dict.fromkeys(names, True)))
     except ScriptError:
@@ -169,7 +169,7 @@ def _lines(script: str) -> Iterator[str]:
 
 
 def _records(script: str) -> int:
-    """How many records a script sends at most."""
+    """Return how many records a script sends at most."""
     steps = (line.split() for line in _lines(script))
     return sum(
         len(words) - 1 if words[0] == "settle" else words[0] in ("send", "retry") for words in steps
@@ -186,7 +186,7 @@ class ScriptState:
 
     @classmethod
     def of(cls, script: str, setting: ScriptSettings) -> "ScriptState":
-        """The beginning: empty logs, and A leads."""
+        """Return the beginning: empty logs, and A leads."""
         scope = Scope(
             records=max(1, _records(script)),
             failures=9,
@@ -218,7 +218,7 @@ class ScriptState:
         return self.take(Move.SEND, b)
 
     def acknowledged(self, name: str) -> bool:
-        """Whether any attempt at a record was acknowledged."""
+        """Return whether any attempt at a record was acknowledged."""
         return any(
             self.state[STATUS + number] == ProducerStatus.ACKNOWLEDGED
             for number, sent in enumerate(self.names)
@@ -250,7 +250,7 @@ class ScriptState:
         return at_rest(self.state, self.k)
 
     def _end_session(self, b: int) -> None:
-        """A dead broker's session ends, and whoever may be is elected."""
+        """End a dead broker's session, and elect a successor if there is one."""
         any(self.take(Move.EXPIRE, b, other) for other in (*_others(b), b))
 
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
@@ -277,7 +277,7 @@ class ScriptState:
         return True
 
     def log(self, b: int) -> tuple[str, ...]:
-        """The records of a replica."""
+        """Return the records of a replica."""
         entries = (int(self.state[at]) for at in self._places(b))
         return tuple(self.names[(entry & 7) - 1] for entry in entries)
 
@@ -286,7 +286,7 @@ class ScriptState:
         return range(first, first + get(self.state, b, LEO))
 
     def outcome(self) -> PartitionOutcome:
-        """What is lost and forked now: lost is what was acknowledged and the leader lacks."""
+        """Return what is lost (acknowledged, and the leader lacks it) and what forks now."""
         leader = leader_of(self.state, newest(self.state))
         logs = [self.log(b) for b in range(3)]
         leader_log = set(logs[leader]) if leader >= 0 else set()

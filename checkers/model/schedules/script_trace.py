@@ -11,7 +11,7 @@ from highwater.checkers.model.schedules.script import ScriptSettings, ScriptStat
 
 
 def course(script: str, setting: ScriptSettings) -> tuple[ModelSnapshot, ...]:
-    """The model's states after each line; replicas go by their names in the script.
+    """Return the model's states after each line; replicas go by their names in the script.
 
     Raises:
         ScriptError: a step cannot be taken.
@@ -21,7 +21,7 @@ def course(script: str, setting: ScriptSettings) -> tuple[ModelSnapshot, ...]:
 
 
 def recast(course: Sequence[ModelSnapshot], brokers: Sequence[str]) -> tuple[ModelSnapshot, ...]:
-    """The same with broker ids for the names; ``brokers`` are those of A, B and C."""
+    """Return the same with broker ids for the names; ``brokers`` are those of A, B and C."""
     ids = dict(zip(NAMES, brokers, strict=False))
     return tuple(
         msgspec.structs.replace(

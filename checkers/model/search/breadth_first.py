@@ -58,7 +58,7 @@ def half_of_free_memory() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchProgress:
-    """How far a search has come.
+    """The progress of a search.
 
     Attributes:
         states: distinct ones met.
@@ -76,7 +76,7 @@ Watch = Callable[[SearchProgress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchOutcome:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
         paths: for each invariant that is broken one shortest path that breaks it.
@@ -100,7 +100,7 @@ class SearchOutcome:
 
     @property
     def collision(self) -> float:
-        """How likely a state was missed, at most, for having another's fingerprint."""
+        """The probability, at most, that a state was missed because of an equal fingerprint."""
         return collisions(self.states)
 
 
@@ -157,7 +157,7 @@ def compile_all(machine: Machine) -> float:
 
 @dataclass(slots=True)
 class _Output:
-    """Where one thread writes new states: blocks, the last of them not full yet."""
+    """The output of one thread: blocks of new states, the last of them not full yet."""
 
     words: int
     blocks: list[Words] = field(default_factory=list)
@@ -278,7 +278,7 @@ class _Search:
         return bool(self.bits) and all(self.marks[:, bit].any() for bit in self.bits.values())
 
     def _make_room(self, memory: int, outputs: Sequence[_Output]) -> bool:
-        """Whether the next round fits; the table is doubled for that if it must be."""
+        """Return whether the next round fits; the table is doubled for that if it must be."""
         after = self.states + self.jobs * BLOCK
         waiting = sum(rows.nbytes for rows in self.frontier)
         waiting += sum(output.nbytes() for output in outputs)

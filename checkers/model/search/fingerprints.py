@@ -1,4 +1,4 @@
-"""Which states were seen, and from which state each was reached first: 16 bytes a state.
+"""The set of seen states and the state before each: 16 bytes a state.
 
 A state is remembered by its 64-bit fingerprint alone, as TLC does (Yu, Manolios, Lamport: Model
 checking TLA+ specifications). Two states with one fingerprint would be taken for one;
@@ -48,7 +48,7 @@ class Table(NamedTuple):
 
 
 def new_table(slots: int = _SMALLEST) -> Table:
-    """A table without entries."""
+    """Return a table without entries."""
     return Table(np.zeros(slots, np.uint64), np.zeros(slots, np.uint64))
 
 
@@ -80,7 +80,7 @@ def _parent_of(table: Table, fingerprint: int) -> int:
 
 
 def collisions(states: int) -> float:
-    """How likely it is, at most, that two of so many states have one fingerprint: n² / 2⁶⁵."""
+    """Return the probability, at most, that two of so many fingerprints are equal: n² / 2⁶⁵."""
     return min(1.0, states * states / 2.0**65)
 
 

@@ -24,7 +24,7 @@ PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invari
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Which model: of which release, within which bounds.
+    """The settings of a model: its release and its bounds.
 
     Attributes:
         kafka: a release that the model knows.
@@ -36,7 +36,7 @@ class ModelSettings:
     switched: Mapping[str, bool] = field(default_factory=dict)
 
     def rules(self) -> Rules:
-        """The rules that hold.
+        """Return the rules that hold.
 
         Raises:
             UsageError: the model knows no such release, or no such rule.
@@ -49,7 +49,7 @@ class ModelSettings:
         return replace(rules, **self.switched)
 
     def machine(self) -> Machine:
-        """The model as a machine. Raises what ``rules`` raises."""
+        """Return the model as a machine. Raises what ``rules`` raises."""
         return Machine(
             laws=LAWS,
             moves=moves(self.scope).astype(np.int64),

@@ -26,7 +26,7 @@ moment ago by another order of the same moves, and need not be renamed again."""
 
 
 class Problem(NamedTuple):
-    """What stays the same in a search: the constants, the moves, and the invariants asked for."""
+    """The constant part of a search: constants, moves, and invariants to check."""
 
     constants: Constants
     moves: Moves
@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """How far a call came: rows of the source done, states written, moves taken."""
+    """The result of one call: rows of the source done, states written, moves taken."""
 
     row: int
     new: int
@@ -64,7 +64,7 @@ class Kernels:
 
 @functools.cache
 def kernels(laws: MachineFunctions) -> Kernels:
-    """The kernels for these laws. They compile, or are loaded, when first called."""
+    """Return the kernels for these laws. They compile, or are loaded, when first called."""
     with cached_compilation("kernels", _sources(laws)):
         return Kernels(
             expand=_expander(laws),
@@ -79,7 +79,7 @@ def _compiled(function: F) -> F:
 
 
 def _sources(laws: MachineFunctions) -> list[Path]:
-    """The files that the laws and this module are made of, by what they import."""
+    """Return the files that the laws and this module are made of, by what they import."""
     here = Path(__file__)
     rules = (laws.apply, laws.possible, laws.canonical, laws.broken)
     waiting, files = [here, *(Path(rule.__code__.co_filename) for rule in rules)], set[Path]()
@@ -91,7 +91,7 @@ def _sources(laws: MachineFunctions) -> list[Path]:
 
 
 def _imported(path: Path) -> Iterator[Path]:
-    """The files of the model's modules that a module imports."""
+    """Yield the files of the model's modules that a module imports."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_MODEL):
             folder = _FOLDER.joinpath(*str(node.module).removeprefix(_MODEL).split("."))

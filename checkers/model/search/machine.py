@@ -1,4 +1,4 @@
-"""What can be searched: an initial state, moves, and what must hold."""
+"""A machine to search: an initial state, moves, and what must hold."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

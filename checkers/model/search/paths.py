@@ -18,7 +18,7 @@ class PathStep:
 
 
 def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
-    """The moves that lead along the fingerprints of canonical states, the initial one's first.
+    """Return the moves along the fingerprints of canonical states, the initial one first.
 
     The search sees every state with its brokers renamed, and forgets how. So here it goes forward
     once more in two lines of the same shapes, one renamed as the search's and one not.
@@ -52,7 +52,7 @@ def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int
 
 
 def _step(machine: Machine, form: State, number: int, steps: int) -> State:
-    """The canonical state after ``form`` that has this fingerprint."""
+    """Return the canonical state after ``form`` that has this fingerprint."""
     identify = kernels(machine.laws).identify
     for _, after in successors(machine, form):
         if int(identify(after, machine.constants)) == number:
@@ -61,7 +61,7 @@ def _step(machine: Machine, form: State, number: int, steps: int) -> State:
 
 
 def _shape(machine: Machine, state: State) -> bytes:
-    """The same for states of the same shape alone, even where ``canonical`` has several for it."""
+    """Return the same for states of one shape, even where ``canonical`` has several for it."""
     return min(_canonical(machine, renaming).tobytes() for renaming in machine.renamed(state))
 
 

@@ -23,7 +23,7 @@ _AT_ONCE_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RandomWalkResult:
-    """What random walks came to.
+    """The result of random walks.
 
     Attributes:
         paths: for each invariant that was broken the walk that broke it first, shrunk.
@@ -161,7 +161,7 @@ def _problem(machine: Machine, bits: Iterable[int]) -> Problem:
 
 
 def _seed_of(seed: int, number: int) -> np.uint64:
-    """A seed for each walk, far from its neighbours' (SplitMix64)."""
+    """Return a seed for each walk, far from its neighbours' (SplitMix64)."""
     value = (seed * 0x632BE59BD9B4E019 + (number + 1) * _GOLDEN) & _MASK
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK

@@ -1,4 +1,4 @@
-"""What a search or a number of random walks says about one invariant."""
+"""The answer of a search or of random walks about one invariant."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -58,7 +58,7 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     counterexample: Counterexample | None
 
     def summary(self) -> dict[str, object]:
-        """The object that ``model explore --json`` prints: the counterexample is its steps."""
+        """Return the object of ``model explore --json``: the counterexample is its steps."""
         plain: dict[str, object] = msgspec.to_builtins(self)
         if self.counterexample is not None:
             plain["counterexample"] = msgspec.to_builtins(self.counterexample.steps)
@@ -81,7 +81,7 @@ def search(
 def results(
     setting: ModelSettings, invariants: Sequence[str], outcome: SearchOutcome
 ) -> tuple[SearchAnswer, ...]:
-    """What a search means for each invariant that was asked for."""
+    """Return what a search means for each invariant that was asked for."""
     return tuple(_searched(setting, name, outcome) for name in invariants)
 
 

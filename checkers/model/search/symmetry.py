@@ -58,7 +58,7 @@ def canonical(s: State, out: State, k: Constants) -> None:
 
 @rule
 def signature(s: State, b: int) -> int:
-    """A number of what a broker is, apart from names."""
+    """Return a number of what a broker is, apart from names."""
     mixed = 0
     for field in range(BLOCK):
         if field in (VIEW, PENDING, REMOTE, REMOTE + 1, REMOTE + 2, ANSWER_FROM):
@@ -101,7 +101,7 @@ def _renamed(mask: int, first: int, second: int, third: int) -> int:
 
 @rule
 def _place(b: int, first: int, second: int) -> int:
-    """The new name of broker ``b``."""
+    """Return the new name of broker ``b``."""
     if b == first:
         return 0
     return 1 if b == second else 2

@@ -1,4 +1,4 @@
-"""What the model found, for a person: a verdict an invariant, and a counterexample step by step."""
+"""Output of the model's commands: a verdict an invariant, a counterexample step by step."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,13 +42,13 @@ def show(answers: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
 
 
 def settings(scope: Scope) -> str:
-    """What decides what is promised."""
+    """Return what decides what is promised."""
     elections = "unclean elections allowed" if scope.unclean else "clean elections"
     return f"acks={scope.acks}, min.insync.replicas={scope.min_isr}, {elections}"
 
 
 def bounds(scope: Scope) -> str:
-    """How much may happen."""
+    """Return how much may happen."""
     counted = {
         "broker": scope.brokers,
         "record": scope.records,
@@ -61,7 +61,7 @@ def bounds(scope: Scope) -> str:
 
 
 def effort(answer: SearchAnswer) -> str:
-    """What it took, and how sure it is."""
+    """Return what it took, and how sure it is."""
     if answer.method == "walks":
         return (
             f"{answer.states:,} steps of random walks in {answer.seconds:.1f} s;"
@@ -77,7 +77,7 @@ def effort(answer: SearchAnswer) -> str:
 
 
 def steps(counterexample: Counterexample) -> list[str]:
-    """A counterexample's steps, and under each what every replica holds after it."""
+    """Return a counterexample's steps, and under each what every replica holds after it."""
     lines = []
     for number, step in enumerate(counterexample.steps, start=1):
         lines.append(f"{number:>4}. {step.says}")
@@ -86,7 +86,7 @@ def steps(counterexample: Counterexample) -> list[str]:
 
 
 def holdings(state: State) -> str:
-    """``A* [m1|m2]  B [m1|]  C dead [|]``."""
+    """Return ``A* [m1|m2]  B [m1|]  C dead [|]``."""
     return "  ".join(
         _replica(NAMES[b], replica, leads=replica.follows == b)
         for b, replica in enumerate(state.replicas)

@@ -1,4 +1,4 @@
-"""What a person reads while a run shrinks, and when it is done."""
+"""Output while a run shrinks, and when it is done."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def line(attempt: Attempt) -> str:
 
 
 def summary(result: ShrinkResult, folder: Path) -> str:
-    """What it came to, and what to do with it."""
+    """Return what it came to, and what to do with it."""
     effort = f"{count(result.attempts, 'plan')} tried, {count(result.ran, 'run')},"
     effort += f" {result.seconds:.0f} s."
     if result.ended == "not-reproduced":
@@ -48,7 +48,7 @@ def summary(result: ShrinkResult, folder: Path) -> str:
 
 
 def as_json(result: ShrinkResult, folder: Path) -> str:
-    """The object that ``--json`` prints."""
+    """Return the object that ``--json`` prints."""
     summary = msgspec.to_builtins(result) | {"folder": str(folder)}
     return json.dumps(summary, indent=2) + "\n"
 

@@ -7,6 +7,7 @@ import site
 import subprocess
 import sys
 import venv
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -86,6 +87,59 @@ def test_the_example_works_from_a_wheel_outside_the_checkout(
     assert (new["kafka"], new["verdict"], new["lost"]) == ("4.3.1", "valid", "0")
     assert Path(old["report"]).is_relative_to(project / "store")
     assert Path(old["report"]).is_file()
+
+
+ROOMS = ("harness", "nemesis", "checkers", "clusters", "reports")
+OURS = """
+import pytest
+from highwater import Cluster, KafkaRun
+import harness, nemesis, checkers, clusters, reports
+
+@pytest.mark.parametrize("room", [harness, nemesis, checkers, clusters, reports])
+def test_ours(room): assert room.OWNER == "us"
+
+@pytest.mark.kafka("4.3.1")
+def test_brokers(kafka_cluster: Cluster): assert len(kafka_cluster.brokers) == 3
+
+@pytest.mark.kafka("4.3.1")
+def test_judged(kafka_run: KafkaRun):
+    assert kafka_run(nemesis="none", duration="1s").verdict == "valid"
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(["-m", "pytest"], []), (["-P", "-m", "pytest"], ["-k", "not judged"])],
+    ids=["python -m pytest", "pytest"],
+)
+def test_a_project_with_folders_of_our_names_is_not_disturbed(
+    installed: Path, tmp_path: Path, command: list[str], words: list[str]
+) -> None:
+    """``-P`` keeps the working folder from the path, as the command ``pytest`` does."""
+    project = tmp_path / "project"
+    for room in ROOMS:
+        (project / room).mkdir(parents=True)
+        (project / room / "__init__.py").write_text("OWNER = 'us'\n")
+    (project / "conftest.py").touch()  # brings the project's folder to the path, as many have it
+    (project / "tests").mkdir()
+    (project / "tests" / "test_ours.py").write_text(OURS)
+    done = subprocess.run(
+        [installed, *command, "-q", "-p", "no:cacheprovider", *words],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert f"{6 if words else 7} passed" in done.stdout
+
+
+def test_the_wheel_has_one_package(installed: Path) -> None:
+    (wheel,) = installed.parents[2].glob("highwater-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name.partition("/")[0] for name in archive.namelist()}
+        assert {f"highwater/{room}/__init__.py" for room in ROOMS} <= set(archive.namelist())
+    assert {name for name in names if not name.endswith(".dist-info")} == {"highwater"}
 
 
 def test_a_package_adds_a_fault_and_a_checker(installed: Path, tmp_path: Path) -> None:

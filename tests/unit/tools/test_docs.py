@@ -6,6 +6,7 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -50,3 +51,46 @@ def test_what_the_readme_shrinks_is_a_run_of_random_faults() -> None:
     latest = [line for line in commands[:shrinks] if runs.match(line)][-1]
     assert "--nemesis" in latest
     assert "--acks 1 " in latest  # loses something on every release, so that there is a goal
+
+
+def test_the_site_has_every_page_once() -> None:
+    site = (ROOT / "mkdocs.yml").read_text("utf-8")
+    shown = re.findall(r"^ +- [^:]+: (\S+\.md)$", site, re.MULTILINE)
+    pages = [path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")]
+    assert sorted(shown) == sorted(pages)
+
+
+def test_internals_name_what_is_there_and_no_step_goes_back_a_floor() -> None:
+    page = (DOCS / "internals.md").read_text("utf-8")
+    paths = page.split("\n## ")[1:]
+    assert len(paths) == 3
+    for path in paths:
+        steps = re.findall(r"^\| (\d) \| `(\S+)` \| `(\w+)` \|", path, re.MULTILINE)
+        assert len(steps) >= 8
+        for floor, file, name in steps:
+            text = (ROOT / file).read_text("utf-8")
+            assert re.search(rf"^ *(def|class) {name}\b", text, re.MULTILINE), (file, name)
+            assert floor == FLOORS[file.rpartition("/")[0].split("/")[0]].get(
+                "/".join(file.split("/")[:2]).removesuffix(".py"), floor
+            )
+        floors = [int(floor) for floor, _, _ in steps]
+        assert floors in (sorted(floors), sorted(floors, reverse=True))
+
+
+FLOORS: Final[dict[str, dict[str, str]]] = {
+    "harness": {"harness/clients": "1", "harness/runs": "1"},
+    "checkers": dict.fromkeys(("checkers/model", "checkers/history", "checkers/judge"), "2"),
+    "clusters": {"clusters/brokers": "2", "clusters/nodes": "2"},
+    "nemesis": {"nemesis/schedules": "3"},
+    "reports": {"reports/pages": "3"},
+    "highwater": {
+        "highwater/__main__": "7",
+        "highwater/cli": "7",
+        "highwater/api": "5",
+        "highwater/runtime": "4",
+    },
+}
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) < 120

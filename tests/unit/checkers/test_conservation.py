@@ -47,10 +47,10 @@ def loses(monkeypatch: pytest.MonkeyPatch, left: Callable[[int], int]) -> None:
     """Have rows of records go between the two times that a history is read."""
     whole_tally = record_summaries.tally
 
-    def short(rows: pa.Table, *, asked: int) -> pa.Table:
+    def short(rows: pa.Table, *, doubts: int) -> pa.Table:
         some = rows.slice(0, left(len(rows)))
         return (
-            whole_tally(some, doubts=asked) if len(some) else record_summaries.TALLY.empty_table()
+            whole_tally(some, doubts=doubts) if len(some) else record_summaries.TALLY.empty_table()
         )
 
     monkeypatch.setattr(record_summaries, "tally", short)

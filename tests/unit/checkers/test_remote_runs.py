@@ -94,7 +94,7 @@ def test_a_file_of_several_pieces_is_whole(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("highwater.checkers.spark.binary_files._PIECE", 1000)
-    monkeypatch.setattr("highwater.checkers.remote_runs._BROUGHT", 1500)
+    monkeypatch.setattr("highwater.checkers.remote_runs._BATCH_BYTES", 1500)
     run = built(tmp_path / "run")
     text = "".join(map(str, range(2000)))
     (run.path / "logs").mkdir()

@@ -137,7 +137,7 @@ def _gather_each(
     for names, source in finds.items():
         try:
             done.anomalies = done.anomalies.union(anomaly_files.gather(engine, [source]))
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - for the same reason
             done.crashed |= dict.fromkeys(names, first_line(error))
 
 

@@ -149,7 +149,7 @@ def highwater_case(request: pytest.FixtureRequest) -> "Case":
     case = getattr(request, "param", None)
     if not isinstance(case, Case):
         raise UsageError(
-            "kafka_run and kafka_cluster cannot be had by getfixturevalue",
+            "kafka_run and kafka_cluster are not available by getfixturevalue",
             hint="Make them arguments of the test, which then runs for every release.",
         )
     return case

@@ -135,7 +135,7 @@ class Nemesis:
             other = _rulers.get(id(self._cluster))
             if other is not None and other is not self and other._open:  # noqa: SLF001 - of us
                 raise HarnessError(
-                    f"another nemesis has faults open on this cluster: {', '.join(other._open)}",  # noqa: SLF001 - likewise
+                    f"another nemesis has faults open on this cluster: {', '.join(other._open)}",  # noqa: SLF001 - for the same reason
                     hint="Heal those first.",
                 )
             _rulers[id(self._cluster)] = self

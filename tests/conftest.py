@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
     if hasattr(config, "workerinput"):
-        from tests.support.xdist_groups import rank  # noqa: PLC0415 - as above
+        from tests.support.xdist_groups import rank  # noqa: PLC0415 - for the same reason
 
         items.sort(key=lambda item: rank(item.nodeid.partition("::")[0]))
         return

@@ -37,9 +37,9 @@ _FAULTS_INTRO: Final = (
     " has to be in sync before the first fault; at the end everything is healed, and every replica"
     " has to be in sync again. The first fault strikes within `--for`, which is 1.5 s at least; if"
     " none does (whom it means is not there, the budget is spent), the verdict is `unknown`.\n\n"
-    "`--to 0.11.0.3,1.1.1,2.8.2` says whereto `upgrade` takes the brokers, step by step: of each"
-    " release first its jars, then its protocol, then its message format where records are written"
-    " otherwise, each on one broker after the other. A story is played when all of that is done;"
+    "`--to 0.11.0.3,1.1.1,2.8.2` says to which releases `upgrade` takes the brokers, step by step:"
+    " of each release first its jars, then its protocol, then its message format where records are"
+    " written otherwise, each on one broker after the other. A story is played when all of that is done;"
     " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
     " ZooKeeper stays as the first release brought it. On KRaft (`--kafka 3.9.2 --to 4.3.1`) the"
     " controller gets the jars before the brokers do, and then the cluster metadata.version and the"
@@ -99,7 +99,7 @@ def faults() -> str:
             _NOTE,
             _FAULTS_INTRO,
             _table(("fault", "family", "strikes", "what it does"), rows),
-            "\n## Where they can be had\n",
+            "\n## Where they are available\n",
             _WHERE_NOTE,
             _table(("fault", *DRIVERS, "external: commands of the inventory"), where),
             "\n## Targets\n",
@@ -114,7 +114,7 @@ def faults() -> str:
 
 
 def _outside(fault: Fault) -> str:
-    """Return what a fault needs on a cluster that somebody else runs."""
+    """Return what a fault needs on an external cluster."""
     if fault.commands is None:
         return "none would do"
     requests = [fault.why_not(release, "external") for release in CATALOGUE.values()]

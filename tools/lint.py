@@ -53,6 +53,11 @@ _ROOMS: Final = re.compile(
     r"^\s*(?:from|import) (?:harness|nemesis|clusters|checkers|reports)\b", re.MULTILINE
 )
 
+_MANNERED: Final = re.compile(
+    r"\b(likewise|whereto|as of old|has it not|have it not|cannot be had|that which)\b",
+    re.IGNORECASE,
+)
+
 Complaint = tuple[Path, int, str]
 
 
@@ -131,6 +136,14 @@ def rooms_imported(path: Path) -> Iterator[Complaint]:
         yield path, line, "import highwater.ROOM: no package is named as the folder"
 
 
+def mannered_words(path: Path) -> Iterator[Complaint]:
+    """Yield phrases that docs/style.md refuses, in code, comments and pages."""
+    text = path.read_text("utf-8")
+    for match in _MANNERED.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield path, line, f"{match[1]!r} is hard to read: say it plainly"
+
+
 def complaints(root: Path) -> list[Complaint]:
     """Return every violation below ``root``, the project's folder, in order of place."""
     trees = [(path, ast.parse(path.read_text())) for path in sources(root)]
@@ -146,6 +159,9 @@ def complaints(root: Path) -> list[Complaint]:
         violations += obscure_docstrings(path, tree)
     for path in everywhere:
         violations += rooms_imported(path)
+    for path in [*everywhere, *root.glob("*.md"), *(root / "docs").rglob("*.md")]:
+        if path.name not in {"lint.py", "style.md"}:
+            violations += mannered_words(path)
     return sorted((path.relative_to(root), line, text) for path, line, text in violations)
 
 

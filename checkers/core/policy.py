@@ -55,7 +55,7 @@ def decide(
         promise: from ``promised``.
         counts: how many anomalies of each kind were found, without those that follow from others.
         unjudged: why the run could not be judged as a whole; empty when it could.
-        untested: why no promise was put to the test, though all could be judged; likewise.
+        untested: why no promise was put to the test, though all could be judged, if so.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [

@@ -62,7 +62,7 @@ def least(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
 
 
 def greatest(first: Ints, column: NDArray[Any], mask: Bools) -> Ints:
-    """Return the greatest number of each group among the rows asked for; ``NONE`` likewise."""
+    """Return the greatest number of each group among the rows asked for; ``NONE`` without rows."""
     greatest: Ints = np.maximum.reduceat(np.where(mask, column, NONE), first)
     return greatest
 

@@ -4,7 +4,7 @@ A step from one row to another is excused where between them the client
 
 - was assigned, or subscribed to, partitions without this one (Jepsen keeps the positions of those
   that stay, and so do we; of producers too, as Jepsen's clients are both in one),
-- sought another place in the partition, whereto does not matter, or
+- sought another place in the partition, to any offset, or
 - had the partition taken or given in a rebalance, in either's operation or between: where in its
   operation a rebalance happened nobody tells, so that it excuses the steps into and out of it as
   well as those inside (Jepsen excuses those inside alone, and allows the others by the whole test).

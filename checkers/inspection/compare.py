@@ -207,7 +207,7 @@ def _damaged(evidence: LogTables) -> DataFrame:
 
 
 def _claimed(evidence: LogTables) -> DataFrame:
-    """Likewise, of batches that are broken in nothing but their order."""
+    """Return the same for batches that are broken in nothing but their order."""
     whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
     rows = evidence.records.where(F.col("damage").isNotNull() & whole)
     return _claims(rows, F.col("last_offset"))

@@ -50,14 +50,14 @@ class InspectedReplica(msgspec.Struct, frozen=True, kw_only=True):
         bytes: of all segments.
         formats: message formats in it: 0, 1, 2.
         hw: high watermark as last written down; None: no checkpoint says.
-        recovery_point: up to where its broker had flushed it; likewise.
-        log_start: the first offset that is served, where that was moved by DeleteRecords; likewise.
+        recovery_point: up to where its broker had flushed it, if known.
+        log_start: the first offset that is served, where that was moved by DeleteRecords, if known.
         epochs: leader epochs as its records bear them; none before message format v2.
         epoch_checkpoint: the same as leader-epoch-checkpoint has it: epoch and first offset; None
             where there is no such file.
         last_stable_offset: the first offset of an open transaction, else its LEO: as far as a
             read_committed reader may come once the HW is there.
-        committed: transactions with their marker in the log; likewise ``aborted``.
+        committed: transactions with their marker in the log, as ``aborted``.
         aborted_ranges: producer id, first offset and marker of the first aborted transactions.
         findings: what is wrong with it, or worth knowing.
     """

@@ -210,7 +210,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 def _in_order(rows: Rows) -> pa.Table | DataFrame:
-    """All of them, likewise."""
+    """Return all of them in the same order."""
     if rows.here:
         return _sorted(rows.table())
     nth: Column = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))

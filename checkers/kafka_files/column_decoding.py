@@ -96,7 +96,7 @@ class DecodedColumns:
             leader_epoch, producer_id, producer_epoch, codec, log_append_time, transactional,
             control.
         owner: for every record the index of its batch.
-        offset: absolute offset of every record; likewise ``timestamp_ms``, ``sequence``, ``crc``;
+        offset: absolute offset of every record, as ``timestamp_ms``, ``sequence``, ``crc``;
             -1 means none.
         damage: the batches that were left out, and why.
         last: the greatest offset that any sound batch covers; None when there was no sound batch.

@@ -36,11 +36,11 @@ SCHEMA: Final = pa.schema(
         pa.field("segment", pa.int64()),  # base offset, as the file's name says
         pa.field("position", pa.int64()),  # of the batch in the file, bytes
         pa.field("base_offset", pa.int64()),  # of the batch, or the compressed wrapper
-        pa.field("last_offset", pa.int64()),  # likewise; compaction may have removed that record
+        pa.field("last_offset", pa.int64()),  # compaction may have removed that record
         pa.field("offset", pa.int64()),  # null: no record but a finding, see damage
         pa.field("magic", pa.int32()),  # 0, 1, 2
         pa.field("leader_epoch", pa.int32()),  # null: before v2
-        pa.field("producer_id", pa.int64()),  # null: not idempotent; likewise the next two
+        pa.field("producer_id", pa.int64()),  # null: not idempotent, as the next two
         pa.field("producer_epoch", pa.int32()),
         pa.field("sequence", pa.int32()),
         pa.field("timestamp_ms", pa.int64()),  # null: none

@@ -28,7 +28,7 @@ class RecordEvidence:
 
     Attributes:
         operations: sends and reads of these records, and at their offsets.
-        leaders: rows of ``events/partitions`` in order of time; likewise the next three.
+        leaders: rows of ``events/partitions`` in order of time, as are the next three.
         disk: what every broker's disk holds at these offsets: (broker, leader epoch, record id).
         ends: the extent of every replica.
     """

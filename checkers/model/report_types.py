@@ -75,7 +75,7 @@ class ModelSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         line: of the script, in which replicas are called A, B and C.
         leader: the broker that leads, by its id as text; empty where nobody does.
-        logs: the record ids of each replica, by broker id as text; likewise ``hw``.
+        logs: the record ids of each replica, by broker id as text, as in ``hw``.
         down: brokers that are dead or stopped.
     """
 
@@ -109,7 +109,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         kafka: the release whose rules were applied.
         protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that it was
             to speak, by which older rules hold; empty: its own.
-        written: the newest ``log.message.format.version`` that it was to write; likewise.
+        written: the newest ``log.message.format.version`` that it was to write, in the same form.
         kind: ``scripted``: the model played the same schedule; ``random``: the run was checked as a
             trace.
         status: ``as-predicted``: exactly what was predicted; ``explained``: every anomaly follows

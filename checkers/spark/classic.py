@@ -62,7 +62,7 @@ _SETTINGS: Final = {
 def running() -> SparkSession | None:
     """Return this process's classic session, if there is one."""
     session = SparkSession._instantiatedSession  # noqa: SLF001 - no public way sees other threads'
-    stopped = session is None or session.sparkContext._jsc is None  # noqa: SLF001 - likewise
+    stopped = session is None or session.sparkContext._jsc is None  # noqa: SLF001 - for the same reason
     return None if stopped else session
 
 

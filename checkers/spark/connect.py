@@ -67,7 +67,7 @@ def _await_answer(remote: str, place: str) -> None:
     """Go on when the server answers: Spark would try for ten minutes."""
     try:
         import grpc  # noqa: PLC0415 - needed here only
-        from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - likewise
+        from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - for the same reason
     except ImportError as error:
         raise HarnessError(
             f"Spark Connect needs libraries that are not here: {first_line(error)}",
@@ -86,8 +86,8 @@ def _await_answer(remote: str, place: str) -> None:
 
 
 def _session(remote: str, settings: Mapping[str, str]) -> "SparkSession":
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - likewise
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - for the same reason
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415 - for the same reason
 
     builder: Any = SparkSession.builder
     session: SparkSession = builder.remote(remote).config(map=dict(settings)).create()

@@ -287,7 +287,7 @@ def mapped(
 ) -> DataFrame:
     """Return what a function over Arrow's batches makes of a frame."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # likewise
+        warnings.simplefilter("ignore")  # for the same reason
         return frame.mapInArrow(kernel, from_arrow_schema(schema))
 
 

@@ -115,7 +115,7 @@ def _send(
     client: ProtocolClient,
     brokers: Sequence[int],
     probe: Probe,
-    request: Any,  # noqa: ANN401 - as above
+    request: Any,  # noqa: ANN401 - for the same reason
 ) -> None:
     """Send the request to a node that may create topics; retry while there is none."""
     may_exist = False

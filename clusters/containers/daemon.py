@@ -40,7 +40,7 @@ def connected() -> Iterator[Client]:
 def errors(doing: str) -> Iterator[None]:
     """Turn errors of Docker and its library into a HarnessError with a hint."""
     from docker.errors import APIError, BuildError, DockerException  # noqa: PLC0415 - see above
-    from requests.exceptions import RequestException  # noqa: PLC0415 - as above
+    from requests.exceptions import RequestException  # noqa: PLC0415 - for the same reason
 
     try:
         yield

@@ -141,8 +141,8 @@ class ContainerSite:
 
     def _create(self, plan: NodePlan) -> Any:  # noqa: ANN401 - docker ships no types
         from docker.types import EndpointConfig, LogConfig, Mount  # noqa: PLC0415 - see daemon
-        from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - as above
-        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - as above
+        from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - for the same reason
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - for the same reason
 
         testcontainers_config.ryuk_disabled = True  # claims do its work, without its image
         coordination = plan.public == self.public.coordination
@@ -306,7 +306,7 @@ class _Rehearsals:
     def run(self, image: str, command: Sequence[str], folder: Path) -> None:
         """Run a command in a new container without a network."""
         from docker.errors import ContainerError  # noqa: PLC0415 - see clusters.containers.daemon
-        from docker.types import Mount  # noqa: PLC0415 - as above
+        from docker.types import Mount  # noqa: PLC0415 - for the same reason
 
         claim = Claim()
         log = folder / "log"
@@ -341,8 +341,8 @@ def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
     so we let it pick one, give that back, and request the same range.
     """
     from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
-    from docker.types import IPAMConfig, IPAMPool  # noqa: PLC0415 - as above
-    from testcontainers.core.network import Network  # noqa: PLC0415 - as above
+    from docker.types import IPAMConfig, IPAMPool  # noqa: PLC0415 - for the same reason
+    from testcontainers.core.network import Network  # noqa: PLC0415 - for the same reason
 
     labels = {"labels": claim.labels}
     for _ in range(_SUBNET_ATTEMPTS):

@@ -121,7 +121,7 @@ def _remove_container(client: Client, container_id: str) -> None:
 
 
 def _remove_network(client: Client, network_id: str) -> None:
-    from docker.errors import APIError  # noqa: PLC0415 - as above
+    from docker.errors import APIError  # noqa: PLC0415 - for the same reason
 
     with contextlib.suppress(APIError):
         client.api.remove_network(network_id)

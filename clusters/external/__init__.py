@@ -1,1 +1,1 @@
-"""Clusters that somebody else runs, which the commands of an inventory damage and heal."""
+"""External clusters, which the commands of an inventory damage and heal."""

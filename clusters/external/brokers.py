@@ -1,4 +1,4 @@
-"""A broker that somebody else runs: its methods run commands and verify that they worked."""
+"""A broker of an external cluster: its methods run commands and verify that they worked."""
 
 from pathlib import Path
 from typing import Final, NoReturn

@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs: what can be done from outside, and reliably undone."""
+"""An external cluster: what can be done from outside, and reliably undone."""
 
 import contextlib
 import logging
@@ -335,6 +335,4 @@ def _frozen(*_: int) -> AbstractContextManager[None]:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise HarnessError(
-        f"{what}, on a cluster that somebody else runs", hint="docs/external.md says what can be."
-    )
+    raise HarnessError(f"{what}, on an external cluster", hint="docs/external.md says what can be.")

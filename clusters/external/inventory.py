@@ -1,4 +1,4 @@
-"""The inventory of a cluster that somebody else runs: addresses, and commands for faults.
+"""The inventory of an external cluster: addresses, and commands for faults.
 
 It is a TOML file; docs/external.md has complete examples. Commands are lines for ``/bin/sh``;
 ``{id}``, ``{host}`` and the other keys of a broker's table are filled in, quoted for the shell.
@@ -70,7 +70,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cluster that somebody else runs.
+    """An external cluster.
 
     Attributes:
         bootstrap: ``host:port,host:port`` of some brokers.

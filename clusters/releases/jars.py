@@ -123,7 +123,7 @@ def _complete(folder: Path, jars: list[Jar]) -> None:
 def _download(jar: Jar, staging: Path, folder: Path) -> None:
     """Download one jar to a temporary place, verify it, and move it to the cache."""
     import requests  # noqa: PLC0415 - slow to import, and needed on a first run only
-    from jgo.maven import MavenContext  # noqa: PLC0415 - as above
+    from jgo.maven import MavenContext  # noqa: PLC0415 - for the same reason
 
     context = MavenContext(repo_cache=staging / jar.file_name, timeout=_DOWNLOAD_TIMEOUT_S)
     component = context.project(jar.group, jar.artifact).at_version(jar.version)

@@ -3,7 +3,7 @@
 store/<run>/
   plan.json  environment.json  status.json     what was asked; on what; how far it came
   history/   ops.arrows while running -> ops.parquet
-  events/    partitions, replicas, faults, steps, log_lines (likewise)
+  events/    partitions, replicas, faults, steps, log_lines (in the same form)
   steps.json                                   the steps of its schedule, to be taken again
   manifest.json                                every file that is judged, and the tables' rows
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files

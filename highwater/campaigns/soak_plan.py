@@ -52,7 +52,7 @@ def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local"
     portion = random.Random(f"{seed}/{number // SHARED}")  # noqa: S311 - to be repeatable
     kafka = release(portion.choice(kafkas))
     wired, quick = portion.random() < _WIRED, portion.random() < 0.5  # noqa: PLR2004 - a coin
-    dice = random.Random(f"{seed}/{number // SHARED}/{number}")  # noqa: S311 - as above
+    dice = random.Random(f"{seed}/{number // SHARED}/{number}")  # noqa: S311 - for the same reason
     workload = _workload(dice, kafka)
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     nemesis = _nemesis(dice, kafka, driver, wired=wired, unclean=unclean, later=later)

@@ -62,7 +62,7 @@ def examine(store: Path) -> list[Diagnosis]:
 
 
 def examine_cluster(path: Path) -> list[Diagnosis]:
-    """Look at a cluster that somebody else runs, and hurt nothing.
+    """Look at an external cluster, and hurt nothing.
 
     Raises:
         UsageError: the inventory is none.
@@ -77,7 +77,7 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
         name="commands",
         ok=not lacking,
         value=", ".join(inventory.commands.named()) or "none",
-        hint=f"Faults that need {', '.join(lacking)} cannot be had." if lacking else "",
+        hint=f"Faults that need {', '.join(lacking)} are not available." if lacking else "",
         optional=True,
     )
     if not inventory.can("check"):

@@ -1,4 +1,4 @@
-"""Runs on a cluster that somebody else runs, and the command that mends what such a run left."""
+"""Runs on an external cluster, and the command that mends what such a run left."""
 
 import json
 import secrets
@@ -39,9 +39,7 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
         UsageError: nobody names one, both do otherwise, or there is an inventory too many or few.
     """
     if (cluster == EXTERNAL) > (inventory is not None):
-        raise UsageError(
-            "a cluster that somebody else runs needs an inventory", hint="Add --inventory FILE."
-        )
+        raise UsageError("an external cluster needs an inventory", hint="Add --inventory FILE.")
     if inventory is None:
         if kafka is None:
             raise UsageError("No release was named.", hint="Add --kafka 4.3.1, say.")

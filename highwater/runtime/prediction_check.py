@@ -67,9 +67,9 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
 
 def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
     """Return the answer about a run of a release whose rules are known."""
-    from highwater.checkers.model.explain.reconcile import as_random, as_scripted  # noqa: PLC0415 - as above
-    from highwater.checkers.model.protocol.rules_by_release import rules_of  # noqa: PLC0415 - as above
-    from highwater.checkers.model.schedules.script import ScriptError, remedies  # noqa: PLC0415 - as above
+    from highwater.checkers.model.explain.reconcile import as_random, as_scripted  # noqa: PLC0415 - for the same reason
+    from highwater.checkers.model.protocol.rules_by_release import rules_of  # noqa: PLC0415 - for the same reason
+    from highwater.checkers.model.schedules.script import ScriptError, remedies  # noqa: PLC0415 - for the same reason
 
     if plan.to and plan.story is None:
         return _unruled(run, verdict)
@@ -127,7 +127,7 @@ def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
 
 def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
     """Return what plays a plan's script under given rules; None without a script."""
-    from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - as above
+    from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import foretell  # noqa: PLC0415
 
     kafka = release(plan.played_on)

@@ -28,7 +28,7 @@ from highwater.nemesis.schedules.validation import check_budget, check_steps
 from highwater.nemesis.stories.registry import find_story
 
 EXTERNAL: Final = "external"
-"""The driver of clusters that somebody else runs."""
+"""The driver of external clusters."""
 
 
 def check_plan(plan: Plan) -> None:
@@ -49,10 +49,10 @@ def check_plan(plan: Plan) -> None:
 
 
 def _check_external(plan: Plan) -> None:
-    """On a cluster that somebody else runs, what it was started with is as it is."""
+    """On an external cluster, what it was started with is as it is."""
     if plan.external is None:
         raise UsageError(
-            "a cluster that somebody else runs needs an inventory",
+            "an external cluster needs an inventory",
             hint="Use highwater run --inventory FILE (docs/external.md).",
         )
     workload = plan.workload
@@ -71,7 +71,7 @@ def _check_external(plan: Plan) -> None:
     for why, requested in refused.items():
         if requested:
             raise UsageError(
-                f"that cannot be had on a cluster that somebody else runs: {why}",
+                f"that is not available on a cluster of your own: {why}",
                 hint="docs/external.md says what can.",
             )
 

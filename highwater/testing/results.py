@@ -27,7 +27,7 @@ class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, 
         self.result = result
 
 
-class Unexplained(AssertionError):  # noqa: N818 - likewise
+class Unexplained(AssertionError):  # noqa: N818 - for the same reason
     """The release's rules do not allow what happened, or what they demand did not happen.
 
     Attributes:
@@ -39,7 +39,7 @@ class Unexplained(AssertionError):  # noqa: N818 - likewise
         self.result = result
 
 
-class CannotJudge(HarnessError):  # noqa: N818 - likewise
+class CannotJudge(HarnessError):  # noqa: N818 - for the same reason
     """The verdict is ``unknown``: the test neither passes nor fails, for nothing was shown.
 
     Attributes:
@@ -161,7 +161,7 @@ class Result:
             CannotJudge: the verdict or the model's answer is ``unknown``.
         """
         __tracebackhide__ = True
-        from highwater.reports.model_text import GOOD, sentence, sentences  # noqa: PLC0415 - as above
+        from highwater.reports.model_text import GOOD, sentence, sentences  # noqa: PLC0415 - for the same reason
 
         self.assert_judged()
         model = self.model
@@ -176,7 +176,7 @@ class Result:
             raise Unexplained("\n".join(lines), self)
 
     def _model_says(self) -> list[str]:
-        from highwater.reports.model_text import WORDS, sentence  # noqa: PLC0415 - as above
+        from highwater.reports.model_text import WORDS, sentence  # noqa: PLC0415 - for the same reason
 
         model = self.model
         return [] if model is None else [f"model: {WORDS[model.status]}. {sentence(model)}"]

@@ -63,7 +63,7 @@ Needs = Literal["", "--unclean", "--to"]
 Body = Callable[[Cluster, int], Iterator[str]]
 AimedBody = Callable[[Cluster, FaultTarget], Iterator[str]]
 WhyNot = Callable[[Release, str], str]
-"""Says of a release and a driver why a fault cannot be had there; nothing, if it can."""
+"""Says of a release and a driver why a fault is not available there; empty if it is."""
 
 
 def anywhere(_: Release, __: str) -> str:
@@ -78,10 +78,10 @@ class Fault:
     Attributes:
         family: the module that has it.
         scope: what it strikes.
-        why_not: why a release or driver has it not; empty where it does.
+        why_not: why a release or driver does not have it; empty where it does.
         needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
             outside the ISR, or ``--to``, because it upgrades to what that names.
-        commands: of an inventory, which it needs on a cluster that somebody else runs; None: they
+        commands: of an inventory, which it needs on an external cluster; None: they
             are not enough for it.
         awaits_sessions: its injection ends only when a broker's session has begun or ended, which
             ZooKeeper or a controller must say: so not while those are struck.
@@ -98,7 +98,7 @@ class Fault:
     awaits_sessions: bool = False
 
     def missing(self, kafka: Release, plan: Plan) -> str:
-        """Why a plan's cluster has it not; empty where it does."""
+        """Return why a plan's cluster does not have it; empty where it does."""
         reason = self.why_not(kafka, plan.driver)
         if reason or plan.external is None:
             return reason

@@ -79,7 +79,8 @@ class FaultSpec:
         """
         if reason := self.fault.missing(kafka, plan):
             raise UsageError(
-                f"{self.fault.name} cannot be had on Kafka {kafka.name} by {plan.driver}: {reason}",
+                f"{self.fault.name} is not available on Kafka {kafka.name} by {plan.driver}:"
+                f" {reason}",
                 hint="docs/faults.md has a table of what can.",
             )
         if self.fault.needs == "--unclean" and not plan.topic.unclean_leader_election:
@@ -90,7 +91,7 @@ class FaultSpec:
             )
         if self.fault.needs == "--to" and not plan.to:
             raise UsageError(
-                f"{self.fault.name} does not know whereto",
+                f"{self.fault.name} needs releases to upgrade to",
                 hint="Name releases: --to 0.11.0.3,1.1.1.",
             )
         if self.target == "controller" and kafka.coordination == "kraft":

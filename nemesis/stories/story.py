@@ -106,15 +106,15 @@ class Story:
 
     def rehearse(self, release: Release, plan: Plan) -> "tuple[ModelSnapshot, ...]":
         """Return how the model has A, B and C after each line of the script."""
-        from highwater.checkers.model.schedules.script_trace import course  # noqa: PLC0415 - as above
+        from highwater.checkers.model.schedules.script_trace import course  # noqa: PLC0415 - for the same reason
 
         return course(self.script, self._setting(release, plan))
 
     def _setting(
         self, release: Release, plan: Plan, rules: "Rules | None" = None
     ) -> "ScriptSettings":
-        from highwater.checkers.model.protocol.rules_by_release import old_format, rules_of  # noqa: PLC0415 - as above
-        from highwater.checkers.model.schedules.script import ScriptSettings  # noqa: PLC0415 - as above
+        from highwater.checkers.model.protocol.rules_by_release import old_format, rules_of  # noqa: PLC0415 - for the same reason
+        from highwater.checkers.model.schedules.script import ScriptSettings  # noqa: PLC0415 - for the same reason
 
         limits = {"protocol": plan.protocol, "written": plan.format}
         return ScriptSettings(

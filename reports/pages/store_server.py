@@ -107,5 +107,5 @@ def _read(root: Path, path: str) -> bytes:
 def _no_port(port: int, error: OSError) -> UsageError | HarnessError:
     why = {errno.EADDRINUSE: "is taken", errno.EACCES: "may not be had"}.get(error.errno or 0)
     if why is None:
-        return HarnessError(f"port {port} of {HOST} cannot be had: {error.strerror}")
+        return HarnessError(f"port {port} of {HOST} cannot be opened: {error.strerror}")
     return UsageError(f"port {port} of {HOST} {why}", hint="Name another with --port; 0 is any.")

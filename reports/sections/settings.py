@@ -31,7 +31,7 @@ def facts(
 
     Args:
         environment: on what it ran; None where that cannot be read.
-        deeds: what was done to the cluster; likewise.
+        deeds: what was done to the cluster; None if it cannot be read.
     """
     happened = Happening.of(plan, deeds)
     topic, work = plan.topic, plan.workload

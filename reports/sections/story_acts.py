@@ -60,7 +60,7 @@ class StoryAct:
 
     Attributes:
         model: what the model foretold, as a drawing.
-        brokers: what was observed, likewise; None where it was not.
+        brokers: what was observed, in the same form; None where it was not.
         differs: in what they differ, a clause each.
     """
 

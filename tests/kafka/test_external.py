@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs is hurt, healed for certain, and left as it was.
+"""An external cluster is hurt, healed for certain, and left as it was.
 
 ``HIGHWATER_KILL_POINTS`` is at how many random moments a run is killed beside, on each release.
 """
@@ -125,7 +125,7 @@ def test_the_doctor_tells_what_to_confirm_and_hurts_nothing(theirs: Landlord) ->
     code, out, _ = finish(start("doctor", "--inventory", path, "--json"))
     cluster, commands, *brokers = json.loads(out)
     assert (code, theirs.cluster_id in cluster["found"], len(brokers)) == (0, True, 3)
-    assert commands["hint"] == "Faults that need pause cannot be had."
+    assert commands["hint"] == "Faults that need pause are not available."
     theirs.pid(2).rename(theirs.directory / "aside")
     code, out, _ = finish(start("doctor", "--inventory", path))
     (theirs.directory / "aside").rename(theirs.pid(2))

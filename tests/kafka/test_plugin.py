@@ -90,10 +90,10 @@ def test_the_example_works_from_a_wheel_outside_the_checkout(
 
 
 ROOMS = ("harness", "nemesis", "checkers", "clusters", "reports")
-OURS = """
+OURS = f"""
 import pytest
 from highwater import Cluster, KafkaRun
-import harness, nemesis, checkers, clusters, reports
+{"import " + ", ".join(ROOMS)}
 
 @pytest.mark.parametrize("room", [harness, nemesis, checkers, clusters, reports])
 def test_ours(room): assert room.OWNER == "us"

@@ -20,7 +20,7 @@ class _Server(services.SparkConnectServiceServicer):
     ) -> messages.ConfigResponse:
         return messages.ConfigResponse(session_id=request.session_id)
 
-    def AnalyzePlan(  # noqa: N802 - likewise
+    def AnalyzePlan(  # noqa: N802 - for the same reason
         self, request: messages.AnalyzePlanRequest, _: object
     ) -> messages.AnalyzePlanResponse:
         version = messages.AnalyzePlanResponse.SparkVersion(version=VERSION)

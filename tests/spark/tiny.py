@@ -29,10 +29,10 @@ def hashed(
 ) -> Iterator[pa.RecordBatch]:
     """Sum what a function of ours computes; each task leaves a mark and takes so many seconds."""
     import os  # noqa: PLC0415 - this function is sent by value, being of the module __main__
-    import tempfile  # noqa: PLC0415 - likewise
+    import tempfile  # noqa: PLC0415 - for the same reason
 
-    import highwater.checkers  # noqa: PLC0415 - likewise
-    from highwater.checkers.history.columns import distinct  # noqa: PLC0415 - likewise
+    import highwater.checkers  # noqa: PLC0415 - for the same reason
+    from highwater.checkers.history.columns import distinct  # noqa: PLC0415 - for the same reason
 
     if marks:
         tempfile.mkstemp(prefix=os.environ["SPARK_LOCAL_IP"], dir=marks)

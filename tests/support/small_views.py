@@ -114,7 +114,7 @@ def random_rows(seed: int) -> list[Row]:
 def shuffled(table: pa.Table | pa.Array, seed: int) -> Any:  # noqa: ANN401 - of the same type
     """Return the rows of a table in another order."""
     order = list(range(len(table)))
-    random.Random(seed).shuffle(order)  # noqa: S311 - as above
+    random.Random(seed).shuffle(order)  # noqa: S311 - for the same reason
     return table.take(order)
 
 

@@ -150,8 +150,8 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
         protocol: the newest ``inter.broker.protocol.version``, if not the release's own. What
             followers ask, and leaders of the controller, follows it (``ReplicaFetcherThread``). On
             KRaft the newest ``metadata.version``, with the features of that release (KIP-584).
-        written: the newest ``log.message.format.version``, likewise. A log of an older format has
-            no epochs; since 2.1 a follower then asks nobody, and cuts to its HW
+        written: the newest ``log.message.format.version``. A log of an older format has no
+            epochs; since 2.1 a follower then asks nobody, and cuts to its HW
             (``AbstractFetcherThread.fetchTruncatingPartitions``).
 
     Raises:

@@ -176,12 +176,12 @@ def _folder(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 -
     return any(temporary.glob("highwater-spark-*"))
 
 
-def _spark(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - as above
+def _spark(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - for the same reason
     """Its JVM runs."""
     return any(child.name() == "java" for child in process.children(recursive=True))
 
 
-def _judge(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - as above
+def _judge(process: psutil.Process, temporary: Path) -> bool:  # noqa: ARG001 - for the same reason
     """It judges."""
     return any(temporary.glob("highwater-spark-*/judge-*/*"))
 

@@ -432,4 +432,4 @@ def test_a_plan_for_another_release_is_refused(project: pytest.Pytester) -> None
     )
     done = project.runpytest("--highwater-kafka=4.3.1")
     done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines(["E *cannot be had by getfixturevalue"])
+    done.stdout.fnmatch_lines(["E *are not available by getfixturevalue"])

@@ -182,7 +182,7 @@ def test_order_of_rows_and_size_of_chunks_change_nothing(
     view = view_of(rows)
     expected, cycles = in_order(members(view, ww=ww)), found(view, ww=ww)
     assert len(cycles) > 10
-    Random(seed).shuffle(rows)  # noqa: S311 - as above
+    Random(seed).shuffle(rows)  # noqa: S311 - for the same reason
     assert in_order(members(view_of(rows), ww=ww)) == expected
     assert found(view_of(rows), ww=ww) == cycles
     monkeypatch.setattr(candidates, "_CHUNK_BITS", seed)
@@ -191,7 +191,7 @@ def test_order_of_rows_and_size_of_chunks_change_nothing(
 
 def side_by_side(seed: int) -> list[Op]:
     """A valid history of transactions that happen at a moment each, and some of which overlap."""
-    dice = Random(seed)  # noqa: S311 - as above
+    dice = Random(seed)  # noqa: S311 - for the same reason
     ends, ops, log = [0, 0, 0], list[Op](), list[tuple[int, int, str]]()
     for moment in range(100, 1000, 10):
         sent: list[tuple[int, int | None, str]] = []

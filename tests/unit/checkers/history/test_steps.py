@@ -152,7 +152,7 @@ def test_a_step_names_the_first_offsets_that_it_leaves_out() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_who_stepped_over_an_offset_last(seed: int) -> None:
-    dice = random.Random(seed)  # noqa: S311 - as above
+    dice = random.Random(seed)  # noqa: S311 - for the same reason
     some: list[Row] = []
     for at in range(dice.choice([1, 5, 40])):
         begin = dice.randrange(30)
@@ -226,7 +226,7 @@ def _in_order(some: list[Row]) -> list[Row]:
 
 def _drawn(seed: int, *, tangled: bool) -> list[Row]:
     """Strides of two clients in two slots, both ways; some fail."""
-    draw, rows = random.Random(seed), []  # noqa: S311 - as above
+    draw, rows = random.Random(seed), []  # noqa: S311 - for the same reason
     for pair in ((client, slot, sent) for client in (1, 2) for slot in (3, 4) for sent in (0, 1)):
         at = op = place = 0
         for _ in range(draw.randrange(9)):
@@ -328,7 +328,7 @@ def test_steps_leave_out_what_is_known_between_their_ends() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_offset_that_is_known_is_in_one_stretch(seed: int) -> None:
-    draw = random.Random(seed)  # noqa: S311 - as above
+    draw = random.Random(seed)  # noqa: S311 - for the same reason
     known: dict[int, set[int]] = {}
     rows = []
     for _ in range(draw.randrange(24)):

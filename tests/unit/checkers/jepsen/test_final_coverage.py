@@ -51,7 +51,7 @@ def plain(rows: list[Row]) -> Ends:
 def test_ends_that_nobody_reached(seed: int) -> None:
     rows = history(seed)
     expected = plain(rows)
-    Random(seed).shuffle(rows)  # noqa: S311 - as above
+    Random(seed).shuffle(rows)  # noqa: S311 - for the same reason
     assert short(view_of(rows)) == expected
 
 

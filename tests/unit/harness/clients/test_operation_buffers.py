@@ -429,7 +429,7 @@ def test_a_client_that_hangs_does_not_hide_why_the_run_was_broken_off(
         with Recorder(run, Clock()) as recorder, pytest.raises(HarnessError, match="no disk"):  # noqa: SIM117 - the order is what is tested
             with workload.RunningWorkload(plan, "127.0.0.1:1", recorder, run):
                 raise HarnessError("no disk")
-        with Recorder(Run(tmp_path / "second"), Clock()) as recorder:  # noqa: SIM117 - likewise
+        with Recorder(Run(tmp_path / "second"), Clock()) as recorder:  # noqa: SIM117 - for the same reason
             with pytest.raises(HarnessError, match="consumer-0 did not end"):
                 with workload.RunningWorkload(plan, "127.0.0.1:1", recorder, run):
                     pass

@@ -91,7 +91,7 @@ def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[FaultSte
         ),
         (
             plan(FaultStep(fault="session-expiry", at_s=1)),
-            "session-expiry cannot be had on Kafka 4.3.1",
+            "session-expiry is not available on Kafka 4.3.1",
         ),
         (plan(KILL, nemesis=("kill",)), "neither a story nor a nemesis"),
         (plan(budget={"kil": 3}), "no fault is called 'kil'"),

@@ -1,0 +1,49 @@
+"""The lint of names and docstrings finds what it is there for, and nothing in the source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tools import lint
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_source_is_clean() -> None:
+    assert lint.complaints(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def told(): ...", "name 'told' says nothing"),
+        ("def f(each): ...", "name 'each' says nothing"),
+        ("for one in (): ...", "name 'one' says nothing"),
+        ("class A:\n    _held = 1", "name '_held' says nothing"),
+        ("self.found = 1", "name 'found' says nothing"),
+        ('def f():\n    """Whether it is so."""', "docstring begins with 'Whether'"),
+        ('"""What there is."""', "docstring begins with 'What'"),
+    ],
+)
+def test_what_it_refuses(source: str, says: str) -> None:
+    tree, path = ast.parse(source), Path("module.py")
+    complaints = [*lint.vague_names(path, tree), *lint.obscure_docstrings(path, tree)]
+    assert [text for _, _, text in complaints if text.startswith(says)]
+
+
+def test_fields_of_files_keep_their_names() -> None:
+    tree = ast.parse("class Row(msgspec.Struct):\n    kept: int")
+    assert [*lint.vague_names(Path("module.py"), tree)] == []
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    trees = [(Path(name), ast.parse("class Cell: ...")) for name in ("a.py", "b.py")]
+    assert [str(path) for path, _, _ in lint.repeated_classes(trees)] == ["a.py", "b.py"]
+
+
+@pytest.mark.parametrize("line", ["import harness", "from checkers.judge import judge"])
+def test_rooms_are_imported_from_highwater(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(f"CODE = '''\n{line}\n'''\n")
+    assert [line for _, line, _ in lint.rooms_imported(path)] == [2]

@@ -6,7 +6,7 @@ One line a violation, as ``path:line: what is wrong``; exit code 1 if there is a
 import ast
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -45,6 +45,9 @@ VAGUE_NAMES: Final = frozenset(
     ]
 )
 """Bare participles and pronouns: no name of a module, class, function, field or variable."""
+
+MODULES_MAX: Final = 15
+"""Modules that a folder of the product may have."""
 
 _OBSCURE_START: Final = re.compile(
     r"(What|Whether|Whose|Who|Whom|Which|Where|Of|So many|So much|That which|How)\b"
@@ -144,6 +147,14 @@ def mannered_words(path: Path) -> Iterator[Complaint]:
         yield path, line, f"{match[1]!r} is hard to read: say it plainly"
 
 
+def crowded_folders(paths: Iterable[Path]) -> Iterator[Complaint]:
+    """Yield folders of the product with more than ``MODULES_MAX`` modules."""
+    modules = Counter(path.parent for path in paths if path.name != "__init__.py")
+    for folder, count in modules.items():
+        if count > MODULES_MAX:
+            yield folder, 1, f"{count} modules, and a folder has at most {MODULES_MAX}"
+
+
 def complaints(root: Path) -> list[Complaint]:
     """Return every violation below ``root``, the project's folder, in order of place."""
     trees = [(path, ast.parse(path.read_text())) for path in sources(root)]
@@ -154,6 +165,7 @@ def complaints(root: Path) -> list[Complaint]:
         if not any(parent.is_symlink() for parent in path.parents)
     ]
     violations: list[Complaint] = list(repeated_classes(trees))
+    violations += crowded_folders(path for path, _ in trees)
     for path, tree in trees:
         violations += vague_names(path, tree)
         violations += obscure_docstrings(path, tree)

@@ -42,6 +42,12 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
     assert [str(path) for path, _, _ in lint.repeated_classes(trees)] == ["a.py", "b.py"]
 
 
+def test_a_folder_holds_fifteen_modules_at_most() -> None:
+    paths = [Path(f"room/module_{number}.py") for number in range(16)]
+    assert [*lint.crowded_folders(paths[:15])] == []
+    assert [text[:10] for _, _, text in lint.crowded_folders(paths)] == ["16 modules"]
+
+
 @pytest.mark.parametrize("line", ["import harness", "from checkers.judge import judge"])
 def test_rooms_are_imported_from_highwater(line: str, tmp_path: Path) -> None:
     path = tmp_path / "module.py"

@@ -54,7 +54,7 @@ def _holds(s: State, b: int, record: int) -> bool:
 
 @rule
 def acked_kept(s: State, k: Constants) -> bool:
-    """Return whether the leader holds every acknowledged record."""
+    """The leader holds every acknowledged record."""
     leader = established(s)
     if leader >= 0:
         for record in range(int(s[SENT])):
@@ -65,7 +65,7 @@ def acked_kept(s: State, k: Constants) -> bool:
 
 @rule
 def read_kept(s: State, k: Constants) -> bool:
-    """Return whether the leader holds every record that a consumer has read."""
+    """The leader holds every record that a consumer has read."""
     leader = established(s)
     if leader >= 0:
         for offset in range(MAX_RECORDS):
@@ -128,14 +128,14 @@ def agree_at_rest(s: State, k: Constants) -> bool:
 
 @rule
 def leader_in_isr(s: State, k: Constants) -> bool:
-    """Return the leader that the controller names is in the ISR that it keeps."""
+    """The leader that the controller names is in the ISR that it keeps."""
     leader = leader_of(s, newest(s))
     return leader < 0 or (isr_of(s, newest(s)) >> leader) & 1 == 1
 
 
 @rule
 def leader_live(s: State, k: Constants) -> bool:
-    """Return the leader that the controller names has a session."""
+    """The leader that the controller names has a session."""
     leader = leader_of(s, newest(s))
     return leader < 0 or is_live(s, leader)
 
@@ -168,7 +168,7 @@ def strong_isr(s: State, k: Constants) -> bool:
 
 @rule
 def log_matching(s: State, k: Constants) -> bool:
-    """Return logs with the same epoch at one offset are the same up to there."""
+    """Logs with the same epoch at one offset are the same up to there."""
     for a in range(k[K_BROKERS]):
         for b in range(a):
             for position in range(min(get(s, a, LEO), get(s, b, LEO)) - 1, -1, -1):

@@ -77,7 +77,7 @@ def our_kinds() -> dict[str, Kind]:
 def kind(name: str) -> Kind:
     """Return the kind of that name.
 
-    Whoever has a verdict may not have the package whose checker it is of.
+    A reader of a verdict may not have the package of its checker.
     """
     entries = {entry.name: entry for entry in (*all_kinds().values(), *FOREIGN)}
     if name in entries:

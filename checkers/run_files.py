@@ -108,7 +108,7 @@ class RunFiles:
 
     @property
     def copyless(self) -> bool:
-        """True if its cluster was somebody else's, who has no command to copy disks."""
+        """True if its cluster was external and had no command to copy disks."""
         outside = self.plan.external
         return outside is not None and "copy" not in outside.commands
 

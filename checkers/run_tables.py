@@ -107,7 +107,7 @@ class Tables:
 
     @cached_property
     def log(self) -> DataFrame:
-        """Every record on every replica's disk and every damaged stretch, in ``disks.COLUMNS``."""
+        """Every record on every replica's disk and every damaged range, in ``disks.COLUMNS``."""
         segments = [segment for case in self.cases for segment in case.segments]
         if not kafka_log.about(segments):
             empty = self.spark.createDataFrame([], kafka_log.schema_of(replica_extents.SOURCE))

@@ -213,7 +213,7 @@ def _headline(findings: Findings, counts: dict[str, int]) -> str:
 def _kept_sentence(ledger: Ledger, acks: str) -> str:
     total = ledger.acknowledged
     records = "record" if total == 1 else "records"
-    # With acks=0 nobody acknowledges.
+    # With acks=0 no broker acknowledges.
     records = (
         f"{records} that {ACKNOWLEDGED[acks]}"
         if acks in ACKNOWLEDGED

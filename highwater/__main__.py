@@ -28,7 +28,7 @@ _RECORDING: Final = frozenset(("demo", "run", "matrix", "soak", "replay", "shrin
 
 
 class _ClosedPipe(BaseException):
-    """Nobody reads standard output any more. Rich and Click would exit with 1 for it."""
+    """The reader of standard output is gone. Rich and Click would exit with 1 for it."""
 
 
 class _Output(io.TextIOWrapper):

@@ -220,7 +220,7 @@ def load(run: str | os.PathLike[str]) -> StoredRun:
     """Open a run directory.
 
     Raises:
-        StoreError: it is none, or of another schema version.
+        StoreError: it is not one, or of another schema version.
     """
     path = Path(run)
     return StoredRun(Store(path.parent).open(path))

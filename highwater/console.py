@@ -39,7 +39,7 @@ COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow"}
 PAUSE_S = 5.0
 PAUSE_LATER_S = 30.0
 LATER_S = 120.0
-"""Seconds between two lines where there is no terminal, and after so many seconds longer ones."""
+"""Seconds between two lines where there is no terminal, and after this many seconds longer ones."""
 
 LOOK_S = 0.25
 _LISTED = 3
@@ -112,7 +112,7 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
         while not ended.wait(LOOK_S):
             ticker.tick()
 
-    # Nobody waits for it: whatever keeps standard error from taking a line delays no end.
+    # It is not waited for: a blocked standard error delays no end.
     threading.Thread(target=tick, name="ticker", daemon=True).start()
     try:
         yield lambda who, step: ticker.show(who, step, aloud=who in plain)

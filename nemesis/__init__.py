@@ -1,1 +1,1 @@
-"""Nemesis: what goes wrong, when and for whom."""
+"""Nemesis: faults, their schedules and their targets."""

@@ -94,7 +94,7 @@ class ScheduleContext:
     clock: Callable[[], float]
 
     def note(self, says: str, broker: int | None = None) -> None:
-        """Record what was seen or decided, for whoever reads the run."""
+        """Record what was seen or decided, for readers of the run."""
         self.scribe.fault("step", "note", says, broker)
 
     def send(self, value: str, *, leader: int, limit_s: float | None = None) -> int:
@@ -131,7 +131,7 @@ class ScheduleContext:
         self.client.send(value, 0, limit_s=0.0)
 
     def _appended(self, value: str, leader: int, offset: int) -> int:
-        """Wait until the leader has appended a record that nobody acknowledges."""
+        """Wait until the leader has appended a record without an acknowledgement."""
         try:
             await_condition(
                 lambda: self.probe.replica(leader, self.topic, 0).leo,

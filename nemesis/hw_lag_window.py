@@ -2,7 +2,7 @@
 
 A follower learns the leader's high watermark one fetch response after it has made that watermark
 possible. Until then it holds records that are committed, acknowledged, and above its own HW. What
-becomes of them when it has to follow somebody else is what distinguishes the releases (KIP-101).
+becomes of them when it has to follow another leader is what distinguishes the releases (KIP-101).
 """
 
 from collections.abc import Collection, Mapping
@@ -21,7 +21,7 @@ ask again after so long, which must be well below ``replica.lag.time.max.ms``.""
 
 
 def widen(seconds: float) -> dict[str, str]:
-    """Broker settings under which an idle partition's window stays open for so many seconds.
+    """Broker settings under which an idle partition's window stays open for this many seconds.
 
     A follower's fetch is parked at the leader for ``replica.fetch.wait.max.ms`` when nothing is
     new, and brings the raised HW only then (except on 2.4.0 to 2.5.1, which answer a follower that

@@ -39,7 +39,7 @@ class _Open:
 
 _ruling: Final = threading.Lock()
 _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
-"""Who struck each cluster last, by the cluster's identity, which a nemesis keeps alive."""
+"""The last nemesis of each cluster, by the cluster's identity, which a nemesis keeps alive."""
 
 
 class Nemesis:
@@ -151,11 +151,11 @@ class Nemesis:
         return None
 
     def heal(self, broker: int) -> None:
-        """Mend what is open on a broker, if anything is; returns when it has taken effect."""
+        """Heal what is open on a broker, if anything is; returns when it has taken effect."""
         self._heal(f"broker {broker}")
 
     def mend(self, name: str, broker: int | None = None) -> None:
-        """Mend a fault, if it is open; returns when that has taken effect."""
+        """Heal a fault, if it is open; returns when that has taken effect."""
         self._heal(_target(find_fault(name), broker))
 
     def _heal(self, target: str) -> None:
@@ -173,7 +173,7 @@ class Nemesis:
         self._scribe.fault(opened.fault.name, "heal", f"{target} is mended", opened.broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Mend everything that is open on these brokers (all, if none are named), side by side."""
+        """Heal everything that is open on these brokers (all, if none are named), side by side."""
         names = None if brokers is None else {f"broker {broker}" for broker in brokers}
         targets = sorted(name for name in self._open if names is None or name in names)
         if targets:

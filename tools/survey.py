@@ -31,7 +31,7 @@ SCOPES: Final = (
 """What every release is searched for: acks=all, min.insync.replicas=1, clean elections."""
 
 Base = tuple[str, Mapping[str, bool]]
-"""A release, and the rules in which it is mended so that a switched rule can be seen alone."""
+"""A release, and the rules in which it is healed so that a switched rule can be seen alone."""
 
 _ZOOKEEPER: Final[Base] = ("3.9.2-zk", {})
 _KRAFT: Final[Base] = ("4.3.1", {"elected_again_is_new": True})

@@ -24,7 +24,7 @@ from highwater.checkers.run_tables import Tables
     )
 )
 def corrupt(tables: Tables) -> DataFrame | pa.Table:
-    """Stretches that are no batch; a kill leaves a torn one at a log's end, which is none.
+    """Ranges that are no batch; a kill leaves a torn one at a log's end, which is none.
 
     What the system does not give back is no evidence (``checkers.verdicts``).
     """

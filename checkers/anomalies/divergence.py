@@ -64,7 +64,8 @@ def divergence(tables: Tables) -> DataFrame:
 
     Where the cluster did not quiesce, only offsets below every replica's checkpointed HW are
     compared, because a follower may rightly still hold there what it is about to cut. Each copy
-    says whether it lies below its replica's HW: what is committed on both sides, nobody will mend.
+    says whether it lies below its replica's HW: replication will not repair what is committed on
+    both sides.
     """
     partitions = _partitions(tables)
     replicas = F.broadcast(tables.local(_replica_table(tables, partitions)))

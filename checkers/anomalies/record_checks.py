@@ -109,16 +109,16 @@ def several_places(rows: pa.Table) -> pa.Table:
 def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
     """Return what is wrong with each record by itself, in ``FINDING``. A kernel by ``key``.
 
-    G1a: somebody who reads what is committed read what never was (Adya). One for each record, with
-    the first of its readers; Jepsen has one for each reader. A record that was sent again, in an
+    G1a: a read_committed reader read a record that was never committed (Adya). One for each record,
+    with the first of its readers; Jepsen has one for each reader. A record that was sent again, in an
     operation that did not fail, may be that one.
     precommitted-read: an operation read what it sent: pollers must not see it before it commits.
-    phantom: it was read, and nobody sent it. Jepsen's checker fails on it.
+    phantom: it was read, and no client sent it. Jepsen's checker fails on it.
 
     Args:
         rows: in ``DOUBTFUL``.
         kinds: those to find.
-        adrift: the keys of records that may be what somebody sent to an unknown partition.
+        adrift: the keys of records that a client may have sent to an unknown partition.
     """
     columns = numbers(rows, DOUBTFUL.names)
     facts = columns["facts"]
@@ -140,7 +140,7 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return records that took effect and were not read, in ``_UNREAD``. A kernel by ``key``.
 
-    A record is lost if somebody read further (Jepsen's ``lost-write-cases``). It is unseen if it
+    A record is lost if a reader read further (Jepsen's ``lost-write-cases``). It is unseen if it
     was acknowledged and is not lost; Jepsen counts lost ones among its unseen.
 
     Args:

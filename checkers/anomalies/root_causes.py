@@ -1,19 +1,19 @@
 """Root causes: one truncation shows in many anomalies, and is one finding.
 
 When a log was cut and written again from some offset on, clients see more than what was lost there.
-A *stretch* is a run of offsets of one partition, each the next of the one before, at which a record
+A *range* is a run of offsets of one partition, each the next of the one before, at which a record
 was lost (lost-write), vanished, or stands beside another (divergence, inconsistent-offsets). In the
-same partition there follow from a stretch
+same partition there follow from a range
 
 - inconsistent-offsets at an offset of it, when something was lost, vanished or diverges in it:
   what stands there now was written after the cut;
-- duplicate, when one of its offsets is of the stretch: a record that was cut was sent again;
+- duplicate, when one of its offsets is of the range: a record that was cut was sent again;
 - poll-skip and int-poll-skip, when every record that is named as skipped (the first 16 of many) is
-  of a stretch: there was nothing to be read. One that skipped anything else stands alone;
+  of a range: there was nothing to be read. One that skipped anything else stands alone;
 - nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send, when they
   went back over an offset of it or to one: a reader begins again where the log was cut, a producer
   goes on there;
-- G0, G1c and their forms, when a step's record is of the stretch: its place was given twice.
+- G0, G1c and their forms, when a step's record is of the range: its place was given twice.
 
 Nothing follows for lost-write, vanished and divergence (a cut may lose many records, and each is
 lost), nor for G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip, which no cut
@@ -40,10 +40,10 @@ VANISHED: Final = "vanished"
 DIVERGENCE: Final = "divergence"
 INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
-"""What makes a stretch; it is called by the first of its findings of the first of these kinds."""
+"""The kinds that make a range; the first finding of the first of these kinds names it."""
 
 _COLUMNS: Final = ("run", "kind", "topic", "partition", "offset", "copies")
-"""What of an anomaly tells whether it makes a stretch."""
+"""The columns of an anomaly that decide whether it makes a range."""
 
 _COPIED: Final = ("duplicate", "poll-skip", "int-poll-skip")
 _SKIPS: Final = _COPIED[1:]
@@ -53,7 +53,7 @@ _BACK: Final = (
 )
 _CYCLES: Final = tuple(sort.name for sort in SORTS)
 _SHALLOW: Final = _BEFOREHAND.index(INCONSISTENT)
-"""The rank of a stretch in which no more is wrong than that records stand beside each other."""
+"""The rank of a range whose only finding is inconsistent-offsets."""
 
 _PARTITIONS: Final = 1 << 32
 _NOWHERE: Final = -1
@@ -74,11 +74,11 @@ class _Places:
 
 
 class TruncatedRanges:
-    """All stretches of any number of runs, which tell what follows from what.
+    """All ranges of any number of runs, which tell what follows from what.
 
     Args:
         found: anomalies, of columns of ``checkers.core.anomaly.ANOMALY``. Of each that makes a
-        stretch
+        range
             24 bytes are held.
     """
 
@@ -128,7 +128,7 @@ class TruncatedRanges:
         return self._called.take(pa.array(best, mask=~follows))
 
     def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
-        """Return the log, the offset and the rank of what makes stretches."""
+        """Return the log, the offset and the rank of what makes ranges."""
         rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
         batch, rank = batch.filter(rank.is_valid()), rank.drop_null()
         fresh = pc.unique(_names(batch)).drop_null()
@@ -146,7 +146,7 @@ class TruncatedRanges:
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
     def _places_of(self, batch: pa.RecordBatch) -> _Places:
-        """Return the offsets that anomalies ask for a stretch."""
+        """Return the offsets that anomalies ask for a range."""
         kind, rows = batch["kind"], np.arange(len(batch))
         offset, has_offset = _numbers(batch["offset"])
         partition, has_partition = _numbers(batch["partition"])
@@ -178,7 +178,7 @@ class TruncatedRanges:
         return np.searchsorted(self._holed, log) * (len(self._lows) + 1) + place
 
     def _call(self, worst: Ints, head: Ints) -> None:
-        """Return what the stretches are called; and their places, by low and then by that."""
+        """Return what the ranges are called; and their places, by low and then by that."""
         topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
         place = pc.binary_join_element_wise(
             topics.take(pa.array(self._log // _PARTITIONS)),
@@ -196,7 +196,7 @@ class TruncatedRanges:
 
 
 def stretches(rows: Rows) -> TruncatedRanges:
-    """Return the stretches of anomalies, of which those that make any are brought here."""
+    """Return the ranges of anomalies, of which those that make any are brought here."""
     made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS)
     return TruncatedRanges(made.table().combine_chunks().to_batches())
 
@@ -206,7 +206,7 @@ def caused(table: pa.Table, *, causes: TruncatedRanges, alone: str | None = None
 
     Args:
         table: in ``checkers.core.anomaly.SCHEMA``.
-        causes: all stretches.
+        causes: all ranges.
         alone: a kind that follows from nothing.
     """
     (batch,) = table.combine_chunks().to_batches()

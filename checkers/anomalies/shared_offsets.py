@@ -20,7 +20,7 @@ INCONSISTENT: Final = "inconsistent-offsets"
 
 PLACES: Final = pa.schema([(name, pa.int64()) for name in ("slot", "places", "far", "end")])
 """One row a slot: how many of its offsets are known, the greatest of them, and the least offset at
-which somebody was told that the log ends (null: nobody was)."""
+which a client was told that the log ends (null: no client was)."""
 
 
 def places(view: ClientHistory) -> pa.Table:
@@ -44,7 +44,7 @@ def known_places(rows: pa.Table) -> pa.Table:
     stretches = choose(columns, tells)
     if not tells.any():
         return PLACES.empty_table()
-    # An offset is known while more stretches have begun than ended.
+    # An offset is known while more ranges have begun than ended.
     slot = np.concatenate((stretches["slot"], stretches["slot"]))
     edge = np.concatenate((stretches["place"], stretches["last_place"] + 1))
     order = np.lexsort((edge, slot))

@@ -155,7 +155,7 @@ def last_over(steps: pa.Table) -> pa.Table:
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
     """Return, for each number below ``size``, the last range ``[begin, end)`` that has it.
 
-    A stretch is two blocks of some power of 2 that may overlap, and so are blocks in their turn.
+    A range is two blocks of some power of 2 that may overlap, and so are blocks in their turn.
     """
     number = np.arange(len(begin))
     power = np.frexp(end - begin)[1] - 1
@@ -171,7 +171,7 @@ def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
 
 
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
-    """Rows that stand where somebody stepped over, in ``GONE``. A kernel from ``ROW``.
+    """Rows at offsets that a reader stepped over, in ``GONE``. A kernel from ``ROW``.
 
     Args:
         rows: that tell where a record stands.

@@ -1,9 +1,9 @@
 """Find records that were there, and are no more.
 
-A record vanished when it was acknowledged, somebody read it, and whoever came by last, after that
-reader, did not find it: they stepped over its offset, sought a place before it and were given one
-behind it, or read another record there. Or nobody came by, and the log is known to have ended at
-or before its offset since: somebody asked where it ends (``harness.runs.history.END``), or a send
+A record vanished when it was acknowledged, a client read it, and the last reader after that reader
+did not find it: it stepped over the record's offset, sought a place before it and was given one
+behind it, or read another record there. Or no reader came, and the log is known to have ended at or
+before its offset since: a client asked where it ends (``harness.runs.history.END``), or a send
 that began later was given a place there. Jepsen calls such a history valid, or lists only what else
 it shows: a record that was read once is safe to it.
 """

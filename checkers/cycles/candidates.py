@@ -71,7 +71,7 @@ def suspects(view: ClientHistory, *, ww: bool) -> Rows | None:
 
     Returns:
         ``segment, slot, offset, rank, deed, key, sure``, a row for each place of an operation:
-        of a send the first offset that anybody named, and whether it was the only one; of a read
+        of a send the first offset that a client named, and whether it was the only one; of a read
         the last. No cycle leads from one ``segment`` to another.
     """
     if not ww and not view.entangled:

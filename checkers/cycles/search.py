@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NEVER: Final = np.iinfo(np.int64).max
-"""The end of an operation that nobody saw succeed: no operation is known to come after it."""
+"""The end of an operation that was not seen to succeed: no operation is known to follow it."""
 
 WW: Final = "ww"
 WR: Final = "wr"

@@ -48,7 +48,7 @@ def groups(*columns: NDArray[Any]) -> Ints:
 
 
 def sizes(first: Ints, count: int) -> Ints:
-    """Return how many rows each group has, of so many rows in all."""
+    """Return how many rows each group has, of this many rows in all."""
     lengths: Ints = np.diff(np.append(first, count))
     return lengths
 

@@ -1,6 +1,6 @@
 """Rows in order, shortened to strides: a billion records in order are a few thousand rows.
 
-A *stride* is a stretch of one client's rows in one slot in which nothing can be wrong: a reader's
+A *stride* is a range of one client's rows in one slot in which nothing can be wrong: a reader's
 offsets go up by one from row to row, a producer's go up from operation to operation and by one
 within one. Whatever a client did out of order therefore lies between one stride and the next, and
 no row inside one has to be looked at again. Rows are shortened as they come from the file, before
@@ -33,7 +33,7 @@ SENDS: Final = 2
 COUNTED: Final = 3
 SINGLE: Final = 4
 ROW_ALONE: Final = 5
-"""``what`` a row is: a stretch of a log that sends tell to be there, a stride of a reader or one of
+"""``what`` a row is: a range of a log that sends tell to be there, a stride of a reader or one of
 a producer; COUNTED is no stride but how many rows of a client and slot there were (``place``), how
 many of them are of records (``last_place``), and all that they say (``op``, bits of
 ``checkers.history.row_flags``). SINGLE and ROW_ALONE are strides of one row that are not made here
@@ -62,7 +62,7 @@ INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 
 def strides(rows: pa.Table) -> pa.Table:
-    """Return the strides of rows, in ``STRIDE``; a kernel over any stretch of them."""
+    """Return the strides of rows, in ``STRIDE``; a kernel over any range of them."""
     columns = numbers(rows, INPUT)
     fact = columns["fact"]
     columns["pair"], columns["place"] = _told_apart(columns)
@@ -159,7 +159,7 @@ def _sorted(groups: NDArray[Any], *by: NDArray[Any]) -> NDArray[Any]:
 
 
 def _slots_told(sends: Numbers) -> pa.RecordBatch:
-    """Stretches of offsets that acknowledged sends, whoever's, say are taken."""
+    """Ranges of offsets that acknowledged sends of any client say are taken."""
     order = _sorted(sends["place"], sends["offset"])
     slot, place = sends["slot"][order], sends["offset"][order]
     first, last = _stretches((slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1))
@@ -167,7 +167,7 @@ def _slots_told(sends: Numbers) -> pa.RecordBatch:
 
 
 def _stretches(goes_on: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the first and last rows of stretches, from whether each row but the first goes on."""
+    """Return the first and last rows of ranges, from whether each row but the first goes on."""
     breaks = np.flatnonzero(~goes_on) + 1
     first = np.concatenate(([0], breaks))
     last = np.concatenate((breaks - 1, [len(goes_on)]))

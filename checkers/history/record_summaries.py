@@ -1,7 +1,7 @@
-"""Kernels that sum up, record by record, all that anybody said of it.
+"""Kernels that sum up, record by record, all that clients said of it.
 
 Most records are as they should be; of those nothing is left but the sums of their slot. Of the
-others all rows are given on, so that nobody reads the history again for them.
+others all rows are given on, so that the history is not read again for them.
 """
 
 from typing import Any, Final
@@ -78,8 +78,8 @@ RECORD: Final = pa.schema(
         *((name, pa.int64()) for name in ("first", "last", "writer", "begun", "ended")),
     ]
 )
-"""One row a record. ``first`` and ``last`` are the least and greatest offset that anybody named for
-it, failed sends apart; ``writer`` is the ``deed`` that sent it, the greatest of several, between
+"""One row a record. ``first`` and ``last`` are the least and greatest offset that a client named
+for it, failed sends apart; ``writer`` is the ``deed`` that sent it, the greatest of several, between
 ``begun`` and ``ended`` (null: it is not known to have succeeded)."""
 
 

@@ -33,7 +33,7 @@ READ_OTHER: Final = 16
 PEEK_OK: Final = 32
 PEEK_OTHER: Final = 64
 """A read; a peek is one under ``read_uncommitted``, which proves nothing about what is committed.
-OTHER were made in operations that failed or whose end nobody knows."""
+OTHER were made in operations that failed or whose end is unknown."""
 
 BLIND: Final = 128
 ADRIFT: Final = 4096

@@ -2,7 +2,7 @@
 
 A *step* leads from one row of a client to its next in the same slot. Inside an operation
 (``inner``) that is the row before. Between operations it is the last row of the last operation that
-ended well and touched the slot: what failed, or ended nobody knows how, leaves a reader where it
+ended well and touched the slot: what failed, or ended in an unknown way, leaves a reader where it
 was (KIP-98: its positions are committed with its transaction). A row's place is its offset; a send
 that was told none stands where its record was read.
 
@@ -122,7 +122,7 @@ def alone(rows: pa.Table) -> pa.Table:
 
 
 def located_rows(rows: pa.Table) -> pa.Table:
-    """Rows that tell a place as stretches of the log. A kernel from ``ROW`` to ``STRIDE``."""
+    """Rows that tell a place as ranges of the log. A kernel from ``ROW`` to ``STRIDE``."""
     place = rows["offset"].to_numpy()
     slot, low, end = stretches(rows["slot"].to_numpy(), place, place)
     columns = {

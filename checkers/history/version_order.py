@@ -13,7 +13,7 @@ class Order:
     All known offsets of all logs are numbered from 0, log by log: that is a known offset's index.
 
     Args:
-        slot: of stretches of known offsets, which may overlap, in any order.
+        slot: of ranges of known offsets, which may overlap, in any order.
         low: the first offset of each.
         high: the last one.
     """
@@ -25,7 +25,7 @@ class Order:
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
         """Return the index of each offset, or of the next known one, and whether it is known."""
         at = so_far((self._slot, self._low), (slot, place)) - 1
-        # Before the first stretch stands none, which is looked up behind the last one.
+        # Before the first range stands none, which is looked up behind the last one.
         slots, end, until = (
             np.append(column, 0) for column in (self._slot, self._end, self._until)
         )
@@ -52,7 +52,7 @@ class Order:
 
 
 def stretches(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
-    """Stretches of offsets as those that do not touch, in order.
+    """Ranges of offsets as those that do not touch, in order.
 
     Returns:
         The slot of each, its first offset, and the one behind its last.

@@ -50,7 +50,7 @@ from highwater.checkers.run_files import plain
 from highwater.checkers.spark.engine import Engine, Rows, collected
 
 _WORDS_HERE: Final = 1_000_000
-"""So many rows are brought here with their words in the same query as their numbers."""
+"""Rows at most whose words are brought here in the same query as their numbers."""
 
 _WORD: Final = pa.field("word", pa.int64())
 _ALL: Final = pa.schema(

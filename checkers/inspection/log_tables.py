@@ -29,7 +29,7 @@ COLUMNS: Final = (
     "replica",  # listing.Replica.number
     "part",  # a number for the partition
     *("segment", "position", "base_offset", "last_offset"),
-    "offset",  # null: a stretch without records, see damage
+    "offset",  # null: a range without records, see damage
     *("magic", "leader_epoch", "producer_id", "producer_epoch", "sequence", "timestamp_ms"),
     *("transactional", "control", "control_type", "crc_ok", "damage", "error"),
     "print",  # a hash of key, value and whether it is a control record
@@ -37,7 +37,7 @@ COLUMNS: Final = (
 )
 
 DAMAGE_MAX: Final = 20
-"""Damaged stretches of a replica that are told one by one."""
+"""Damaged ranges of a replica that are told one by one."""
 
 Row = dict[str, Any]
 
@@ -62,7 +62,7 @@ class LogTables:
 
     @cached_property
     def records(self) -> DataFrame:
-        """Every record and every damaged stretch, in ``COLUMNS``; kept."""
+        """Every record and every damaged range, in ``COLUMNS``; kept."""
         segments = [segment for replica in self.replicas for segment in replica.segments]
         log = read_segments(self.spark, segments, SOURCE)
         parts = self.local(
@@ -101,7 +101,7 @@ class LogTables:
 
     @cached_property
     def damage(self) -> dict[int, list[Row]]:
-        """For each replica its first damaged stretches, and how many there are in all (``all``)."""
+        """For each replica its first damaged ranges, and how many there are in all (``all``)."""
         window = Window.partitionBy("replica")
         rows = (
             self.records.where(F.col("damage").isNotNull() & (F.col("damage") != "empty"))

@@ -14,7 +14,7 @@ from highwater.checkers.inspection.report_types import (
 )
 
 _UNTOLD: Final = frozenset({"unreadable", "zeros"})
-"""Kinds of errors that keep from saying what a log holds, and accuse nobody."""
+"""Kinds of errors by which the content of a log is unknown; they accuse no replica."""
 
 
 def partition(

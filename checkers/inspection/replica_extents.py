@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 COLUMNS: Final = (
     "run", "broker", "topic", "partition", "segment", "position",
     "base_offset",  # of the batch
-    "offset",  # null: a damaged stretch, see damage and error
+    "offset",  # null: a damaged range, see damage and error
     "leader_epoch", "producer_id", "producer_epoch", "sequence", "record_id", "damage", "error",
     "fingerprint",  # equal where two records' keys, values and kinds are
 )  # fmt: skip
@@ -34,13 +34,13 @@ class Span:
     """The records of one leader epoch in one replica's log.
 
     Attributes:
-        epoch: None of records that have none, and of damaged stretches.
-        first: offset of the first such record; None when there are damaged stretches alone.
+        epoch: None of records that have none, and of damaged ranges.
+        first: offset of the first such record; None when there are damaged ranges alone.
         last: offset of the last one.
         segment: base offset of the last segment with any.
-        damaged: whether some stretch is no sound batch.
+        damaged: whether some range is no sound batch.
         unread: whether the system did not give some of it back.
-        marked: whether there is any stretch that is no batch, ordinary ones among them.
+        marked: whether there is any range that is no batch, ordinary ones among them.
         numbered: whether any record has its producer's sequence number.
     """
 
@@ -66,7 +66,7 @@ class LogExtent:
         first: offset of its first record; None when it holds none.
         last: offset of its last record.
         segment: base offset of its last segment.
-        damaged: whether some stretch of it is no sound batch.
+        damaged: whether some range of it is no sound batch.
         unread: whether the system did not give some of it back, which is no evidence of anything.
     """
 

@@ -113,7 +113,7 @@ def state(facts: Facts, *, lacking: bool) -> InspectedReplica:
 
     Args:
         facts: what was found out.
-        lacking: whether nobody else has what is missing below this replica's high watermark.
+        lacking: whether no other replica has what is missing below this replica's high watermark.
     """
     replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}

@@ -95,7 +95,7 @@ class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
     """One offset at which replicas differ, and what each holds there.
 
     Attributes:
-        below_hw: whether it lies below the HW of each of them: nobody will mend it.
+        below_hw: whether it lies below the HW of each of them: replication will not repair it.
     """
 
     offset: int

@@ -104,7 +104,7 @@ class History:
         """Write what clients did as ``OPERATIONS``; ``op`` is the byte where the operation begins.
 
         A completion is an operation, from its invocation on. An invocation without one is an
-        operation too, of which nobody knows the end: its value tells what was to be sent.
+        operation too, whose end is unknown: its value tells what was to be sent.
 
         Raises:
             UsageError: the file is no EDN, or no history of ``jepsen.tests.kafka``.

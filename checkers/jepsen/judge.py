@@ -237,7 +237,7 @@ def _untested(acknowledged: int, *, polled: bool) -> str:
 
 
 def _doubt(topic: str, partition: int, offset: int) -> str:
-    """Why nobody knows whether a key's records are still there, as a sentence."""
+    """Return a sentence that says why it is unknown whether a key's records are there."""
     return (
         f"Key {key(topic, partition)}: offset {offset} was known, and then no reader that sought"
         " the beginning came as far again. Its log may have been wiped after it was read, have"

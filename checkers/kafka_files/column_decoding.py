@@ -25,7 +25,7 @@ _VARINT_BYTES_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A stretch of a segment that holds no sound record.
+    """A range of a segment that holds no sound record.
 
     Attributes:
         kind: ``torn`` (the file ends inside its last batch: the writer was killed), ``zeros`` (a

@@ -1,6 +1,6 @@
 """Kafka's log segments as Arrow tables, without Spark: every record of a ``.log`` file, or why not.
 
-A broken segment is a finding, never an exception: what is sound is read, and each stretch that is
+A broken segment is a finding, never an exception: what is sound is read, and each range that is
 not yields one row with a null ``offset``, its ``damage`` and an ``error``.
 """
 
@@ -83,7 +83,7 @@ def read_segment(
         start: leave out batches that begin before this byte of the file.
         stop: and those that begin at this byte or behind it; None reads to the end.
 
-    Rows come in order of offset; the findings of a stretch of the file come behind its records.
+    Rows come in order of offset; the findings of a range of the file come behind its records.
     """
     where = segment if isinstance(segment, Segment) else Segment.at(segment)
     try:

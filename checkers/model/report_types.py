@@ -166,7 +166,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         """Read it back.
 
         Raises:
-            StoreError: the text is none, or of another format.
+            StoreError: the text is not one, or of another format.
         """
         try:
             decoded = msgspec.json.decode(text, type=cls)

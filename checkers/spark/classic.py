@@ -194,7 +194,7 @@ def _java_options(temporary: Path, sharing: Flags, *, heavy: bool) -> str:
 
 
 def _nearby(master: str) -> bool:
-    """Return whether nobody on another machine has to reach the driver."""
+    """Return whether no other machine has to reach the driver."""
     host = urlsplit(master).hostname if "://" in master else _LOOPBACK
     return host in (_LOOPBACK, "localhost")
 

@@ -24,16 +24,16 @@ Kernel: TypeAlias = Callable[[pa.Table], pa.Table]
 How: TypeAlias = Literal["inner", "semi", "anti"]
 
 HERE_ROWS: Final = 2_000_000
-"""So many rows, or fewer, are brought to this process."""
+"""This many rows, or fewer, are brought to this process."""
 
 _STRETCH_ROWS: Final = 500_000
-"""So many rows of a task ``map`` gives to a kernel at once."""
+"""This many rows of a task ``map`` gives to a kernel at once."""
 
 _BROADCAST_ROWS: Final = 1_000_000
-"""So many rows, or fewer, are sent to every task that joins with them."""
+"""This many rows, or fewer, are sent to every task that joins with them."""
 
 _SHUFFLED_ROWS: Final = 1_000_000
-"""About so many rows make a partition, which ``by`` gives to a kernel at once."""
+"""About this many rows make a partition, which ``by`` gives to a kernel at once."""
 
 
 class Engine:
@@ -41,7 +41,7 @@ class Engine:
 
     Args:
         spark: the session, of any kind.
-        here: so many rows are brought to this process.
+        here: this many rows are brought to this process.
     """
 
     def __init__(self, spark: SparkSession, here: int | None = None) -> None:
@@ -85,7 +85,7 @@ class Engine:
         return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
-        """Rows of which nobody knows how many they are, computed once."""
+        """Rows of an unknown number, computed once."""
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
@@ -141,7 +141,7 @@ class Rows:
         return self._frame
 
     def map(self, kernel: Kernel, schema: pa.Schema) -> "Rows":
-        """Return what a kernel makes of any stretch of them."""
+        """Return what a kernel makes of any range of them."""
         if self._table is not None:
             return self._engine.table(_whole(kernel, schema, self._table))
         run = partial(_stretches, kernel=kernel, schema=schema, given=self.schema)

@@ -16,7 +16,7 @@ _roots: list[Path] = []
 
 
 def scratch(name: str) -> Path:
-    """Make an empty folder. Whoever makes it may remove it before the process ends."""
+    """Make an empty folder. Its maker may remove it before the process ends."""
     with _lock:
         if not (_roots and _roots[-1].is_dir()):
             _clear_left()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _lock = threading.Lock()
 
 HEAVY_BYTES: Final = 64 << 20
-"""From so many bytes of histories and replicas on, better machine code is worth its making.
+"""From this many bytes of histories and replicas on, better machine code is worth its making.
 
 A first small judgement takes 14 CPU seconds with the JVM's quick compiler alone and 25 with both.
 Ten million operations of clients, which Spark numbers and shuffles, take 28 s with the quick one
@@ -112,7 +112,7 @@ class SparkStarter:
             return
         self.future.set_result(session)
         if running is None and not self._needed.is_set() and classic.is_local(session):
-            # Nobody waits for it: where it fails, the first judgement will say why.
+            # It runs in the background: where it fails, the first judgement will say why.
             with contextlib.suppress(Exception):
                 warm_up(session)
 

@@ -11,4 +11,4 @@ FAILED: Final = 4
 """The harness could not go on."""
 INTERRUPTED: Final = 130
 CLOSED: Final = 141
-"""Whoever read the output has read enough: what a shell says of a command that SIGPIPE ended."""
+"""The reader of the output has read enough: a shell's code of a command that SIGPIPE ended."""

@@ -75,7 +75,7 @@ def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
     """Return settings of a transactional producer (KIP-98).
 
     Args:
-        name: its ``transactional.id``, which whoever takes its place must have too.
+        name: its ``transactional.id``, which its successor must have too.
     """
     base = producer(plan, common_settings, acks="all")
     # A transaction whose producer is gone blocks read_committed readers for as long as this, unless
@@ -109,7 +109,7 @@ def consumer(
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
-        "allow.auto.create.topics": False,  # a missing topic is a fault to see, not to mend
+        "allow.auto.create.topics": False,  # a missing topic is a fault to see, not to heal
         "isolation.level": isolation,
         "check.crcs": True,
         "fetch.wait.max.ms": 100,

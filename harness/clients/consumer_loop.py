@@ -22,7 +22,7 @@ _AWAY: Final = 0.25
 class ConsumerLoop:
     """One consumer of the run, life after life. Runs in its own thread.
 
-    By itself it is assigned every partition, from the beginning, and whoever takes its place goes
+    By itself it is assigned every partition, from the beginning, and its successor goes
     on where it was. As a member of a group it is given partitions, and commits what it has read; it
     stays away for a while between two lives.
 

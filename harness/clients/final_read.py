@@ -162,7 +162,7 @@ def _pass_ends(
 
 
 def _last_offset(client: Consumer, topic: str, partition: int) -> int:
-    """Return the last offset a consumer may read; -1 if there is none or nobody tells."""
+    """Return the last offset a consumer may read; -1 if there is none or it is unknown."""
     try:
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
     except KafkaException:

@@ -17,7 +17,7 @@ TAPE_ROWS: Final = 8192
 _WIDTH: Final = 3
 _NOT_TOLD: Final = -1  # acks=0 is told no offset
 Places = Mapping[int, int | None] | Mapping[None, None]
-"""Partition to offset, None where nobody knows it; or the one place that stands for none."""
+"""Partition to offset, None where it is unknown; or the one place that stands for none."""
 Answered = Callable[[int, KafkaError | None, Message], None]
 """Told a record's sequence number, and what became of it."""
 

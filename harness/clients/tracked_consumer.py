@@ -2,8 +2,8 @@
 
 A history in which positions jump unseen cannot tell a reader that was sent elsewhere from one that
 stepped over records. So nothing moves a reader but this: ``auto.offset.reset`` is ``error``, upon
-which librdkafka stops reading the partition and says so, and whoever is assigned partitions by its
-group starts from offsets that it looked up itself.
+which librdkafka stops reading the partition and says so, and a consumer that is assigned partitions
+by its group starts from offsets that it looked up itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -115,7 +115,7 @@ class TrackedConsumer:
         self._client = None
 
     def drop(self) -> None:
-        """End as by a crash: nobody is told, the group notices when the session has timed out.
+        """End as by a crash: the group notices when the session has timed out.
 
         The binding destroys a consumer that was not closed with
         ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nobody refers to it.

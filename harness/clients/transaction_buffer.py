@@ -130,7 +130,7 @@ class OpenTransaction:
 
         Args:
             error: the client's name of what went wrong.
-            answered: whether anybody told how it ended.
+            answered: whether its end is known.
         """
         fate = {"outcome": outcome, "error": error}
         self._ended([{**fate, **row} for row in self._rows], answered=answered)

@@ -4,7 +4,7 @@ Each transaction sends a few records to random partitions, and is committed or a
 has it. With ``transform`` it also reads as a member of a group, before its sends and after them,
 and commits how far it came within the transaction (KIP-447): consume, transform, produce.
 
-A client that crashes leaves its transaction open. Whoever takes its place has the same
+A client that crashes leaves its transaction open. Its successor has the same
 ``transactional.id``, which aborts what was left and fences a producer that lives on.
 """
 
@@ -100,7 +100,7 @@ class TransactionLoop:
             self._zombie.client.tape.close()
 
     def _open(self, process: str, patience: TransactionTimeouts) -> TransactionalProducer | None:
-        """Take the place of whoever was there before, and let a zombie find that out."""
+        """Take the place of the client before, and let a zombie find that out."""
         name = f"{self._plan.topic.name}-{self._name}"
         settings = clients.transactional(self._plan, self._common(process), name)
         session = TransactionalProducer(settings, patience)
@@ -110,7 +110,7 @@ class TransactionLoop:
         if self._zombie is not None:
             zombie, self._zombie = self._zombie, None
             end = zombie.client.session.commit()
-            # The transaction was aborted before anybody asked for its commit.
+            # The transaction was aborted before its commit was requested.
             outcome = OK if end.outcome == OK else FAIL
             zombie.entry.end(outcome, end.error)
             zombie.client.tape.close()
@@ -210,7 +210,7 @@ class TransactionLoop:
     def _keep_offsets(self, client: _Client, polled: list[Message]) -> bool:
         """Put what was read into the transaction; False when it must be aborted.
 
-        A partition that was taken away is somebody else's now, with all that is not committed yet.
+        A partition that was taken away belongs to another member now, uncommitted offsets included.
         """
         reader = client.reader
         if reader is None or not polled:

@@ -93,7 +93,7 @@ class Happening:
         """Put it into words.
 
         Args:
-            deeds: None where nobody knows: the table is missing, or cannot be read.
+            deeds: None where it is not known: the table is missing, or cannot be read.
         """
         if plan.calm and (deeds is None or deeds.nothing):
             return cls(value="nothing", means="a calm run")

@@ -1,7 +1,7 @@
 """Offsets that a fault removed from a log, as its sentence in ``events/faults`` says.
 
-Whoever breaks a disk writes the sentence, and whoever explains a loss reads it: no rule of Kafka's
-cuts such records, and no line of a broker's log tells of it.
+The fault that breaks a disk writes the sentence, and the explanation of a loss reads it: no rule of
+Kafka's truncates such records, and no line of a broker's log mentions it.
 """
 
 import re

@@ -65,7 +65,7 @@ def end_of(steps: Sequence[FaultStep]) -> float:
 
 
 def later(steps: Sequence[FaultStep], by_s: float) -> Steps:
-    """Return the same steps, so many seconds later, but none before the beginning."""
+    """Return the same steps, this many seconds later, but none before the beginning."""
     return tuple(
         msgspec.structs.replace(step, at_s=round(max(0.0, step.at_s + by_s), 3)) for step in steps
     )
@@ -77,7 +77,7 @@ def in_order(steps: Sequence[FaultStep]) -> Steps:
 
 
 def sequence(*parts: Sequence[FaultStep], gap_s: float = 1.0) -> Steps:
-    """One schedule after the other, with so many seconds between."""
+    """One schedule after the other, with this many seconds between."""
     done: list[FaultStep] = []
     for part in parts:
         begins = end_of(done) + gap_s if done else 0.0
@@ -91,5 +91,5 @@ def overlap(*parts: Sequence[FaultStep]) -> Steps:
 
 
 def stagger(*parts: Sequence[FaultStep], every_s: float) -> Steps:
-    """One schedule every so many seconds, whether or not the one before has ended."""
+    """One schedule every this many seconds, whether or not the one before has ended."""
     return overlap(*(later(part, number * every_s) for number, part in enumerate(parts)))

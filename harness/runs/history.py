@@ -75,7 +75,7 @@ OPERATIONS: Final = pa.schema(
 What one poll returned, or one transaction did, is one operation of its process: its rows share
 ``op``, and stand in the order in which the client gave or got them. ``op`` grows in the order in
 which the process began its operations. In a transaction a send's outcome is the transaction's:
-``ok`` when its commit was, ``fail`` when it was aborted, ``info`` when nobody knows.
+``ok`` when its commit was, ``fail`` when it was aborted, ``info`` when that is unknown.
 """
 
 PARTITIONS: Final = pa.schema(
@@ -151,7 +151,7 @@ STEPS: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
         # begin: all is in sync, and the schedule begins; strike: a fault is about to be injected;
-        # struck: it has taken effect; heal: it is about to be mended; healed: it is mended;
+        # struck: it has taken effect; heal: it is about to be healed; healed: it is healed;
         # left-out: it was not to be, and says tells why
         pa.field("event", pa.string(), nullable=False),
         pa.field("step", pa.int32()),  # which; null of begin and left-out

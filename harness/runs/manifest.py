@@ -2,7 +2,7 @@
 
 When a run has ended, ``manifest.json`` lists every file that a judge reads, with its size and
 SHA-256, and how many rows of each table were recorded; ``status.json`` names the digest of that
-list. A file that cannot be read, or is not what was recorded, is never evidence: whoever judges
+list. A file that cannot be read, or is not what was recorded, is never evidence: the judge
 leaves it out and says so. Of a run that was cut short, or recorded before there were manifests,
 every file is read to its end and nothing more.
 """

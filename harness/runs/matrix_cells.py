@@ -94,7 +94,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         report: path of its page, from the folder of the page that lists it.
         seconds: how long its run took.
         problem: what the harness could not do, so that the run ended early; None when it did not.
-        counted: whether anybody could count what was lost; where not, these numbers mean nothing.
+        counted: whether what was lost could be counted; where not, these numbers mean nothing.
     """
 
     verdict: Literal["valid", "invalid", "unknown"]
@@ -112,7 +112,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
 
     @property
     def losses(self) -> str:
-        """``1 / 4``: records lost, of all acknowledged; a dash where nobody could count them."""
+        """``1 / 4``: records lost, of all acknowledged; a dash where they could not be counted."""
         return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @classmethod
@@ -236,7 +236,7 @@ class MatrixFolder:
     def earlier(self) -> Iterator[tuple[str, list[MatrixRow]]]:
         """Yield the names and rows of the judged matrices beside it, the last one before it first.
 
-        Unless somebody names it, a matrix bears the time at which it was begun as its name.
+        Without a name, a matrix bears the time at which it was begun as its name.
         """
         here = self.path.resolve()
         beside = sorted(path.parent for path in here.parent.glob("*/cells.json"))

@@ -132,7 +132,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     @property
     def troubled(self) -> bool:
-        """True if somebody should look."""
+        """True if a person should look."""
         return self.state != "good"
 
 

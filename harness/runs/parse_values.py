@@ -22,7 +22,7 @@ def duration(text: str) -> float:
     """Seconds from ``60s``, ``500ms``, ``2m``, ``1h`` or a plain number of seconds.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is not one of these.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
     if match is None:
@@ -168,7 +168,7 @@ def size(text: str) -> int:
     """Bytes from ``8G``, ``512M`` or ``1.5G``, of 1024 each.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is not one of these.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", text.strip(), re.IGNORECASE)
     if match is None:
@@ -220,7 +220,7 @@ def memory(text: str) -> str:
     """Return a size of memory as the JVM reads it.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not one.
     """
     if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
         return text

@@ -1,4 +1,4 @@
-"""Writes what happens into the run while it happens, at little cost to whoever reports it.
+"""Writes what happens into the run while it happens, at little cost to the caller.
 
 Single rows are gathered and appended by one background thread; tapes append thousands of operations
 at a time themselves. Nothing is kept, so memory does not grow with a run.
@@ -65,7 +65,7 @@ class Recorder:
 
     Attributes:
         clock: nanoseconds since the run's start.
-        failed: set when nothing can be recorded any more; whoever waits should wait for it too.
+        failed: set when nothing can be recorded any more; waits should watch it too.
     """
 
     def __init__(self, run: Run, clock: Callable[[], int], *, wired: bool = False) -> None:

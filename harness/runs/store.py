@@ -239,7 +239,7 @@ class Store:
     def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
         """Make a new run directory with its plan in it, and point ``latest`` there.
 
-        It appears whole: whoever looks, or goes on after a ``kill -9``, never meets half of one.
+        It appears whole: a reader, or a command after a ``kill -9``, never meets half of one.
 
         Args:
             name: of the directory; one is made from the plan and the time if none is given.

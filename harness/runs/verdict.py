@@ -77,7 +77,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
-"""What became of a send that its client calls done, by ``acks``: with 0 nobody acknowledges."""
+"""What became of a send that its client calls done, by ``acks``: with 0 no broker acknowledges."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +196,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self, report: str | None) -> dict[str, object]:
         """Return the one object that ``run --json`` and ``check --json`` print.
 
-        A number that nobody could count is null.
+        A number that could not be counted is null.
         """
         begun = self.account != "none"
         ended = self.account == "whole"

@@ -26,7 +26,7 @@ from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.prediction_check import as_predicted
 
 OVERALL: Final = "matrix"
-"""Whom the progress is told of when it is about all cells."""
+"""The label of progress about all cells."""
 
 
 def unfinished(folder: MatrixFolder, matrix: Matrix) -> list[MatrixCell]:
@@ -143,7 +143,7 @@ class _Sitting:
         return time.monotonic() - self._started
 
     def work(self, jobs: int) -> None:
-        """Run every cell, so many clusters at a time."""
+        """Run every cell, this many clusters at a time."""
         clusters = self._folder.path / "clusters"
         shutil.rmtree(clusters, ignore_errors=True)  # of a sitting that was killed
         self._tell()

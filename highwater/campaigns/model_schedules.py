@@ -102,7 +102,7 @@ def perform(
     spark: SparkOptions,
     progress: Progress = lambda *_: None,
 ) -> list[JudgedRun]:
-    """Lead real brokers of each release along a counterexample, so many times, and judge all runs.
+    """Lead real brokers of each release along a counterexample, and judge all runs.
 
     Args:
         kafkas: releases, which need not be the one that it was found for.

@@ -48,7 +48,7 @@ CANARY_SEEDS: Final = 2
 there are two drivers each has one."""
 
 PIECES: Final = 4
-"""Into so many pieces at least is a machine's time cut, so that all get about the same."""
+"""Into this many pieces at least is a machine's time cut, so that all get about the same."""
 
 SHORTEST_S: Final = 300.0
 """No group of cells is cut into pieces shorter than this, which would start Spark for little."""

@@ -121,7 +121,7 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
 
 
 def _judge_random(row: MatrixRow) -> tuple[State, str]:
-    """Return the same for a schedule of which nobody foretold the outcome."""
+    """Return the same for a schedule without a predicted outcome."""
     if row.verdict == "valid":
         return "good", "no promise broken"
     if (row.lost or row.divergent) and _may_break(row.kafka):

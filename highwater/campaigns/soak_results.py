@@ -3,7 +3,7 @@
 <store>/<soak>/
   soak.json      seed, releases and driver: what every run follows from
   rows/          a JSON file a run, written when it has been judged
-  runs/          a store with those runs that somebody may want to look at
+  runs/          a store with the runs worth a look
   summary.md     all of it for a person
 """
 

@@ -21,7 +21,7 @@ from highwater.harness.runs.store import Run
 from highwater.runtime.cluster_pool import ClusterPool
 
 OVERALL: Final = "soak"
-"""Whom the progress is told of when it is about all runs."""
+"""The label of progress about all runs."""
 
 _Portion = list[tuple[int, Run]]
 
@@ -162,7 +162,7 @@ class _Sitting:
         return self.folder.runs.open(name)
 
     def judge(self, runs: _Portion, session: SparkSession) -> None:
-        """Judge runs, write their rows, and drop those that nobody needs to look at."""
+        """Judge runs, write their rows, and drop those without a finding."""
         if not runs:
             return
         for (number, run), judged in zip(

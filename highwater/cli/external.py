@@ -1,4 +1,4 @@
-"""Runs on an external cluster, and the command that mends what such a run left."""
+"""Runs on an external cluster, and the command that heals what such a run left."""
 
 import json
 import secrets
@@ -55,11 +55,11 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
 def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
     """Return the same plan for the cluster of an inventory, which is asked who it is.
 
-    What a dead run left on it is mended first: without that it might not answer.
+    What a dead run left on it is healed first: without that it might not answer.
 
     Raises:
         UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
-        HarnessError: nobody answers, or something could not be mended.
+        HarnessError: nobody answers, or something could not be healed.
     """
     from highwater.clusters.external.cluster import heal_leftovers
     from highwater.clusters.external.identity import identify
@@ -94,7 +94,7 @@ def heal(
     inventory: Annotated[Path, typer.Option(metavar="FILE", help="Of the cluster to mend.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
-    """Mend what a run that died left broken on a cluster of yours, and delete its topics.
+    """Heal what a run that died left broken on a cluster of yours, and delete its topics.
 
     The next run does so, too, and so does a guard as soon as a run dies.
     """

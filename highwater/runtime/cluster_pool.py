@@ -121,7 +121,7 @@ class ClusterPool:
         """End every cluster and remove what it left. May be called twice."""
         while self._clusters:
             self._drop(next(iter(self._clusters)))
-        with contextlib.suppress(OSError):  # somebody else's files are not ours to remove
+        with contextlib.suppress(OSError):  # files of another user are not ours to remove
             self._directory.rmdir()
 
     def _take(self, plan: Plan, run: Run) -> Cluster:

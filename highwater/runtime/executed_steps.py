@@ -89,7 +89,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
         """Read the file back.
 
         Raises:
-            StoreError: it is none, or of another schema.
+            StoreError: it is not one, or of another schema.
         """
         try:
             steps = msgspec.json.decode(text, type=cls)

@@ -35,7 +35,7 @@ class ObservationSink(Protocol):
 class Observer:
     """One thread a broker for LEO and HW, one for the controller's view; records changes only.
 
-    A broker that does not answer holds up nobody but its own thread.
+    A broker that does not answer holds up only its own thread.
     """
 
     def __init__(self, cluster: Cluster, ledger: ObservationSink, topic: Topic) -> None:

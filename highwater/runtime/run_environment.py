@@ -20,7 +20,7 @@ def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> 
 
     Args:
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
-        outside: whether somebody else runs the cluster, on jars of theirs.
+        outside: whether the cluster is external, on jars of its own.
     """
     return Environment(
         started_at_ns=started_at_ns,

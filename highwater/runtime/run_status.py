@@ -68,7 +68,7 @@ class StatusKeeper:
             self._write(msgspec.structs.replace(self._status, problems=both))
 
     def explain(self, causes: Sequence[str]) -> None:
-        """Add what may be behind the problems, if there are any; alone it is none."""
+        """Add what may be behind the problems, if there are any; alone it is no problem."""
         if self._status.problems:
             self.add(causes)
 

@@ -44,7 +44,7 @@ from highwater.runtime.workload import RunningWorkload
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
 READS_PER_S: Final = 5_000
-"""The final read may take so long, and a second more for so many records that were sent."""
+"""The final read may take so long, and a second more for this many records that were sent."""
 
 
 def execute(
@@ -197,7 +197,7 @@ def _play(plan: Plan, scene: ScheduleContext) -> None:
 def _heal(
     plan: Plan, scene: ScheduleContext, workload: RunningWorkload, diary: StatusKeeper
 ) -> None:
-    """Mend everything, let the producers hear their last answers, and let the replicas settle."""
+    """Heal everything, let the producers hear their last answers, and let the replicas settle."""
     diary.phase("healing")
     scene.nemesis.heal_all()
     workload.stop()

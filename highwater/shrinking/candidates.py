@@ -38,7 +38,7 @@ def waits(steps: Sequence[FaultStep]) -> list[float]:
 
 
 def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
-    """Return the steps with every wait cut to so many seconds; overlaps stay."""
+    """Return the steps with every wait cut to this many seconds; overlaps stay."""
     done: list[FaultStep] = []
     until = cut = 0.0
     for step in in_order(steps):

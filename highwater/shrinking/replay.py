@@ -41,7 +41,7 @@ def refuse_external(plan: Plan) -> None:
     """Refuse to break a cluster again that was confirmed for one run.
 
     Raises:
-        UsageError: the plan is for somebody's own cluster.
+        UsageError: the plan is for an external cluster.
     """
     if plan.external is not None:
         raise UsageError(
@@ -90,7 +90,7 @@ def perform(
     spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
 ) -> list[JudgedRun]:
-    """Do a plan so many times, on one warm cluster with a topic for each, and judge all runs.
+    """Do a plan this many times, on one warm cluster with a topic for each, and judge all runs.
 
     Raises:
         UsageError: the plan asks for what there is not; nothing was started.

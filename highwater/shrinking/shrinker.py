@@ -86,7 +86,7 @@ class Effort:
     Attributes:
         rule: when a plan counts.
         counts: so often the smallest is run once more, to say how often it does it.
-        limit_s: no run begins after so many seconds.
+        limit_s: no run begins after this many seconds.
     """
 
     rule: HitThreshold = field(default_factory=HitThreshold)

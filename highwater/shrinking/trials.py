@@ -26,7 +26,7 @@ from highwater.runtime.cluster_pool import ClusterPool
 from highwater.shrinking.target import Goal
 
 _FAILURES_MOST: Final = 3
-"""So many runs in a row that the harness could not perform say something about the machine."""
+"""This many runs in a row that the harness could not perform say something about the machine."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Faults that are none: what administrators do to leaders and replicas while records are sent."""
+"""Administration as a fault: leaders and replicas are moved while records are sent."""
 
 import contextlib
 from collections.abc import Callable, Iterator

@@ -39,7 +39,7 @@ def isolate(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition")
 def partition(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut a broker off from its peers alone: it keeps its session, and as a leader its office."""
+    """Cut a broker off from its peers alone: it keeps its session, and its leadership."""
     network = _network(cluster)
     says = f"broker {broker} reaches no other broker"
     yield from _links(network, "cut", between([broker], network.brokers), says)
@@ -126,7 +126,7 @@ def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("hold-leadership")
 def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back what the controller tells a broker about leaders: it goes on in its old office."""
+    """Hold back what the controller tells a broker about leaders: it goes on in its old role."""
     network = _network(cluster)
     sources = network.nodes | {broker}
     links = frozenset((source, broker) for source in sources)

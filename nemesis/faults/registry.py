@@ -1,6 +1,6 @@
 """Faults, and their registry.
 
-A fault is a generator: it breaks something, yields one sentence that says what, and mends it again
+A fault is a generator: it breaks something, yields one sentence that says what, and heals it again
 after the ``yield``. Write one in a file of its family and decorate it; see docs/adding-a-fault.md.
 """
 
@@ -52,7 +52,7 @@ class FaultTarget:
         """The broker, of a fault that strikes one.
 
         Raises:
-            HarnessError: nobody was named.
+            HarnessError: no broker was named.
         """
         if self.broker is None:
             raise HarnessError("the fault strikes a broker, and none was named")

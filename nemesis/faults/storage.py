@@ -1,7 +1,7 @@
 """Faults of the disk: what a broker finds when it comes back, other than what it had written.
 
 Every one kills its broker first (SIGKILL, which leaves the page cache alone), then changes files of
-its log directory, and heals by starting it on those. What Kafka does not mend by itself stays.
+its log directory, and heals by starting it on those. What Kafka does not heal by itself stays.
 """
 
 import contextlib
@@ -167,7 +167,7 @@ def _on_checkpoint(
 def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
     """Start a broker; whether it serves every replica on its disk, rather than dying of the file.
 
-    Up to 0.10 it runs and follows nobody: the error ends what the controller had asked for.
+    Up to 0.10 it runs and follows no leader: the error ends what the controller had asked for.
     """
     numbers = [
         disk_damage.partition_of(partition)
@@ -236,7 +236,7 @@ def _processes(_: Release, driver: str) -> str:
 def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
     """Let every write of a broker fail as on a full disk; healing makes room, and starts it again.
 
-    Without privileges nobody fills a disk that others use. So the broker's files may not be
+    A disk that others use cannot be filled without privileges. So the broker's files may not be
     written to (RLIMIT_FSIZE): the error is EFBIG, not ENOSPC, and an IOException all the same.
     Kafka ends its process at the first one, since 1.0 because its only log directory failed.
     """

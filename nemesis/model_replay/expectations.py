@@ -29,7 +29,7 @@ def differences(
         silent: replicas that cannot be asked for LEO and HW, because they are frozen or dead.
 
     Raises:
-        UnreachableError: somebody did not answer who should.
+        UnreachableError: a broker that should answer did not.
     """
     seen = [
         *_controller(scene, cast, expect),

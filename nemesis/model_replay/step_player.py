@@ -67,7 +67,7 @@ class Player:
 
     @property
     def _silent(self) -> set[int]:
-        """Replicas that answer nobody."""
+        """Replicas that do not answer."""
         return set(self._frozen) | self._down
 
     def _leader(self) -> int:
@@ -81,7 +81,7 @@ class Player:
         return self._look(self._scene.probe.live_brokers, "who has a session")
 
     def _look(self, look: Callable[[], _T], what: str) -> _T:
-        """Ask until somebody answers; whoever is asked first may be frozen."""
+        """Ask until a broker answers; the first one may be frozen."""
         return await_condition(
             look,
             lambda _: True,
@@ -116,7 +116,7 @@ class Player:
             self._woken[number] = self._scene.clock()
 
     def _line_up(self, heir: int | None) -> None:
-        """Let whom the schedule has elected next be next in line; the model chose any."""
+        """Put the broker that the schedule elects next in line; the model chose any."""
         if heir is not None and heir >= 0:
             self._scene.cluster.set_next_leader(self._scene.topic, 0, self.broker(heir))
 
@@ -205,7 +205,7 @@ class Player:
         )
 
     def _require_sessions(self) -> None:
-        """Make sure that nobody was frozen for so long that its session ended unasked."""
+        """Make sure that no broker was frozen for so long that its session ended by that."""
         silent = set(self._frozen) - self._expired
         if not silent:
             return

@@ -25,7 +25,7 @@ _OVERLAPS: Final = "it would overlap with an open fault"
 
 
 class PlannedFault(Protocol):
-    """A fault and whom it is to strike, drawn or written down."""
+    """A fault and its target, drawn or written down."""
 
     @property
     def fault(self) -> str:
@@ -46,7 +46,7 @@ class PlannedFault(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ActiveFault:
-    """A step that was taken and is to be mended.
+    """A step that was taken and is to be healed.
 
     Attributes:
         number: the step's, in the order in which they were taken.
@@ -65,7 +65,7 @@ def targets(scene: ScheduleContext, step: PlannedFault) -> list[int | None]:
 
 
 class ScheduleExecutor:
-    """Injects and mends the faults of one schedule. Safe to use from several threads."""
+    """Injects and heals the faults of one schedule. Safe to use from several threads."""
 
     def __init__(self, scene: ScheduleContext) -> None:
         self._scene = scene
@@ -85,7 +85,7 @@ class ScheduleExecutor:
         self._scene.log.step("begin")
 
     def aim(self, step: PlannedFault) -> list[int | None]:
-        """Look up whom a step means now; a step that means nobody is left out."""
+        """Look up the brokers that a step means now; a step without any is left out."""
         numbers = targets(self._scene, step)
         if not numbers:
             self.leave_out(step, None, f"there is no {step.target} that could be struck")

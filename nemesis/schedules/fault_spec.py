@@ -1,4 +1,4 @@
-"""The words of ``--nemesis``: a fault, whom it strikes, and how often it is drawn.
+"""The words of ``--nemesis``: a fault, its target, and how often it is drawn.
 
 ``kill``, ``kill@leader``, ``power-failure@all=3``. A target is data: it is found when its moment
 has come.
@@ -27,7 +27,7 @@ TARGETS: Final = {
     "majority": "more than half of all",
     "all": "every broker",
 }
-"""Whom a fault can be aimed at, beside a broker's id."""
+"""Targets of a fault, beside a broker's id."""
 
 _WORD: Final = re.compile(r"(?P<name>[a-z][a-z-]*)(?:@(?P<target>\w+))?(?:=(?P<weight>\d+))?")
 
@@ -50,7 +50,7 @@ class FaultSpec:
         """Read a word.
 
         Raises:
-            UsageError: it is none, or names a fault or a target that there is not.
+            UsageError: it is not one, or names a fault or a target that there is not.
         """
         match = _WORD.fullmatch(word)
         if match is None:

@@ -127,7 +127,7 @@ def _throughput(ended: Ints, failed: Ints, time: Scale) -> list[Markup]:
 
 
 def _latency(ended: Ints, took: Ints, time: Scale, top: float) -> list[Markup]:
-    """Median and 99th percentile of each stretch of time, on a logarithmic scale."""
+    """Median and 99th percentile of each range of time, on a logarithmic scale."""
     base = top + PANEL
     lo, hi = float(np.log10(max(took.min(), 1))), float(np.log10(max(took.max(), 1)))
     y = Scale(lo=lo, hi=hi, start=base - 6, end=top + 6)

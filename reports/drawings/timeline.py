@@ -241,7 +241,7 @@ def _known_ranges(values: Ints) -> list[tuple[int, int]]:
 def _line(
     track: Track, values: Ints, start: int, end: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """Return the points of one stretch, up to the row that ends it."""
+    """Return the points of one range, up to the row that ends it."""
     stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
     return _thinned(track.time_ns[start:end], values[start:end], stop, time, y)
 

@@ -158,7 +158,7 @@ def _spans(evidence: RunObservations, broker: int) -> list[FaultInterval]:
 
 
 def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
-    """Stretches without an answer that no fault overlaps; who is started again takes a moment."""
+    """Ranges without an answer that no fault overlaps; who is started again takes a moment."""
     ends = [*track.time_ns[1:], max(end_ns, int(track.time_ns[-1]))] if len(track.time_ns) else []
     for start, end, leo in zip(track.time_ns, ends, track.leo, strict=True):
         if leo != UNKNOWN:
@@ -168,7 +168,7 @@ def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[t
 
 
 def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
-    """Return whether a fault overlaps a stretch, or ended just before it."""
+    """Return whether a fault overlaps a range, or ended just before it."""
     until = (end_ns if fault.end_ns is None else fault.end_ns) + 2 * _NS
     return fault.start_ns - _NS <= end and start <= until
 

@@ -280,7 +280,7 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
 
 
 def _at(lane: Lane, about: Anomaly) -> str | None:
-    """Return what stands there: empty where nothing does, None where nobody knows its id."""
+    """Return what stands there: empty where nothing does, None where its id is unknown."""
     cell = next(cell for cell in lane.cells if cell.offset == about.offset)
     if cell.state in {"none", "gone"}:
         return ""

@@ -65,7 +65,7 @@ def _gaps(sent: set[str]) -> Iterator[RuleViolation]:
 def _unsent(
     sent: set[str], values: pa.ChunkedArray | pa.Array, where: str
 ) -> Iterator[RuleViolation]:
-    """Nobody reads or stores what was not sent."""
+    """Yield records that were read or stored and never sent."""
     unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
     if unknown:
         says = f"Nobody sent {_listed(sorted(unknown))}, which is {where}."

@@ -92,7 +92,7 @@ def _changed(
 
 
 def _away(observed: RunTraces, broker: int, time_ns: int) -> bool:
-    """Return whether a broker was surely down: struck well before, and mended well after."""
+    """Return whether a broker was surely down: struck well before, and healed well after."""
     return any(
         fault.broker == broker
         and fault.fault in _AWAY

@@ -65,7 +65,7 @@ def _held_after_all(trace: Trace, anomaly: Row) -> str:
 def _lost_unanswered(
     observed: RunTraces, trace: Trace, send: Row, ack_link: ExplanationLink
 ) -> Chain:
-    """acks=0: nobody said that it was written. Something must have been in its way all the same."""
+    """acks=0: no broker acknowledged the write, and yet something must explain its loss."""
     since_ns = send["invoke_ns"]
     until_ns = send["complete_ns"] or since_ns
     # A broker that refuses one record of acks=0 hangs up, and what was under way with it is gone.
@@ -79,7 +79,7 @@ def _lost_unanswered(
 
 
 def _not_to_the_leader(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink | None:
-    """Nobody tells a producer of acks=0 that it sends to one who leads no more."""
+    """Explain a send with acks=0 to a deposed leader, of which its producer does not learn."""
     now = trace.leader_at(send["invoke_ns"])
     starts = (start for start in trace.starts if now is not None and start.epoch == now.epoch)
     return next(filter(None, (_deposed(observed, trace, start, send) for start in starts)), None)
@@ -213,7 +213,7 @@ def _deposed(
 ) -> ExplanationLink | None:
     """Return the leader before an election that may have answered after it was deposed.
 
-    Whoever was elected may have been elected twice in a row: what counts is when it first was.
+    A broker may have been elected twice in a row: what counts is its first election.
     """
     earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]
     reign = [*takewhile(lambda row: row.leader == start.broker, reversed(earlier))]

@@ -71,7 +71,7 @@ def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain
 
 
 def unseen(observed: RunTraces, anomaly: Row) -> Chain:  # noqa: ARG001 - all are called alike
-    """Why nobody looked: the harness must have said that the final read ended early."""
+    """Explain that no reader looked: the harness must have said that the final read ended early."""
     if not observed.status.problems:
         return refuse("The final read ended without a problem, and yet not with the fence.")
     says = observed.status.problems[0]

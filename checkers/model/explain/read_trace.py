@@ -295,7 +295,7 @@ def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tupl
 
 
 def _said_unclean(trace: Trace, leader: int, epoch: int, time_ns: int) -> str | None:
-    """Return the controller's own word that it elected somebody from outside the ISR."""
+    """Return the controller's own log line about an election from outside the ISR."""
     for broker in trace.lines:
         for line in trace.of_kind(broker, "unclean"):
             now = (

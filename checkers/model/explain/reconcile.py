@@ -30,7 +30,7 @@ _FENCE: Final = "fence"
 
 
 def as_random(run: Run, verdict: Verdict) -> Reconciliation:
-    """Return the answer about a run that nobody scripted: its trace against the rules."""
+    """Return the answer about a run without a script: its trace against the rules."""
     explained = explain(run)
     return Reconciliation(
         run=run.name,
@@ -142,7 +142,7 @@ def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
 def _differences(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[Difference]:
     for broker, log in predicted.logs.items():
         if not broker.isdecimal():
-            continue  # nobody knows who played this replica
+            continue  # it is not known who played this replica
         for offset, (predicted_id, observed_id) in enumerate(
             zip_longest(log, observed.logs.get(broker, ()))
         ):

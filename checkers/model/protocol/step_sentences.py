@@ -1,4 +1,4 @@
-"""Every step in words, with what it did to whom."""
+"""Every step in words, with its effect."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -25,7 +25,7 @@ Action = Literal[
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset({"send", "kill", "pause", "resume", "start", "stop", "move"})
-"""Actions that somebody outside takes. The others happen by themselves and are awaited; a session
+"""Actions from outside. The others happen by themselves and are awaited; a session
 is ended by ``expire`` where the coordination can be made to."""
 
 _NEEDS_BROKER: Final = COMMANDED - {"send"} | {"expire", "learn"}

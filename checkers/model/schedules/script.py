@@ -11,7 +11,7 @@ A script is a few lines of text, played by the rules as plain Python:
     cut A to 3          a fault takes from A, which is dead, what it has from offset 3 on
     expire A for B      A's session ends and B is elected; without a name, nobody is
     retry m3 to B       unless it was acknowledged, its producer sends it again
-    heal                mend everything, and go on until everybody is at rest
+    heal                heal everything, and go on until everybody is at rest
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -105,7 +105,7 @@ def perform(script: str, stage: "ScriptState") -> Iterator[str]:
 
 
 def foretell(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
-    """Return what becomes of the records of a schedule that has moves, once everything is mended.
+    """Return what becomes of the records of a schedule that has moves, once everything is healed.
 
     Args:
         rules: of the release that it is played on, which need not be the one that it was found on.
@@ -237,7 +237,7 @@ class ScriptState:
         raise ScriptError("the brokers do not come to rest")
 
     def heal(self) -> bool:
-        """Mend everything; whether everybody is at rest then."""
+        """Heal everything; whether everybody is at rest then."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
             for b in range(3):
@@ -339,7 +339,7 @@ def _cut(stage: ScriptState, words: list[str]) -> bool:
 
 
 def _stop(stage: ScriptState, words: list[str]) -> bool:
-    """Followers, so that nobody takes over from them; what they leave is heard by the others."""
+    """Followers, so that no leadership moves; the others learn of their leaving."""
     return all(stage.take(Move.STOP, b, b) and stage.let((0, 1, 2)) for b in _brokers(words))
 
 

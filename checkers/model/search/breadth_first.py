@@ -52,7 +52,7 @@ class Limits:
 
 
 def half_of_free_memory() -> int:
-    """Bytes that a search may take if nobody says how many."""
+    """Bytes that a search may take by default."""
     return int(psutil.virtual_memory().available) // 2
 
 

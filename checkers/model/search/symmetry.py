@@ -1,4 +1,4 @@
-"""States that differ in the names of brokers, or in history that nobody can see, are one state."""
+"""States that differ only in the names of brokers, or in invisible history, are one state."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.scope import K_BROKERS

@@ -110,8 +110,8 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
     """Return what is wrong with each record by itself, in ``FINDING``. A kernel by ``key``.
 
     G1a: a read_committed reader read a record that was never committed (Adya). One for each record,
-    with the first of its readers; Jepsen has one for each reader. A record that was sent again, in an
-    operation that did not fail, may be that one.
+    with the first of its readers; Jepsen has one for each reader. A record that was sent again, in
+    an operation that did not fail, may be that one.
     precommitted-read: an operation read what it sent: pollers must not see it before it commits.
     phantom: it was read, and no client sent it. Jepsen's checker fails on it.
 

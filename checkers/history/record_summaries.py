@@ -79,8 +79,8 @@ RECORD: Final = pa.schema(
     ]
 )
 """One row a record. ``first`` and ``last`` are the least and greatest offset that a client named
-for it, failed sends apart; ``writer`` is the ``deed`` that sent it, the greatest of several, between
-``begun`` and ``ended`` (null: it is not known to have succeeded)."""
+for it, failed sends apart; ``writer`` is the ``deed`` that sent it, the greatest of several,
+between ``begun`` and ``ended`` (null: it is not known to have succeeded)."""
 
 
 def bits(*names: str) -> int:

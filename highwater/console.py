@@ -1,4 +1,4 @@
-"""The terminal: progress while runs go on, and tables at the end.
+"""Output on the terminal: progress while runs go on, and tables at the end.
 
 Progress goes to standard error: a live line on a terminal, elsewhere a line every few seconds.
 Results go to standard output.
@@ -48,11 +48,11 @@ Clock = Callable[[], float]
 
 
 class Ticker:
-    """Repeats, while nothing else is printed, what still goes on.
+    """Repeats the steps that still go on while nothing else is printed.
 
     Args:
         say: prints a line.
-        clock: tells seconds.
+        clock: returns seconds.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
@@ -63,7 +63,7 @@ class Ticker:
         self._lock = threading.Lock()
 
     def show(self, who: str, step: str, *, aloud: bool = False) -> None:
-        """Note whose step begins, and print it at once if it is to be said aloud."""
+        """Note that a run begins a step, and print it at once if ``aloud``."""
         now = self._clock()
         with self._lock:
             _, since = self._steps.pop(who, ("", now))
@@ -74,7 +74,7 @@ class Ticker:
             self._say(f"{who}: {step}")
 
     def tick(self) -> None:
-        """Print what goes on, unless something was printed a short while ago."""
+        """Print the steps that go on, unless a line was printed a short while ago."""
         now = self._clock()
         pause = PAUSE_S if now - self._began < LATER_S else PAUSE_LATER_S
         with self._lock:
@@ -98,9 +98,9 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
     """Show a line for each run that goes on.
 
     Args:
-        plain: whose steps are printed at once where there is no terminal; those of all others are
+        plain: without a terminal, steps of these runs are printed at once; those of all other runs
             only when nothing else was printed for a few seconds.
-        clock: tells the seconds of these.
+        clock: returns seconds.
     """
     if err.is_terminal and not err.is_dumb_terminal:
         with _live() as show:
@@ -122,7 +122,7 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
 
 @contextmanager
 def waiting(step: str, *, clock: Clock = time.monotonic) -> Iterator[None]:
-    """Show for as long as it takes that a step goes on: ``judging 3 runs``."""
+    """Show that a step goes on (``judging 3 runs``) while the block lasts."""
     with progress(clock=clock) as show:
         show("", step)
         yield
@@ -130,7 +130,7 @@ def waiting(step: str, *, clock: Clock = time.monotonic) -> Iterator[None]:
 
 @contextmanager
 def _live() -> "Iterator[Progress]":
-    """Show a spinner, the time and the step of each that goes on."""
+    """Show a spinner, the elapsed time and the step of each run."""
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Live(*columns, console=err, transient=True) as live:
         tasks: dict[str, TaskID] = {}
@@ -146,13 +146,13 @@ def _live() -> "Iterator[Progress]":
 
 
 def _say(line: str) -> None:
-    """Print a line past all buffers: one that nobody takes must not come back at the end."""
+    """Print a line without a buffer, so that a line that blocks is not printed again at exit."""
     with suppress(AttributeError, OSError, ValueError):  # closed from the start, or meanwhile
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
 def show_judged(judged: Sequence["JudgedRun"]) -> None:
-    """Return what was found about a few runs, a paragraph each."""
+    """Print the verdicts of a few runs, a paragraph for each run."""
     for judged_run in judged:
         verdict = judged_run.verdict
         out.print(
@@ -175,7 +175,7 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
 
 
 def finish(judged: Sequence["JudgedRun"], *, as_json: bool) -> NoReturn:
-    """Print what was found about runs, and exit with the code that it deserves."""
+    """Print the verdicts of runs, and exit with the code of the worst."""
     if as_json:
         print_json([judged_run.summary() for judged_run in judged])
     else:
@@ -191,7 +191,7 @@ def print_json(objects: list[Any]) -> None:
 
 
 def modelled(judged: "JudgedRun") -> Text:
-    """Return the model's word about a run in its colour; a dash where the model was not asked."""
+    """Return the model's status of a run in its colour, or a dash without one."""
     if judged.model is None:
         return Text("-")
     return Text(
@@ -216,7 +216,7 @@ def _show_model(judged: "JudgedRun") -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
-    """Return a table of text; one column a heading."""
+    """Return a table of text with one column per heading."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")

@@ -1,4 +1,4 @@
-"""The matrix on paper: axes to cells, cells to plans, and which of them can share a cluster."""
+"""Plans a matrix: axes to cells, cells to plans, and cells grouped by cluster."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,12 @@ from highwater.runtime.preflight import check_plan
 
 
 def lay_out(axes: Axes) -> Matrix:
-    """Every combination of the axes, as a cell or as skipped for a reason; oldest Kafka first.
+    """Return every combination of the axes, as a cell or as skipped with a reason.
+
+    The oldest Kafka comes first.
 
     Raises:
-        UsageError: a name that nothing has, too short a duration, or no combination that can be
-            run.
+        UsageError: an unknown name, too short a duration, or no combination can be run.
     """
     _check(axes)
     cells: list[MatrixCell] = []
@@ -46,7 +47,7 @@ def lay_out(axes: Axes) -> Matrix:
 
 
 def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
-    """Return the run that a cell stands for."""
+    """Return the plan of a cell's run."""
     if setting.story is not None:
         plan = find_story(setting.story).plan(
             setting.kafka,
@@ -73,7 +74,7 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
 
 
 def grouped(cells: Sequence[MatrixCell], *, duration_s: float) -> list[list[MatrixCell]]:
-    """Cells that can share a cluster, together; those whose clusters start slowest come first."""
+    """Group the cells that can share a cluster; groups whose clusters start slowest come first."""
     groups: dict[ClusterKey, list[MatrixCell]] = {}
     for cell in cells:
         groups.setdefault(ClusterKey.of(plan_of(cell, duration_s=duration_s)), []).append(cell)
@@ -95,7 +96,7 @@ def _check(axes: Axes) -> None:
 
 
 def _settings(axes: Axes) -> Iterator[MatrixSetting]:
-    """Every combination once, a line of the page after the other, oldest release first."""
+    """Yield every combination once, row after row of the page, the oldest release first."""
     happenings: list[tuple[str | None, str | None]] = [(story, None) for story in axes.stories]
     happenings += [(None, ",".join(faults)) for faults in axes.nemeses]
     for happening, driver, acks, min_isr, unclean, kafka, seed in itertools.product(
@@ -120,7 +121,7 @@ def _settings(axes: Axes) -> Iterator[MatrixSetting]:
 
 
 def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
-    """Why a combination cannot be run; nothing when it can."""
+    """Return why a combination cannot be run, or an empty string."""
     try:
         check_plan(plan_of(setting, duration_s=duration_s))
     except UsageError as error:
@@ -129,7 +130,7 @@ def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
 
 
 def _name(setting: MatrixSetting) -> str:
-    """Return a name for a run's directory, the same for the same setting."""
+    """Return the name of a run's directory, which is the same for the same setting."""
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
     return (

@@ -1,4 +1,4 @@
-"""The matrix at work: cells on warm clusters, then their judgement, rows and page."""
+"""Runs a matrix: cells on warm clusters, then their verdicts, rows and page."""
 
 import queue
 import shutil
@@ -30,7 +30,7 @@ OVERALL: Final = "matrix"
 
 
 def unfinished(folder: MatrixFolder, matrix: Matrix) -> list[MatrixCell]:
-    """Return the cells that have no whole run yet."""
+    """Return the cells that have no complete run yet."""
     runs = ((cell, folder.run_of(cell)) for cell in matrix.cells)
     return [cell for cell, run in runs if run is None or run.status().phase != "frozen"]
 
@@ -42,14 +42,14 @@ def perform(
     jobs: int = 1,
     progress: Progress = lambda *_: None,
 ) -> list[MatrixRow]:
-    """Run every cell that has no whole run yet, judge what was not judged, and write the page.
+    """Run every cell that has no complete run yet, judge the runs, and write the page.
 
-    A cell in which the harness fails is left behind with its problem, and the others go on.
+    A cell in which the harness fails keeps its problem, and the other cells go on.
 
     Args:
         folder: has a ``matrix.json``.
-        jobs: how many clusters run side by side.
-        progress: told what begins; called from several threads.
+        jobs: number of clusters side by side.
+        progress: called with the step that begins; from several threads.
 
     Raises:
         StoreError: the matrix cannot be read or written.
@@ -68,7 +68,7 @@ def perform(
 def judge_cells(
     folder: MatrixFolder, session: SparkSession, *, afresh: bool = False
 ) -> list[MatrixRow]:
-    """Judge the runs of a matrix that were not judged (or all), and write rows and page.
+    """Judge the runs of a matrix that have no verdict yet (or all), and write rows and page.
 
     Raises:
         StoreError: the matrix or a run's plan cannot be read.
@@ -85,7 +85,7 @@ def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[MatrixRow]:
     """Judge every run of a matrix again, and write rows and page.
 
     Raises:
-        StoreError: as ``judge_cells``.
+        StoreError: the matrix or a run's plan cannot be read.
     """
     with SparkStarter(spark) as starter:
         return judge_cells(folder, starter.session(), afresh=True)
@@ -121,7 +121,7 @@ def _is_judged(run: Run) -> bool:
 
 
 class _Sitting:
-    """One go at the cells that are left: shares them out, and says how far it has come."""
+    """Runs the remaining cells in one invocation, and reports the progress."""
 
     def __init__(self, folder: MatrixFolder, matrix: Matrix, progress: Progress) -> None:
         self._folder = folder
@@ -139,11 +139,11 @@ class _Sitting:
 
     @property
     def seconds(self) -> float:
-        """The seconds that it has gone on."""
+        """Return the seconds since the start."""
         return time.monotonic() - self._started
 
     def work(self, jobs: int) -> None:
-        """Run every cell, this many clusters at a time."""
+        """Run every cell, with ``jobs`` clusters at a time."""
         clusters = self._folder.path / "clusters"
         shutil.rmtree(clusters, ignore_errors=True)  # of a sitting that was killed
         self._tell()
@@ -167,7 +167,7 @@ class _Sitting:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _work(self, clusters: Path) -> None:
-        """Take one group after the other, each with a cluster below this folder."""
+        """Run one group after the other, with clusters below the folder ``clusters``."""
         with ClusterPool(clusters) as fleet:
             while not self._stop.is_set():
                 try:
@@ -198,7 +198,7 @@ class _Sitting:
         self._tell()
 
     def _put_aside(self, cell: MatrixCell) -> None:
-        """Keep what an earlier sitting left of a cell out of this one's way."""
+        """Move the unfinished run of an earlier invocation out of the way."""
         run = self._folder.run_of(cell)
         if run is None:
             return

@@ -1,4 +1,4 @@
-"""Counterexamples on real brokers: schedules to runs, and how often each came true."""
+"""Counterexamples on real brokers: schedules to runs, and how often each was reproduced."""
 
 import tempfile
 import threading
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A file that can be replayed: a counterexample, or a schedule as it stands."""
+    """A file that can be replayed: a counterexample or a schedule."""
 
     name: str
     content: Counterexample | Schedule
@@ -45,7 +45,7 @@ class Source:
 
         Raises:
             StoreError: it cannot be read.
-            UsageError: it is neither, or of another format.
+            UsageError: it is neither of them, or has another format.
         """
         try:
             fields = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
@@ -60,16 +60,20 @@ class Source:
         return cls(name=path.name, content=kind.load(path))
 
     def schedule(self, kafka: str) -> Schedule:
-        """Return what is to be done on a release. Raises UsageError where that cannot be."""
+        """Return the schedule for a release.
+
+        Raises:
+            UsageError: the release cannot follow it.
+        """
         if isinstance(self.content, Schedule):
             return self.content
         return compile_for(self.content, kafka)
 
     def draw(self, path: Path, judged: Sequence[JudgedRun]) -> Path:
-        """Write the page of the counterexample with what real brokers made of it.
+        """Write the page of the counterexample together with the runs on real brokers.
 
         Raises:
-            UsageError: it is a schedule, of which nothing is known but what is to be done.
+            UsageError: it is a schedule, which has no predicted states to draw.
         """
         if isinstance(self.content, Schedule):
             raise UsageError(f"{self.name} is a schedule", hint="A counterexample can be drawn.")
@@ -77,11 +81,11 @@ class Source:
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of all runs on one release.
+    """Counts of all runs on one release.
 
     Attributes:
-        reproduced: how many ended as the model says, having lost or forked something.
-        kept: how many ended as the model says, and lost and forked nothing.
+        reproduced: runs that ended as the model says, and lost or forked records.
+        kept: runs that ended as the model says, and neither lost nor forked records.
     """
 
     counterexample: str
@@ -102,14 +106,14 @@ def perform(
     spark: SparkOptions,
     progress: Progress = lambda *_: None,
 ) -> list[JudgedRun]:
-    """Lead real brokers of each release along a counterexample, and judge all runs.
+    """Replay a counterexample on real brokers of each release ``runs`` times, and judge all runs.
 
     Args:
-        kafkas: releases, which need not be the one that it was found for.
-        runs: on each release, on one warm cluster, with seeds from ``seed`` on.
+        kafkas: releases; the counterexample may have been found for another one.
+        runs: runs on each release, on one warm cluster, with seeds from ``seed`` on.
 
     Raises:
-        UsageError: a release that is not known, or a schedule that cannot be; nothing was started.
+        UsageError: an unknown release, or an impossible schedule; nothing was started.
         HarnessError: a run could not go on. The runs that ended before are in the store.
     """
     schedules = {kafka: source.schedule(kafka) for kafka in kafkas}
@@ -142,7 +146,7 @@ def perform(
 
 
 def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
-    """Count by release, in the order in which they ran."""
+    """Count the runs by release, in the order in which they ran."""
     groups: dict[str, list[JudgedRun]] = {}
     for judged_run in judged:
         groups.setdefault(judged_run.verdict.kafka, []).append(judged_run)
@@ -159,9 +163,9 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
 
 
 def _as_foretold(run: JudgedRun) -> bool | None:
-    """Return whether a run that ended as predicted lost or forked something; None for others.
+    """Return whether a run lost or forked records, or None if it did not end as the model says.
 
-    That is so whether or not its trace explains it, too.
+    It does not matter whether the model also explains the run's trace.
     """
     model = run.model
     if model is None or model.predicted is None or model.status in {"not-reproduced", "unknown"}:
@@ -173,7 +177,7 @@ def _as_foretold(run: JudgedRun) -> bool | None:
 
 
 def exit_code(judged: Sequence[JudgedRun]) -> int:
-    """0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
+    """Return 0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
     statuses = {judged_run.model.status if judged_run.model else "unknown" for judged_run in judged}
     if "unexplained" in statuses:
         return BROKEN
@@ -181,7 +185,7 @@ def exit_code(judged: Sequence[JudgedRun]) -> int:
 
 
 def table(judged: Sequence[JudgedRun]) -> Table:
-    """Return a row a run."""
+    """Return a table with one row per run."""
     rows: list[list[str | Text]] = [
         [
             judged_run.verdict.kafka,

@@ -1,4 +1,4 @@
-"""The part of a night that is kept: every page, and whole runs of cells that went wrong."""
+"""Copies the results of a night: every page, and complete runs of the cells that went wrong."""
 
 import shutil
 from collections.abc import Iterable
@@ -16,15 +16,15 @@ _REBUILT: Final = ("*.index", "*.timeindex")
 
 
 def keep(paths: Iterable[Path], out: Path, *, canaries: Iterable[Canary], most: int) -> list[str]:
-    """Copy pages and results, and whole runs of troubled cells while they are not too big.
+    """Copy pages and results, and complete runs of troubled cells up to a limit of bytes.
 
     Args:
         paths: folders with matrices anywhere below.
-        out: gets a folder for each of the paths, in which all links still lead somewhere.
-        most: bytes of whole runs, at most.
+        out: gets a folder for each of the paths, in which all links still work.
+        most: maximum bytes of complete runs.
 
     Returns:
-        What was left out, a sentence each.
+        A sentence for each run that was left out.
 
     Raises:
         StoreError: ``out`` cannot be written.
@@ -45,7 +45,7 @@ def keep(paths: Iterable[Path], out: Path, *, canaries: Iterable[Canary], most: 
 
 
 def _keep(folder: Path, into: Path, canaries: list[Canary], most: int, notes: list[str]) -> int:
-    """Copy one matrix; returns the bytes of whole runs that it took."""
+    """Copy one matrix; return the bytes of the complete runs that were copied."""
     into.mkdir(parents=True, exist_ok=True)
     for name in _SMALL:
         if (folder / name).is_file():

@@ -1,4 +1,4 @@
-"""A planned night as what machines run: matrices to be resumed, a script each, a GitHub matrix."""
+"""Jobs of a planned night: matrices to resume, a script per machine, and a GitHub matrix."""
 
 import re
 import shlex
@@ -38,13 +38,13 @@ run() {{
 
 
 def commands(job: Job) -> list[str]:
-    """Return a job's command lines in their order, for the folder in which the plan was written."""
+    """Return a job's command lines in order, for the folder in which the plan was written."""
     folders = (f"{job.name}/{number}" for number in range(1, len(job.pieces) + 1))
     return [f"highwater matrix --expect --resume {shlex.quote(folder)}" for folder in folders]
 
 
 def matrix(piece: Sequence[PlannedCell]) -> Matrix:
-    """Return the matrix that runs these cells and no others."""
+    """Return the matrix that runs exactly these cells."""
     return Matrix(
         axes=Axes(
             kafkas=_values(cell.kafka for cell in piece),
@@ -67,12 +67,12 @@ def _values(items: Iterable[T]) -> tuple[T, ...]:
 
 
 def _name(cell: PlannedCell) -> str:
-    """Return a name for a run's directory, the same for the same cell."""
+    """Return the name of a run's directory, which is the same for the same cell."""
     return f"{re.sub(r'[^A-Za-z0-9._]+', '-', cell.key)}-seed-{cell.seed}"
 
 
 def script(job: Job, night: str) -> str:
-    """Return a job as a shell script beside its matrices."""
+    """Return a job as a shell script, to be written beside its matrices."""
     return _SCRIPT.format(
         name=job.name,
         night=night,
@@ -83,7 +83,7 @@ def script(job: Job, night: str) -> str:
 
 
 def github_matrix(night: Night) -> dict[str, list[dict[str, object]]]:
-    """Return what a workflow's ``strategy.matrix`` takes: a job's name and what is in it."""
+    """Return the value of a workflow's ``strategy.matrix``: name, size and commands of each job."""
     return {
         "include": [
             {
@@ -123,7 +123,7 @@ def read(path: Path) -> Night:
     """Read ``night.json`` back.
 
     Raises:
-        StoreError: it is missing, broken or of another schema.
+        StoreError: it is missing or broken, or has another schema.
     """
     hint = "highwater nightly plan --out DIR writes it."
     try:
@@ -138,7 +138,7 @@ def read(path: Path) -> Night:
 
 
 def table(night: Night) -> Table:
-    """Return a night for a person: a row a job."""
+    """Return a table of the night, with one row per job."""
     rows = [
         [
             job.name,

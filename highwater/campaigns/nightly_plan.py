@@ -1,8 +1,8 @@
-"""The plan of a night: cells and machines, decided by the date and the nights before.
+"""Chooses the cells of a night and their machines, from the date and from the nights before.
 
-What failed when it last ran comes first, with the seed it failed with; then the canaries, which
-must lose; then both first stories on every release; then as many other settings as there is time
-for: those that have not run the longest, the date deciding among equals.
+Cells that failed in their last run come first, with the seed of the failure; then the canaries,
+which must lose records; then the first two stories on every release; then other settings until the
+time is used up: those whose last run is longest ago, in an order drawn from the date.
 """
 
 import math
@@ -60,15 +60,15 @@ _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 
 
 def seed(night: date, lap: int = 0) -> int:
-    """Return the seed of a night, readable as its date: 2026112100, 2026112101, lap by lap.
+    """Return a seed of a night, readable as its date: 2026112100, 2026112101 and so on.
 
-    All cells of a lap share it, so every release meets the same random schedule.
+    All cells with the same index share it, so every release gets the same random schedule.
     """
     return int(f"{night:%Y%m%d}") * 100 + lap
 
 
 class CellDurations:
-    """The expected duration of a cell: the median of the nights before, or a guess."""
+    """Estimates the duration of cells: the median of the nights before, or a guess."""
 
     def __init__(self, marks: Iterable[CellResult]) -> None:
         measured: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -79,7 +79,7 @@ class CellDurations:
         self._medians = {likeness: median(times) for likeness, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
-        """Return the seconds of this setting, else of its schedule on the driver, else a guess."""
+        """Return the median of the setting, else of the schedule on the driver, else a guess."""
         guess = STORY_S if cell.story else RANDOM_S
         medians = (
             self._medians[likeness] for likeness in _likenesses(cell) if likeness in self._medians
@@ -100,7 +100,7 @@ def find_releases(names: Sequence[str]) -> list[Release]:
     """Return the releases of these names; ``all`` is the whole catalogue.
 
     Raises:
-        UsageError: one is not in the catalogue, or none is named.
+        UsageError: a name is not in the catalogue, or there is no name.
     """
     if not names:
         raise UsageError("no release is named", hint="Name some with --kafka, or all.")
@@ -111,7 +111,7 @@ def find_drivers(names: Sequence[str]) -> list[str]:
     """Return the cluster drivers of these names.
 
     Raises:
-        UsageError: one is not known, or none is named.
+        UsageError: a name is unknown, or there is no name.
     """
     for name in names:
         find_driver(name)
@@ -129,17 +129,17 @@ def plan_night(
     jobs: int = 8,
     minutes: float = 40,
 ) -> Night:
-    """Choose a night's cells, and deal them out to machines.
+    """Choose a night's cells, and distribute them over machines.
 
-    Canaries and the baseline are in however short the time is; failures of before fill at most half
-    of it, so that one bad night cannot crowd out the next.
+    Canaries and the baseline are always included, however short the time is; earlier failures take
+    at most half of it, so that one bad night does not displace the next.
 
     Args:
-        releases: on which cells are drawn; the canaries' are always in.
+        releases: releases to draw cells from; the canaries' releases are always included.
         drivers: cluster drivers to use, each where a release has it.
-        marks: the nights before, oldest first.
-        jobs: machines.
-        minutes: how long each may take.
+        marks: results of the nights before, oldest first.
+        jobs: number of machines.
+        minutes: maximum minutes of each machine.
     """
     clock = CellDurations(marks)
     room = jobs * minutes * 60
@@ -166,7 +166,7 @@ def plan_night(
 def _failed(
     marks: Sequence[CellResult], releases: Sequence[Release], drivers: Sequence[str]
 ) -> Iterator[NightlyCell]:
-    """Cells of every setting whose last night was troubled, with the seeds of the trouble."""
+    """Yield the cells that were troubled in their setting's last night, with the same seeds."""
     last: dict[str, list[CellResult]] = {}
     for mark in marks:
         seen = last.get(mark.key)
@@ -199,7 +199,7 @@ def _canaries(night: date, drivers: Sequence[str]) -> Iterator[NightlyCell]:
 def _baseline(
     night: date, releases: Sequence[Release], drivers: Sequence[str]
 ) -> Iterator[NightlyCell]:
-    """Yield the first two stories on every release, the drivers taking turns night by night."""
+    """Yield the first two stories on every release; the drivers alternate night by night."""
     for number, entry in enumerate(releases):
         driver = _turn(night, _drivers(entry, drivers), number)
         for story in BASELINE:
@@ -209,7 +209,7 @@ def _baseline(
 def _random_cells(
     night: date, releases: Sequence[Release], drivers: Sequence[str], marks: Sequence[CellResult]
 ) -> Iterator[NightlyCell]:
-    """Every setting there is, what has not run the longest first, and again with another seed."""
+    """Yield every setting, the one whose last run is longest ago first; repeat with more seeds."""
     ran = {mark.key: mark.night for mark in marks}
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
     for lap in range(LAPS):
@@ -225,7 +225,7 @@ def _random_cells(
 
 
 def settings() -> Iterator[NightlyCell]:
-    """Every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are left open.
+    """Yield every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are open.
 
     Faults of the network are mixed with each other, so that all settings fit into a week.
     """
@@ -241,9 +241,9 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """Return what nights mix: the faults of a family that the same releases and drivers have.
+    """Return the mixes of faults: those of a family that the same releases and drivers have.
 
-    What asks for an option of its own is left to ``highwater soak``.
+    Faults that need an option are left to ``highwater soak``.
     """
     alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for one_fault in (fault for fault in faults().values() if not fault.needs):
@@ -266,7 +266,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
 
 
 def _drivers(release: Release, names: Sequence[str]) -> list[str]:
-    """Return the wanted drivers that the release has; its own first where it has none of them."""
+    """Return the named drivers that the release has, or its first driver if it has none."""
     return [name for name in names if name in release.drivers] or list(release.drivers[:1])
 
 
@@ -275,7 +275,7 @@ def _turn(night: date, names: Sequence[str], offset: int = 0) -> str:
 
 
 def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
-    """Deal cells to machines: the longest piece always to the one with least to do."""
+    """Distribute cells over machines: the longest piece always to the machine with least work."""
     share = sum(cell.seconds for cell in cells) / count
     hands: list[list[Piece]] = [[] for _ in range(count)]
     most = max(SHORTEST_S, share / PIECES)
@@ -297,7 +297,7 @@ Piece = list[PlannedCell]
 
 
 def _pieces(cells: Sequence[PlannedCell], most: float) -> Iterator[Piece]:
-    """Cells that belong together, failed ones apart; a long group is cut into even pieces."""
+    """Yield cells of one release and driver, failed ones apart; split long groups evenly."""
     groups: defaultdict[tuple[str, str, bool], Piece] = defaultdict(list)
     for cell in cells:
         groups[cell.kafka, cell.driver, cell.why == "failed"].append(cell)
@@ -312,6 +312,6 @@ def _length(piece: Piece) -> float:
 
 
 def _urgency(piece: Piece) -> int:
-    """Return what failed, then what must lose, then the rest."""
+    """Return the sort key of a piece: failed cells, then canaries, then all others."""
     order: tuple[Why, ...] = ("failed", "canary", "baseline", "drawn")
     return min(order.index(cell.why) for cell in piece)

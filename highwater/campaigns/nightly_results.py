@@ -1,4 +1,4 @@
-"""From the matrices of a night to marks: which cells are as they should be."""
+"""Reads the matrices of a night, and decides for each cell whether it is as it should be."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,10 +19,10 @@ from highwater.harness.runs.nightly_cells import (
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
-    """Every row that can be read, and of what cannot a sentence each, naming the file.
+    """Return every row that can be read, and a sentence with the file for each that cannot.
 
     Args:
-        paths: ``cells.json`` files, matrix directories, or folders with such anywhere below.
+        paths: ``cells.json`` files, matrix directories, or folders with them anywhere below.
     """
     rows: list[MatrixRow] = []
     problems: list[str] = []
@@ -44,7 +44,7 @@ def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the places of cells: beside every ``matrix.json`` there is a ``cells.json``."""
+    """Return the expected files: a ``cells.json`` beside every ``matrix.json``, and all others."""
     if path.is_file():
         return [path]
     begun = {matrix_path.with_name("cells.json") for matrix_path in path.rglob(MATRIX)}
@@ -62,10 +62,10 @@ def _rows(file: Path, raws: Sequence[msgspec.Raw], problems: list[str]) -> Itera
 def mark_all(
     rows: Sequence[MatrixRow], *, night: str, plan: Night | None, canaries: Sequence[Canary]
 ) -> list[CellResult]:
-    """Return a result for every cell that was planned or run; of several rows the worst.
+    """Return a result for every cell that was planned or run; the worst of a cell's rows counts.
 
     Args:
-        plan: without one no cell can be missing.
+        plan: the planned cells; without a plan, no cell can be missing.
     """
     marks: dict[tuple[str, int], list[CellResult]] = {}
     for row in rows:
@@ -108,7 +108,7 @@ def _canary(cell: NightlyCell, canaries: Sequence[Canary]) -> str | None:
 
 
 def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
-    """Return the state of a cell that ran, and why, in a few words."""
+    """Return the state of a cell that ran, and the reason."""
     if row.verdict == "unknown":
         return "unknown", row.problem or "could not be judged"
     if canary and not row.lost:
@@ -121,7 +121,7 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
 
 
 def _judge_random(row: MatrixRow) -> tuple[State, str]:
-    """Return the same for a schedule without a predicted outcome."""
+    """Return state and reason of a schedule without a predicted outcome."""
     if row.verdict == "valid":
         return "good", "no promise broken"
     if (row.lost or row.divergent) and _may_break(row.kafka):
@@ -130,5 +130,5 @@ def _judge_random(row: MatrixRow) -> tuple[State, str]:
 
 
 def _may_break(kafka: str) -> bool:
-    """Return whether the release truncates followers to their HW: any failover can lose."""
+    """Return whether followers truncate to their HW, so that any failover can lose and fork."""
     return kafka in CATALOGUE and CATALOGUE[kafka].cuts_to_hw

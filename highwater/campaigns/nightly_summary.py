@@ -15,7 +15,7 @@ _LAMPS: Final = {"green": "\N{LARGE GREEN CIRCLE}", "yellow": "\N{LARGE YELLOW C
 
 
 def markdown(outcome: NightOutcome) -> str:
-    """Return the whole summary."""
+    """Return the summary as Markdown."""
     changes = outcome.changes
     unknown = [mark for mark in outcome.marks if mark.state == "unknown"]
     timed = [mark for mark in outcome.marks if mark.seconds is not None]
@@ -55,7 +55,7 @@ def _cells(title: str, marks: Sequence[CellResult]) -> str:
 
 
 def _repeat(marks: Sequence[CellResult]) -> str:
-    """Return the commands that repeat cells, to be opened and pasted."""
+    """Return a collapsed block with the commands that repeat cells."""
     if not marks:
         return ""
     commands = "\n".join(mark.command() for mark in marks[:SHOWN_MAX])
@@ -70,7 +70,7 @@ def _lost(mark: CellResult) -> str:
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a heading and its table, or nothing where there are no rows."""
+    """Return a heading and its table, or an empty string without rows."""
     if not rows:
         return ""
     lines = [
@@ -88,7 +88,7 @@ def _list(sentences: Iterable[str]) -> str:
 
 
 def _plain(words: str) -> str:
-    """Text that is no markup, on one line."""
+    """Return text on one line, with markup escaped."""
     flat = " ".join(words.split())
     for mark, spelled in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;"), ("`", "&#96;")):
         flat = flat.replace(mark, spelled)

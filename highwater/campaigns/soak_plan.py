@@ -1,7 +1,7 @@
-"""The runs of a soak: each follows from the soak's seed and its own number alone.
+"""Draws the runs of a soak: each run depends only on the soak's seed and on its number.
 
-A few runs in a row share a cluster, so that it can stay warm; everything that a topic, a client or
-a nemesis can be told differs from one to the next.
+A few runs in a row share a cluster, so that it can stay warm; all settings of topic, clients and
+nemesis differ from one run to the next.
 """
 
 import random
@@ -40,8 +40,8 @@ def draw(seed: int, number: int, *, kafkas: Sequence[str], driver: str = "local"
     """Return the plan of one run of a soak.
 
     Args:
-        seed: of the soak.
-        number: of the run, from 0.
+        seed: the soak's seed.
+        number: the run's number, from 0.
         kafkas: releases to choose from.
 
     Raises:
@@ -101,7 +101,7 @@ def _now_and_then(dice: random.Random) -> bool:
 
 
 def _later(kafka: Release) -> list[str]:
-    """Return the releases that it can be upgraded to."""
+    """Return the releases that a release can be upgraded to."""
     both = [entry for entry in CATALOGUE.values() if entry.coordination == kafka.coordination]
     return [entry.name for entry in both if entry.number > kafka.number]
 
@@ -115,7 +115,7 @@ def _nemesis(
     unclean: bool,
     later: Sequence[str],
 ) -> tuple[str, ...]:
-    """One to three faults of those that there are; no network faults unless the wire is there."""
+    """Draw one to three of the possible faults; network faults only with the relay."""
     had = {"": True, "--unclean": unclean, "--to": bool(later)}
     possible = [fault for fault in faults().values() if not fault.why_not(kafka, driver)]
     choices = [

@@ -1,10 +1,10 @@
-"""A soak as values: what it was asked for, and what came of each run.
+"""Settings and results of a soak.
 
 <store>/<soak>/
-  soak.json      seed, releases and driver: what every run follows from
-  rows/          a JSON file a run, written when it has been judged
-  runs/          a store with the runs worth a look
-  summary.md     all of it for a person
+  soak.json      seed, releases and driver, which determine every run
+  rows/          a JSON file per run, written when it has been judged
+  runs/          a store with the runs that are worth a look
+  summary.md     a summary of all rows
 """
 
 from collections import Counter
@@ -32,10 +32,10 @@ TOLD_MOST: Final = 5
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
-    """The soak that every run follows from, beside its number.
+    """The settings of a soak, which together with its number determine a run.
 
     Attributes:
-        each_s: how long faults are injected in every run; None: as the seed has it.
+        each_s: seconds for which faults are injected in every run; None: drawn from the seed.
     """
 
     seed: int
@@ -44,7 +44,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     each_s: float | None = None
 
     def words(self) -> str:
-        """Return what it was asked for."""
+        """Return the settings in a few words."""
         length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
         return f"seed {self.seed}, {', '.join(self.kafkas)}{length}"
 
@@ -60,7 +60,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         return f"{number:06d}-{self.plan(number).kafka}"
 
     def command(self, number: int) -> str:
-        """Return what does a run again, in a soak of its own."""
+        """Return the command that repeats a run, in a new soak."""
         kafkas = "all" if self.kafkas == tuple(CATALOGUE) else ",".join(self.kafkas)
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
         option = "" if self.each_s is None else f" --each {self.each_s:g}"
@@ -74,12 +74,12 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one run.
 
     Attributes:
-        number: of the run in its soak.
-        command: what repeats it.
-        seconds: how long the run took, clusters apart.
-        struck: fault to how often it was injected.
-        counts: kind of anomaly to how many there are, those that follow from others left out.
-        unexplained: what the model does not understand, a sentence each.
+        number: the run's number in its soak.
+        command: the command that repeats it.
+        seconds: duration of the run, without starting clusters.
+        struck: fault to the number of its injections.
+        counts: anomaly kind to the number of anomalies, without those that follow from others.
+        unexplained: a sentence for each finding that the model does not explain.
         problems: what the harness could not do.
     """
 
@@ -137,10 +137,10 @@ class SoakFolder:
         self.clusters = path / "clusters"
 
     def begin(self, soak: Soak) -> None:
-        """Make the folder, or go on with it.
+        """Create the folder, or resume with the one that exists.
 
         Raises:
-            UsageError: it is there, and of another soak.
+            UsageError: the folder belongs to another soak.
             StoreError: it cannot be written or read.
         """
         saved = self.path / "soak.json"
@@ -161,7 +161,7 @@ class SoakFolder:
             )
 
     def rows(self) -> list[SoakRow]:
-        """Return what was judged so far, in order.
+        """Return the rows so far, in order.
 
         Raises:
             StoreError: a row cannot be read.
@@ -175,19 +175,19 @@ class SoakFolder:
         return rows
 
     def write(self, row: SoakRow) -> None:
-        """Write down what came of a run."""
+        """Write the row of a run."""
         text = msgspec.json.format(msgspec.json.encode(row), indent=2)
         Run(self.path).write(f"rows/{row.number:06d}.json", text)
 
     def unjudged(self) -> list[tuple[int, Run]]:
-        """Return runs that an earlier sitting left behind, whole or not."""
+        """Return the runs of an earlier invocation that have no row, complete or not."""
         done = {row.number for row in self.rows()}
         numbers = ((int(name.partition("-")[0]), name) for name in self.runs.names())
         return [(number, self.runs.open(name)) for number, name in numbers if number not in done]
 
 
 def _again(soak: Soak, number: int, run: Run) -> str:
-    """Return what repeats a run: its own steps, if it took any, or else all of it from the seed."""
+    """Return the command that repeats a run: from its executed steps, or else from the seed."""
     try:
         whole_steps(run)
     except HighwaterError:
@@ -196,7 +196,7 @@ def _again(soak: Soak, number: int, run: Run) -> str:
 
 
 def _state(judged: JudgedRun, *, failed: bool) -> State:
-    """Return what came of a run; where the model has no answer (an upgrade), the verdict alone."""
+    """Return the state of a run; without the model's answer (an upgrade) the verdict decides."""
     if failed:
         return "failed"
     model, verdict = judged.model, judged.verdict.verdict

@@ -1,4 +1,4 @@
-"""A soak at work: portions of runs on warm clusters, each portion judged as soon as it is over."""
+"""Runs a soak: portions of runs on warm clusters, each portion judged as soon as it has ended."""
 
 import shutil
 import threading
@@ -28,12 +28,12 @@ _Portion = list[tuple[int, Run]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The bounds of a sitting.
+    """Limits of an invocation.
 
     Attributes:
-        seconds: no run begins after so long.
+        seconds: no run begins after so many seconds.
         first: number of the first run.
-        runs: how many runs, those of earlier sittings among them; None: as many as there is time.
+        runs: maximum runs, including those of earlier invocations; None: until the time is up.
         jobs: clusters side by side.
         keep_all: keep also runs in which nothing was wrong.
     """
@@ -55,16 +55,17 @@ def perform(
     on_rows: Callable[[list[SoakRow]], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[SoakRow]:
-    """Run what was not run yet, judge it, and keep what is wrong; all rows, also earlier ones.
+    """Perform and judge the remaining runs, and return all rows, also those of earlier invocations.
 
-    What an earlier sitting left behind is judged first. A run in which the harness fails is a row
-    like any other.
+    Runs that an earlier invocation left unjudged are judged first. A run in which the harness fails
+    gets a row too.
 
     Args:
-        on_rows: all rows so far, whenever there are more: who ends this loses nothing.
+        on_rows: called with all rows so far whenever there are more, so that an interruption loses
+            nothing.
 
     Raises:
-        UsageError: the folder is another soak's.
+        UsageError: the folder belongs to another soak.
         StoreError: it cannot be read or written.
     """
     folder.begin(soak)
@@ -90,7 +91,7 @@ class _Sitting:
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def work(self, session: Callable[[], SparkSession], clock: Callable[[], float]) -> None:
-        """Hand out portions until the time is up, and judge each when it is over."""
+        """Start portions until the time is up, and judge each when it has ended."""
         portions = self._portions()
 
         def late() -> bool:
@@ -122,7 +123,7 @@ class _Sitting:
             shutil.rmtree(self.folder.clusters, ignore_errors=True)
 
     def _portions(self) -> Iterator[list[int]]:
-        """Numbers of runs that share a cluster and are not done, portion after portion."""
+        """Yield, for each cluster, the numbers of its runs that are not done."""
         done = {row.number for row in self.folder.rows()}
         end = None if self.bounds.runs is None else self.bounds.first + self.bounds.runs
         number = self.bounds.first
@@ -134,7 +135,7 @@ class _Sitting:
             number = last
 
     def _run(self, numbers: list[int], late: Callable[[], bool]) -> _Portion:
-        """Do a portion's runs one after the other, as long as there is time."""
+        """Perform a portion's runs one after the other, as long as there is time."""
         done: _Portion = []
         with ClusterPool(self.folder.clusters / str(numbers[0])) as fleet:
             for number in numbers:
@@ -162,7 +163,7 @@ class _Sitting:
         return self.folder.runs.open(name)
 
     def judge(self, runs: _Portion, session: SparkSession) -> None:
-        """Judge runs, write their rows, and drop those without a finding."""
+        """Judge runs, write their rows, and delete the runs in which nothing was wrong."""
         if not runs:
             return
         for (number, run), judged in zip(

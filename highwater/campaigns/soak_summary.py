@@ -1,4 +1,4 @@
-"""The summary of a soak as Markdown, for a terminal, a file and a pull request."""
+"""The summary of a soak, as Markdown for a terminal, a file and a pull request."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,13 +28,13 @@ _AMISS: Final[tuple[State, ...]] = ("unexplained", "failed", "unknown")
 
 
 def exit_code(rows: Iterable[SoakRow]) -> int:
-    """1 if anything is unexplained, else 3 if anything is not known, else 0."""
+    """Return 1 if a run is unexplained, else 3 if a run is unknown or failed, else 0."""
     codes = {EXIT_CODES[row.state] for row in rows}
     return BROKEN if BROKEN in codes else max(codes, default=UNKNOWN)
 
 
 def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
-    """Return the whole summary."""
+    """Return the summary as Markdown."""
     hours = sum(row.seconds for row in rows) / 3600
     injected = sum(sum(row.struck.values()) for row in rows)
     acknowledged, lost = sum(row.acknowledged for row in rows), sum(row.lost for row in rows)

@@ -28,9 +28,9 @@ STORIES_SHOWN: Final = ("loss", "divergence")
 
 
 def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
-    """Both stories on every release named.
+    """Return plans of both stories on every named release.
 
-    The slowest boots come first, so that runs beside each other end at about the same time.
+    The slowest boots come first, so that parallel runs end at about the same time.
 
     Raises:
         UsageError: an unknown release.
@@ -40,9 +40,9 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
 
 
 def exit_code(judged: "Sequence[JudgedRun]") -> int:
-    """0 when every run ended as predicted and the model explains all of it; 3 when one is unknown.
+    """Return 0 if every run ended as predicted and the model explains it; 3 if one is unknown.
 
-    Everything else is 1: more or less was lost, or something happened that no rule explains.
+    Otherwise return 1: more or less was lost, or no rule explains what happened.
     """
     statuses = [judged_run.model.status if judged_run.model else "unknown" for judged_run in judged]
     if "unknown" in statuses or any(
@@ -54,9 +54,9 @@ def exit_code(judged: "Sequence[JudgedRun]") -> int:
 
 
 def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
-    """Pages that put each story's oldest and newest release side by side, step by step.
+    """Write pages that compare each story's oldest and newest release step by step.
 
-    A story that was not played to its end on both has none.
+    A story that was not played to its end on both releases has no page.
     """
     paths = []
     for story in STORIES_SHOWN:
@@ -70,7 +70,7 @@ def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
 
 
 def demo_table(judged: "Sequence[JudgedRun]") -> Table:
-    """Return a row a run, in the order of releases."""
+    """Return a table with one row per run, in the order of releases."""
     rows: list[list[str | Text]] = [
         [
             judged_run.verdict.kafka,

@@ -1,4 +1,4 @@
-"""``highwater doctor``: what this machine has and lacks, and how to get it."""
+"""Checks of what a machine or a cluster needs to run Highwater, with hints on how to get it."""
 
 import shutil
 import socket
@@ -27,10 +27,10 @@ _DISK_GIB: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One thing that was looked for.
+    """The result of one check.
 
     Attributes:
-        optional: nothing that a run needs.
+        optional: whether runs work without it.
         hint: what to do about it, or what will be done; empty when there is nothing to do.
     """
 
@@ -42,18 +42,18 @@ class Diagnosis:
 
     @property
     def state(self) -> str:
-        """True if it is there in a word; MISSING is what no run goes without."""
+        """The result in a word; every run needs what is MISSING."""
         return "ok" if self.ok else "optional" if self.optional else "MISSING"
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the object for JSON, in which ``finding`` is called ``found``."""
         return {
             ("found" if name == "value" else name): value for name, value in asdict(self).items()
         }
 
 
 def examine(store: Path) -> list[Diagnosis]:
-    """Look at everything a run needs; touches no network and leaves nothing behind."""
+    """Check everything that a run needs, without using the network or writing files."""
     looks = (
         *(_python, _java_of_spark, _java_of_brokers, _loopback, _memory, _jars),
         *(_docker, _images, _chromium),
@@ -62,10 +62,10 @@ def examine(store: Path) -> list[Diagnosis]:
 
 
 def examine_cluster(path: Path) -> list[Diagnosis]:
-    """Look at an external cluster, and hurt nothing.
+    """Check an external cluster without changing it.
 
     Raises:
-        UsageError: the inventory is none.
+        UsageError: the file is no inventory.
     """
     inventory = Inventory.read(path)
     cluster = _tried(
@@ -86,7 +86,7 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
 
 
 def _checked(inventory: Inventory, broker: int) -> Diagnosis:
-    """Run the command that checks whether the others would work."""
+    """Run the inventory's command that checks whether the other commands would work."""
 
     def look() -> str:
         command = inventory.command("check", broker)
@@ -164,7 +164,7 @@ def _jars() -> Diagnosis:
 
 
 def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str:
-    """Return which releases are here, and which are not yet."""
+    """Return the releases that are here, and after ``label`` those that are missing."""
     parts = [f"here: {', '.join(here)}"] if here else []
     parts += [f"{yet}: {', '.join(missing)}"] if missing else []
     return "; ".join(parts)
@@ -175,7 +175,7 @@ def _docker() -> Diagnosis:
 
 
 def _images() -> Diagnosis:
-    """Return what containers are made of, and the base image's source; builds nothing."""
+    """Check the images of containers, and the source of the base image; build nothing."""
     try:
         state = docker_state()
     except HighwaterError:

@@ -1,4 +1,4 @@
-"""Runs on an external cluster, and the command that heals what such a run left."""
+"""Runs on an external cluster, and the command that heals what such a run left broken."""
 
 import json
 import secrets
@@ -33,10 +33,10 @@ ConfirmOption = Annotated[
 
 
 def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
-    """Return the release that a run is for, which an inventory names, too.
+    """Return the release of a run, from ``--kafka`` or from the inventory.
 
     Raises:
-        UsageError: nobody names one, both do otherwise, or there is an inventory too many or few.
+        UsageError: neither names a release, they differ, or an external cluster has no inventory.
     """
     if (cluster == EXTERNAL) > (inventory is not None):
         raise UsageError("an external cluster needs an inventory", hint="Add --inventory FILE.")
@@ -53,13 +53,13 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
 
 
 def onto(plan: Plan, path: Path, confirm: str | None) -> Plan:
-    """Return the same plan for the cluster of an inventory, which is asked who it is.
+    """Return the same plan for the cluster of an inventory, after checking the cluster's identity.
 
-    What a dead run left on it is healed first: without that it might not answer.
+    Faults that a dead run left on it are healed first: without that it might not answer.
 
     Raises:
         UsageError: it is not the cluster that was confirmed, or the inventory does not fit it.
-        HarnessError: nobody answers, or something could not be healed.
+        HarnessError: the cluster does not answer, or a fault could not be healed.
     """
     from highwater.clusters.external.cluster import heal_leftovers
     from highwater.clusters.external.identity import identify
@@ -96,7 +96,7 @@ def heal(
 ) -> None:
     """Heal what a run that died left broken on a cluster of yours, and delete its topics.
 
-    The next run does so, too, and so does a guard as soon as a run dies.
+    The next run does this too, and so does a guard process as soon as a run dies.
     """
     from highwater.clusters.external.cluster import heal_leftovers
 
@@ -115,6 +115,6 @@ def _read(path: Path) -> "Inventory":
 
 
 def _read_path(path: Path) -> Path:
-    """Return the file's place, once it is known to be an inventory."""
+    """Return the file's absolute path after checking that it is an inventory."""
     _read(path)
     return path.expanduser().resolve()

@@ -54,10 +54,10 @@ def inspect(
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Say of replicas on disk where they agree, lag, fork or are corrupt. Nothing is modified.
+    """Find out where replicas on disk agree, lag, fork or are corrupt. Nothing is modified.
 
-    The folders come from brokers of any Kafka, 0.8 to 4.x: one log directory a broker. A broker
-    need not be stopped for a copy, but what it had not written yet will look as if it lagged.
+    The folders come from brokers of any Kafka, 0.8 to 4.x: one log directory per broker. A broker
+    need not be stopped for a copy, but then records that it has not flushed look like a lag.
     """
     from highwater.checkers.inspection import inspect
     from highwater.checkers.inspection.log_dirs import log_dirs

@@ -1,4 +1,4 @@
-"""``highwater check --jepsen FILE``: a history of Jepsen's, judged and told."""
+"""``highwater check --jepsen FILE``: judges a history of Jepsen's."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ _CODES = {"valid": 0, "invalid": 1, "unknown": 3}
 
 
 def check(file: Path, *, spark: SparkOptions, every: bool, ww: bool, as_json: bool) -> NoReturn:
-    """Judge one history, print what was found, and exit as all commands do."""
+    """Judge one history, print its anomalies, and exit with the verdict's code."""
     from highwater.checkers.jepsen.history_file import History
     from highwater.checkers.jepsen.judge import OPERATIONS_FILE, judge
     from highwater.checkers.spark.session import SparkStarter
@@ -39,7 +39,7 @@ def check(file: Path, *, spark: SparkOptions, every: bool, ww: bool, as_json: bo
 
 
 def _print_json(judged: "Judgement") -> None:
-    """One object; the anomalies are written one by one, however many there are."""
+    """Print one object; the anomalies are streamed, since there may be very many."""
     head = {
         "file": str(judged.history.path),
         "verdict": judged.verdict,
@@ -86,7 +86,7 @@ def _show(judged: "Judgement") -> None:
 
 
 def _sentence(anomaly: dict[str, Any]) -> str:
-    """Return where an anomaly is, and which operations of the history show it."""
+    """Return an anomaly's position, and the operations of the history that show it."""
     names = ("key", "value", "values", "offset", "offsets", "delta", "skipped")
     values = [f"{name} {anomaly[name]}" for name in names if anomaly.get(name) is not None]
     seen = ", ".join(str(witness["index"]) for witness in anomaly["witnesses"])

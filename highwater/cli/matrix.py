@@ -1,4 +1,4 @@
-"""The command ``highwater matrix``: axes in, one page out, and a code for scripts."""
+"""The command ``highwater matrix``: runs all combinations of some axes, and writes one page."""
 
 import contextlib
 import json
@@ -95,7 +95,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
 def finish(
     folder: MatrixFolder, rows: Sequence[MatrixRow], *, expect: bool = False, as_json: bool = False
 ) -> None:
-    """Print what came of a matrix, and exit with the code that it deserves."""
+    """Print the results of a matrix, and exit with their code."""
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(rows), indent=2) + "\n")
     else:
@@ -107,11 +107,11 @@ def finish(
 
 
 def exit_code(rows: Sequence[MatrixRow], *, expect: bool) -> int:
-    """0 as promised, 1 a promise was broken, 4 the harness failed in a cell, 3 one is unknown.
+    """Return 0 as promised, 1 a promise was broken, 4 the harness failed, 3 a cell is unknown.
 
     Args:
-        expect: of a cell for which there is a prediction, that it came true is what was promised,
-            and that the model explains all that was found.
+        expect: a cell with a prediction counts as promised if the prediction came true and the
+            model explains all findings.
     """
     judged = [row for row in rows if row.verdict != "unknown"]
     broken = [
@@ -171,7 +171,7 @@ def _create(axes: Axes, store: Path, name: str | None) -> MatrixFolder:
 
 @contextlib.contextmanager
 def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
-    """Whatever ends it early, say how to go on."""
+    """Print the command that resumes the matrix if anything ends it early."""
     try:
         yield
     except BaseException:
@@ -204,7 +204,7 @@ def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
 
 
 def _table(rows: Sequence[MatrixRow]) -> Table:
-    """Return a row a release and a column a setting: a terminal is higher than wide."""
+    """Return a table with a row per release and a column per setting."""
     lines = list(dict.fromkeys(row.line for row in rows))
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
@@ -226,7 +226,7 @@ def _heading(row: MatrixRow, *, driver: bool) -> str:
 
 
 def _cell(rows: Sequence[MatrixRow]) -> Text:
-    """Return what is lost in every run of a cell, in the colours of their verdicts."""
+    """Return the losses in every run of a cell, in the colours of the verdicts."""
     axes = []
     for row in rows:
         forked = f" +{row.divergent}" if row.divergent else ""

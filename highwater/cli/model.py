@@ -1,4 +1,4 @@
-"""The command ``highwater model explore``: bounds in, the shortest way to break a promise out.
+"""The commands ``highwater model``: search for counterexamples, and replay them on real brokers.
 
 Exit codes: 0 holds within the scope, 1 broken, 2 wrong usage, 3 unknown: a limit was reached.
 """
@@ -40,13 +40,13 @@ _DRAWING_SUFFIXES = (".html", ".svg")
 
 
 def _within(name: str) -> str:
-    """Return the least and the most of a number of the scope."""
+    """Return the bounds of a number of the scope, in words."""
     return Limit(*BOUNDS[name]).says
 
 
 @app.callback()
 def model() -> None:
-    """Return the reference model: what a release may lose, found before anything runs."""
+    """Ask the reference model what a release may lose, before anything runs."""
 
 
 app.command()(rules)
@@ -111,7 +111,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Search every interleaving of a small cluster for the shortest way to break a promise."""
+    """Search all interleavings of a small cluster for the shortest way to break a promise."""
     from highwater.checkers.model.protocol.scope import Scope
     from highwater.checkers.model.search import result
     from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
@@ -180,7 +180,7 @@ def replay(  # noqa: PLR0913 - a command's options are its arguments
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
-    """Lead real brokers along a counterexample, and say whether they did what the model says."""
+    """Replay a counterexample on real brokers, and say whether they did what the model says."""
     import msgspec
 
     from highwater.campaigns import model_schedules as work
@@ -226,7 +226,7 @@ def _check_drawn(report: Path | None) -> None:
 
 
 def exit_code(answers: "Sequence[SearchAnswer]") -> int:
-    """1 if an invariant is broken, 3 if of one it is not known, else 0."""
+    """Return 1 if an invariant is broken, 3 if one is unknown, else 0."""
     if any(answer.holds is False for answer in answers):
         return BROKEN
     return UNKNOWN if any(answer.holds is None for answer in answers) else OK
@@ -251,7 +251,7 @@ def _switched(texts: Sequence[str]) -> dict[str, bool]:
 
 @contextmanager
 def _limits(memory: str | None, limit: str | None) -> "Iterator[Limits]":
-    """Limits, of which Ctrl-C is one: the first says stop, the second does as it always does."""
+    """Yield the limits of a search; the first Ctrl-C ends the search, the second the command."""
     from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
 
     stop, before = threading.Event(), dict[int, Any]()
@@ -288,7 +288,7 @@ def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Searc
 
 
 def _write(answers: "Sequence[SearchAnswer]", out: Path) -> list[Path]:
-    """Write a file for each counterexample; of several, the name has the invariant."""
+    """Write a file per counterexample; if there are several, its name contains the invariant."""
     from highwater.reports.pages.counterexample import write
 
     broken = [answer.counterexample for answer in answers if answer.counterexample is not None]

@@ -1,4 +1,4 @@
-"""The command ``highwater model rules``: what each release of Kafka does, switch by switch."""
+"""The command ``highwater model rules``: the rules of each Kafka release, switch by switch."""
 
 import json
 import sys
@@ -64,14 +64,14 @@ def rules(
 
 
 def differing(rules: Mapping[str, Rules]) -> tuple[str, ...]:
-    """Return the switches that not all of some releases have alike."""
+    """Return the switches that differ between some releases."""
     return tuple(
         switch for switch in SWITCHES if len({getattr(rule, switch) for rule in rules.values()}) > 1
     )
 
 
 def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
-    """Every switch: its name, what it is, its source, and whether each release has it."""
+    """Return every switch: its name, meaning and source, and whether each release has it."""
     return [
         {
             "rule": switch,
@@ -84,17 +84,17 @@ def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
 
 
 def says(switch: str) -> str:
-    """Return what a switch does where it is on, a sentence."""
+    """Return a sentence about what a switch does where it is on."""
     return str(_FIELDS[switch].metadata["says"])
 
 
 def source(switch: str) -> str:
-    """Return the KIP, issue or class that it was read in."""
+    """Return the KIP, issue or class that documents a switch."""
     return str(_FIELDS[switch].metadata["source"])
 
 
 def alike(releases: Sequence[str] = ORDER) -> list[tuple[str, ...]]:
-    """Releases by their rules: those that have the same stand together."""
+    """Group the releases that have the same rules."""
     groups: dict[Rules, list[str]] = {}
     for name in releases:
         groups.setdefault(rules_of(name), []).append(name)
@@ -102,7 +102,7 @@ def alike(releases: Sequence[str] = ORDER) -> list[tuple[str, ...]]:
 
 
 def ranges(names: Collection[str], order: Sequence[str] = ORDER) -> str:
-    """``0.9.0.1 to 2.0.0, 2.1.1``: releases in few words; neighbours of ``order`` are one range."""
+    """Format releases as ranges of neighbours in ``order``: ``0.9.0.1 to 2.0.0, 2.1.1``."""
     runs: list[list[str]] = []
     last = -2
     for place, name in enumerate(order):

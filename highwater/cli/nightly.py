@@ -1,4 +1,4 @@
-"""The command ``highwater nightly``: plan a night, and say what it came to."""
+"""The command ``highwater nightly``: plans a night of runs, and summarises its results."""
 
 import json
 import sys
@@ -46,9 +46,9 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose a night's cells by its date and the nights before, and deal them out to machines.
+    """Choose a night's cells by its date and the nights before, and distribute them over machines.
 
-    With --json prints the matrix of a GitHub workflow, on one line.
+    With --json, print the matrix of a GitHub workflow on one line.
     """
     from highwater.campaigns import nightly_jobs as dealing
     from highwater.campaigns import nightly_plan as planning
@@ -99,7 +99,7 @@ def summarize(
         ),
     ] = None,
 ) -> None:
-    """Judge a night from its matrices: Markdown, the history with it in, and the trend page.
+    """Judge a night from its matrices: print Markdown, and write the history and the trend page.
 
     Exits with 0 if the night is green, 1 if it is red, 3 if it is yellow (something is unknown).
     """
@@ -145,7 +145,7 @@ def keep(
     out: Annotated[Path, typer.Option(help="Where copies go.")] = Path("kept"),
     most: Annotated[int, typer.Option(help="Megabytes of whole runs.", min=0)] = 400,
 ) -> None:
-    """Copy what is worth keeping: results, pages, and whole runs of cells that went wrong."""
+    """Copy what is worth keeping: results, pages, and complete runs of cells that went wrong."""
     from highwater.campaigns import nightly_baseline as keeping
     from highwater.campaigns import nightly_plan as planning
     from highwater.harness.runs.nightly_cells import canaries
@@ -156,7 +156,7 @@ def keep(
 
 
 def _when(night: int | None, on: str | None) -> date:
-    """Return the date that was asked for, or today's in UTC."""
+    """Return the night's date, by default today in UTC."""
     if night is not None and on is not None:
         raise UsageError("a night has a number or a date, not both", hint="Leave one of them out.")
     if night is not None:

@@ -1,8 +1,8 @@
 """The commands ``highwater replay`` and ``highwater shrink``.
 
 Exit codes of ``replay`` are those of ``run``: 0 as promised, 1 a promise was broken, 2 wrong
-usage, 3 unknown. Of ``shrink``: 0 something was found that does it, 2 wrong usage, 3 not even the
-whole did it again, 130 interrupted.
+usage, 3 unknown. ``shrink``: 0 a smaller plan has the anomaly, 2 wrong usage, 3 not even the whole
+plan had it again, 130 interrupted.
 """
 
 import sys
@@ -40,7 +40,7 @@ def replay(
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Take the exact steps of a run once more on fresh brokers, or the steps of a plan."""
+    """Repeat the executed steps of a run, or the steps of a plan, on fresh brokers."""
     from highwater.harness.runs.store import Store
     from highwater.shrinking.replay import perform, plan_again
 
@@ -54,7 +54,7 @@ def resolution(text: str) -> By:
     """Return how targets are found again.
 
     Raises:
-        UsageError: neither by role nor by broker.
+        UsageError: the text is neither role nor broker.
     """
     if text not in _BY:
         raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
@@ -81,7 +81,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Find the fewest faults, and the least of all else, that do the same harm as a run."""
+    """Find the fewest faults, and the least of all else, that cause the same anomaly as a run."""
     from highwater.cli.options import replay
     from highwater.harness.runs import parse_values
     from highwater.harness.runs.store import Store

@@ -1,4 +1,4 @@
-"""The command ``highwater run``: words to a plan, and the plan to a judged run."""
+"""The command ``highwater run``: builds a plan from options, performs it, and judges the run."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The commands that show what is stored: ``report``, ``compare`` and ``serve``."""
+"""The commands that show stored runs: ``report``, ``compare`` and ``serve``."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ def report(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the reports of judged runs again, and a page of all where there are several."""
+    """Write the reports of judged runs again, and an overview page for several runs."""
     from highwater.campaigns.matrix_run import row_of, write_matrix_page
     from highwater.reports import formats
     from highwater.reports.pages.matrix import write as write_page
@@ -69,10 +69,10 @@ def report(
 
 
 def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T], int]:
-    """Do something with each run; how many refused. One that is broken keeps back no other.
+    """Apply a function to each run; return its results, and the number of broken runs.
 
     Raises:
-        StoreError: of the only one.
+        StoreError: there is only one run, and it is broken.
     """
     done: list[_T] = []
     refused = 0
@@ -88,9 +88,9 @@ def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T],
 
 
 def home(runs: Sequence[Run], store: Path) -> Path:
-    """Return the folder of a page about several runs: the store, or where the first of them lies.
+    """Return the folder of a page about several runs: the store, or the first run's folder.
 
-    The store is left alone where none of the runs lies in it.
+    The store is used only if one of the runs is in it.
     """
     inside = any(store.resolve() in run.path.resolve().parents for run in runs)
     return store if inside else runs[0].path.parent
@@ -110,7 +110,7 @@ def compare(
     show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Put two runs of one schedule side by side, step by step, up to where they part and on."""
+    """Compare two runs of one schedule side by side, step by step."""
     from highwater.reports.pages import comparison
 
     if out is not None:
@@ -130,7 +130,7 @@ def serve(
     ] = 8080,
     show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
-    """Show a store in the browser: all runs and their reports, read-only, on loopback alone."""
+    """Show a store in the browser: all runs and their reports, read-only, on loopback only."""
     from highwater.reports.pages.store_server import Server
 
     with Server(store, port) as server:

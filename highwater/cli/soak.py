@@ -1,4 +1,4 @@
-"""The command ``highwater soak``: seeded random runs for hours, and what they came to."""
+"""The command ``highwater soak``: seeded random runs for hours, and their summary."""
 
 import json
 import sys
@@ -44,7 +44,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
-    """Run what the seed says on many releases; go on where an earlier soak of it has ended.
+    """Run seeded random schedules on many releases; resume where an earlier soak has ended.
 
     Runs in which something was wrong are kept, with the command that repeats them. Exits with 1 if
     anything is unexplained, 3 if anything could not be judged, else 0.

@@ -92,9 +92,9 @@ LINES_MAX: Final = 20_000
 
 
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
-    """Return the lines that matter of each broker's log below ``logs``, and of a controller's.
+    """Yield the lines that matter to replication from every ``broker-<id>.log`` below ``logs``.
 
-    Of a controller only unclean elections matter; its ``broker`` is -1.
+    From a KRaft controller's log only unclean elections are read; its ``broker`` is -1.
 
     Args:
         topic: lines about other topics are left out.
@@ -111,14 +111,14 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
 
 
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return what brokers said of ending themselves in the run: of each its first such line.
+    """Return a sentence per broker that logged a fatal error in the run: its first such line.
 
-    A broker may hang in its own end, with its session: one of 0.10.2 does when its fetcher finds
-    the leader behind (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the
-    shutdown needs). So nothing else may tell that it has ended.
+    A broker may hang in its shutdown and keep its session: 0.10.2 does when its fetcher is ahead of
+    the leader (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the shutdown
+    needs). Then its log is the only sign that it has ended.
 
     Args:
-        rows: as ``log_lines`` gives them.
+        rows: from ``log_lines``.
     """
     lines: dict[object, str] = {}
     for row in rows:
@@ -130,14 +130,14 @@ def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
 
 
 def _ours(path: Path, topic: str) -> Iterator[dict[str, Any]]:
-    """Yield what a log says of a topic's partitions, and of its broker."""
+    """Yield a log's rows about a topic's partitions and about its broker."""
     with path.open(encoding="utf-8", errors="backslashreplace") as lines:
         for line in lines:
             yield from (row for row in _rows(line) if row["topic"] in (None, topic))
 
 
 def _rows(line: str) -> Iterator[dict[str, Any]]:
-    """Yield what one line says of each partition that it names, or of the broker."""
+    """Yield a row for each partition that a line names, or one for the broker."""
     stamp = _STAMP.match(line)
     if stamp is None:
         return

@@ -1,7 +1,7 @@
-"""Clusters that stay warm from one run to the next; each run has a topic of its own on one.
+"""Clusters that stay warm from one run to the next; each run has its own topic on a cluster.
 
-A cluster takes seconds to start and a story not many more, so runs that differ only in what a topic
-or a client can be told share one: acks, min.insync.replicas, unclean election, the story itself if
+A cluster takes seconds to start and a story not many more, so runs that differ only in settings of
+topic or client share a cluster: acks, min.insync.replicas, unclean election, the story itself if
 its broker settings are the same.
 """
 
@@ -37,7 +37,7 @@ _WHOLE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClusterKey:
-    """The properties that runs on one cluster share; topic and client set the rest."""
+    """The settings that runs on one cluster share; all others belong to topic or client."""
 
     kafka: str
     driver: str
@@ -92,10 +92,10 @@ class ClusterPool:
 
         Args:
             stop: set from outside to end the run early.
-            name: of the run's directory, if not a new one of the store's making.
+            name: the name of the run's directory; by default the store makes one.
 
         Raises:
-            UsageError: the plan asks for what there is not.
+            UsageError: the plan asks for something that does not exist.
             HarnessError: the harness could not go on; what it left is in the run's directory.
         """
         check_plan(plan)
@@ -118,14 +118,17 @@ class ClusterPool:
         return run
 
     def close(self) -> None:
-        """End every cluster and remove what it left. May be called twice."""
+        """End every cluster and remove its files. May be called twice."""
         while self._clusters:
             self._drop(next(iter(self._clusters)))
         with contextlib.suppress(OSError):  # files of another user are not ours to remove
             self._directory.rmdir()
 
     def _take(self, plan: Plan, run: Run) -> Cluster:
-        """Return the cluster for a plan, now the youngest; older ones make room for it."""
+        """Return the plan's cluster, now the last to be closed; start it if there is none.
+
+        The clusters that were used least recently are closed to make room for it.
+        """
         key = ClusterKey.of(plan)
         cluster = self._clusters.pop(key, None)
         if cluster is None:
@@ -136,7 +139,7 @@ class ClusterPool:
         return cluster
 
     def _boot(self, plan: Plan, run: Run) -> Cluster:
-        """Return a fresh cluster; if it does not start, its logs go to the run that wanted it."""
+        """Start a cluster; if it does not start, move its logs into the run."""
         config = {**WARM_CONFIG, **plan.broker_config}
         self._directory.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{plan.kafka}-", dir=self._directory))
@@ -157,9 +160,9 @@ class ClusterPool:
 
 
 class _Keeper:
-    """Copies from a cluster into a run what a judge needs of it.
+    """Copies the files of a cluster that a judge needs into a run.
 
-    Made when the run begins, because of a log it wants only what is written from then on.
+    Created when the run begins, to copy only what is written to the logs from then on.
     """
 
     def __init__(self, cluster: Cluster, topic: str, run: Run) -> None:
@@ -170,7 +173,7 @@ class _Keeper:
         self._sizes = {path.name: path.stat().st_size for path in self._logs.glob("*.log")}
 
     def keep(self) -> None:
-        """Copy the topic's replicas, and of every log what it has had to say since.
+        """Copy the topic's replicas, and the part of every log that was written during the run.
 
         Raises:
             HarnessError: a file cannot be copied.
@@ -188,21 +191,21 @@ class _Keeper:
             ) from error
 
     def rescue(self) -> None:
-        """Keep what can be kept of a run that ended early, unless that was done before."""
+        """Copy what can be copied for a run that ended early, unless that was done before."""
         if not self._run.replicas.exists():
             with contextlib.suppress(HarnessError):
                 self.keep()
 
 
 def _point_into(run: Run, directory: Path, error: BaseException) -> None:
-    """Let an error name the run's files, where it named those of a cluster that is removed."""
+    """Replace the removed cluster's folder by the run's in an error's message."""
     if isinstance(error, HarnessError):
         error.message = error.message.replace(str(directory), str(run.path))
         error.hint = error.hint.replace(str(directory), str(run.path))
 
 
 def is_whole(cluster: Cluster) -> bool:
-    """Return whether every broker runs and is registered, or is within seconds."""
+    """Return whether every broker runs and is registered, after a wait of some seconds."""
     if any(broker.state != "running" for broker in cluster.brokers.values()):
         return False
     with contextlib.closing(cluster.probe()) as probe:

@@ -1,7 +1,7 @@
-"""The exact steps that a run took, from what it recorded as it took them.
+"""The fault steps that a run executed, with their real times and targets.
 
 ``steps.json`` in a run directory is written from the table ``events/steps`` when the run has ended;
-of a run that was killed the steps so far are in that table's stream.
+for a run that was killed, the steps so far are in that table's stream.
 """
 
 from typing import Any, Final, Literal, Self
@@ -25,13 +25,13 @@ _ROLES: Final = frozenset(("leader", "follower", "controller"))
 
 
 class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was taken.
+    """A step that was executed.
 
     Attributes:
         at_s: seconds from the schedule's begin to the fault.
         lasts_s: seconds from when it had taken effect to its healing; None: it was not healed.
         target: the word of the schedule, or a broker's id.
-        broker: whom that was; None of what strikes no broker.
+        broker: the broker's id; None for a fault without a broker.
     """
 
     fault: str
@@ -43,7 +43,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     choice: float
 
     def again(self, by: By, *, until_s: float) -> FaultStep:
-        """Return the step that does the same; a fault that was not healed lasts until a moment."""
+        """Return a step that does the same; a fault that was not healed lasts until ``until_s``."""
         role = by == "role" and self.target in _ROLES
         lasts_s = max(0.0, until_s - self.at_s) if self.lasts_s is None else self.lasts_s
         return FaultStep(
@@ -57,7 +57,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkippedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was not taken, and why."""
+    """A step that was not executed, and why."""
 
     fault: str
     at_s: float
@@ -71,7 +71,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         schema: version of this file.
-        ends_s: when the last thing was recorded, seconds from the schedule's begin.
+        ends_s: time of the last row, seconds from the schedule's begin.
     """
 
     schema: int = SCHEMA
@@ -81,7 +81,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[SkippedStep, ...] = ()
 
     def steps(self, by: By = "broker") -> Steps:
-        """Return a schedule that takes these steps again."""
+        """Return a schedule that executes the steps again."""
         return in_order([step.again(by, until_s=self.ends_s) for step in self.taken])
 
     @classmethod
@@ -89,7 +89,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
         """Read the file back.
 
         Raises:
-            StoreError: it is not one, or of another schema.
+            StoreError: it is broken, or has another schema.
         """
         try:
             steps = msgspec.json.decode(text, type=cls)
@@ -101,7 +101,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def footsteps(run: Run) -> ExecutedSteps:
-    """Return the steps that a run's schedule of faults took; none of a story.
+    """Return the steps of a run's fault schedule; a story has no steps.
 
     Raises:
         StoreError: the table is missing or broken.
@@ -139,15 +139,15 @@ def _executed_step(
 
 
 def _fields(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the columns of a row that a struct has fields of the same name for."""
+    """Return the columns of a row whose names are fields of a struct."""
     return {name: row[name] for name in kind.__struct_fields__ if name in row}
 
 
 def whole_steps(run: Run) -> ExecutedSteps:
-    """Return the steps of a run that are there to be taken again.
+    """Return the steps of a run whose schedule can be executed again.
 
     Raises:
-        UsageError: its schedule never began, or it is older than the table of steps.
+        UsageError: its schedule never began, or the run is older than the table of steps.
     """
     try:
         steps = footsteps(run)

@@ -21,19 +21,19 @@ def replay(
     progress: Progress = lambda _: None,
     fleet: ClusterPool | None = None,
 ) -> Run:
-    """Follow a schedule on a release, which need not be the one it was found on.
+    """Replay a schedule on a release, which need not be the release it was generated for.
 
-    A step that cannot be taken, or that is followed by something else than expected, becomes a
-    problem in ``status.json`` that names it: the run is judged ``unknown``, which is to say that
-    the schedule was not reproduced. ``schedule.json`` in the run is the schedule.
+    A step that fails, or that has another effect than expected, becomes a problem in
+    ``status.json`` that names it; the run is then judged ``unknown``, since the schedule was not
+    reproduced. ``schedule.json`` in the run is the schedule.
 
     Args:
         stop: set from outside to end the run early.
-        fleet: whose warm clusters to use; a cluster of its own if none is given. Schedules share a
+        fleet: a pool of warm clusters; without it, the run starts a cluster. Schedules share a
             cluster when ``nemesis.model_replay.schedule_replay.settings`` are the same for them.
 
     Raises:
-        UsageError: no such release or driver, or the schedule asks for what there is not.
+        UsageError: no such release or driver, or the schedule needs something that does not exist.
         HarnessError: the harness could not go on.
     """
     replay_plan = plan(schedule, kafka, seed=seed, driver=driver)

@@ -1,4 +1,4 @@
-"""Watches leader, ISR, LEO and HW of every replica while a run goes on."""
+"""Records leader, ISR, LEO and HW of every replica while a run goes on."""
 
 import contextlib
 import threading
@@ -23,19 +23,19 @@ every one is seen; a look costs well under a millisecond of CPU."""
 
 
 class ObservationSink(Protocol):
-    """The receiver of observations; the recorder is one."""
+    """A receiver of observations, such as the recorder."""
 
     def partition(self, **row: object) -> None:
-        """One row of ``events/partitions``."""
+        """Record a row of ``events/partitions``."""
 
     def replica(self, **row: object) -> None:
-        """One row of ``events/replicas``; no LEO and HW: it did not answer."""
+        """Record a row of ``events/replicas``; LEO and HW are None if the broker did not answer."""
 
 
 class Observer:
-    """One thread a broker for LEO and HW, one for the controller's view; records changes only.
+    """One thread per broker for LEO and HW, one for the controller's view; records changes only.
 
-    A broker that does not answer holds up only its own thread.
+    A broker that does not answer blocks only its own thread.
     """
 
     def __init__(self, cluster: Cluster, ledger: ObservationSink, topic: Topic) -> None:
@@ -69,10 +69,10 @@ class Observer:
             thread.join(timeout=10)
 
     def check(self) -> None:
-        """Go on if every thread still watches.
+        """Return if every thread still runs.
 
         Raises:
-            Exception: whatever ended one.
+            Exception: the error that ended a thread.
         """
         if self._error is not None:
             raise self._error
@@ -141,7 +141,7 @@ class Observer:
 def wire_watched(
     network: Network | None, topic: str, record: Callable[[dict[str, object]], None], zero_ns: int
 ) -> Iterator[None]:
-    """Have what passes on the wire recorded while the block lasts, if there is a wire.
+    """Record the traffic through the relay while the block lasts, if the cluster has a relay.
 
     Args:
         topic: the topic under test; other topics are left out.

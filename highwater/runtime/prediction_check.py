@@ -1,4 +1,4 @@
-"""Checks a run against the prediction for its story, release and settings."""
+"""Compares a run's verdict with what its story, its release and its settings predict."""
 
 import contextlib
 from functools import partial
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
-    """Return whether exactly what was predicted to be lost and forked was, and nothing else.
+    """Return whether exactly the predicted records were lost and forked.
 
     Returns:
         None when nothing is predicted, because the run had no story; False also when the run could
-        not be judged, because a schedule that was missed proves nothing.
+        not be judged, because a schedule that was not followed proves nothing.
     """
     plan = run.plan()
     if plan.story is None:
@@ -38,9 +38,9 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
 
 
 def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
-    """Hold a judged run against the model, and leave ``analysis/model.json`` in it.
+    """Compare a judged run with the model, and write ``analysis/model.json`` into the run.
 
-    Nothing about the run can make it fail; what cannot be read is an answer of its own.
+    A damaged run is no error: the answer then has the status ``unknown`` and a reason.
     """
     if verdict.complete:
         here = run.disks_here and run.anomalies.exists()
@@ -66,7 +66,7 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
 
 
 def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
-    """Return the answer about a run of a release whose rules are known."""
+    """Return the answer about a run of a release whose rules the model has."""
     from highwater.checkers.model.explain.reconcile import as_random, as_scripted  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.protocol.rules_by_release import rules_of  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import ScriptError, remedies  # noqa: PLC0415 - for the same reason
@@ -91,23 +91,23 @@ def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
 
 
 def _incomplete(run: Run, verdict: Verdict) -> "Reconciliation":
-    """Return the answer about a run of which something is missing.
+    """Return the answer about an incomplete run.
 
-    Almost every rule rests on what did *not* happen too: a send without a record, a cut that no
-    broker told of. Rows that were not written down or cannot be read would look like that.
+    Almost every rule relies on events that did *not* happen: a send without a record, a truncation
+    that no broker logged. Rows that were not recorded or cannot be read would look the same.
     """
     why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
     return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
 
 
 def _elsewhere(run: Run, verdict: Verdict) -> "Reconciliation":
-    """Return the answer about a run whose disks or anomalies were left where they lie."""
+    """Return the answer about a run whose disks or anomalies are not on this machine."""
     why = "The run lies elsewhere and is too large to be brought here, where the model is."
     return _not_known(run, verdict, why)
 
 
 def _unruled(run: Run, verdict: Verdict) -> "Reconciliation":
-    """Return the answer about a run in which brokers went from one release's rules to another's."""
+    """Return the answer about a run in which brokers changed their release."""
     why = "Brokers were upgraded meanwhile, and the model has one release's rules."
     return _not_known(run, verdict, why)
 
@@ -126,7 +126,7 @@ def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
 
 
 def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
-    """Return what plays a plan's script under given rules; None without a script."""
+    """Return a function from rules to the outcome of the plan's script; None without a script."""
     from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import foretell  # noqa: PLC0415
 

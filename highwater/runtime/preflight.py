@@ -1,4 +1,4 @@
-"""Preflight: refuses a plan that cannot be done before anything is started."""
+"""Preflight check: refuses a plan that cannot be executed, before anything is started."""
 
 from typing import Final
 
@@ -32,10 +32,10 @@ EXTERNAL: Final = "external"
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuse what cannot be done.
+    """Refuse a plan that cannot be executed.
 
     Raises:
-        UsageError: names what was asked for, and what there is.
+        UsageError: names the option or value, and what is possible.
     """
     kafka = release(plan.kafka)
     if plan.driver == EXTERNAL:
@@ -49,7 +49,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def _check_external(plan: Plan) -> None:
-    """On an external cluster, what it was started with is as it is."""
+    """Refuse what an external cluster cannot do: its brokers' settings and releases are fixed."""
     if plan.external is None:
         raise UsageError(
             "an external cluster needs an inventory",

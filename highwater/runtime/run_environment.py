@@ -1,4 +1,4 @@
-"""On what a run runs: written into it, so that a result can be traced to versions and machines."""
+"""Versions and machines of a run, written into it so that a result can be traced to them."""
 
 import platform
 import subprocess
@@ -16,11 +16,11 @@ _PACKAGES: Final = ("confluent-kafka", "kafka-python", "pyarrow", "pyspark")
 
 
 def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> Environment:
-    """Return what this cluster and this harness are made of.
+    """Return the versions and addresses of the cluster and of the harness.
 
     Args:
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
-        outside: whether the cluster is external, on jars of its own.
+        outside: whether the cluster is external, with jars that are not ours.
     """
     return Environment(
         started_at_ns=started_at_ns,
@@ -39,7 +39,7 @@ def describe(cluster: Cluster, started_at_ns: int, *, outside: bool = False) -> 
 
 
 def _lowest(cluster: Cluster) -> Level:
-    """Return what the broker runs that is furthest behind, should they differ."""
+    """Return the oldest level of all brokers."""
     levels = (broker.level for broker in cluster.brokers.values())
     return min(levels, key=lambda level: (level.release.number, numbers(level.protocol)))
 

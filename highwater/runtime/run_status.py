@@ -1,4 +1,4 @@
-"""The status of a run, for readers of its directory and for the terminal."""
+"""Progress and problems of a run: ``status.json`` for its directory, lines for the terminal."""
 
 import contextlib
 import shutil
@@ -20,7 +20,7 @@ Progress = Callable[[str], None]
 
 
 class ProgressLine:
-    """Records what the nemesis does, and has a line about how the run goes."""
+    """Records the nemesis's faults, and formats a line about the run's progress."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -32,13 +32,13 @@ class ProgressLine:
         self._recorder.fault(name, phase, says, broker)
 
     def line(self, counts: Counts) -> str:
-        """Return how many records went where so far, and what happened last."""
+        """Return the number of records so far by outcome, and the last fault."""
         numbers = f"{counts.ok} of {counts.sent} acknowledged, {counts.read} read"
         return f"{numbers}; {self._last}" if self._last else numbers
 
 
 class StatusKeeper:
-    """Keeps ``status.json`` true at every moment, and tells the progress."""
+    """Keeps ``status.json`` up to date, and reports the progress."""
 
     def __init__(self, run: Run, progress: Progress) -> None:
         self._run = run
@@ -47,28 +47,28 @@ class StatusKeeper:
         self._started = time.monotonic()
 
     def phase(self, phase: Phase) -> None:
-        """Begin a phase."""
+        """Begin a new phase."""
         self._write(msgspec.structs.replace(self._status, phase=phase))
         self._progress(phase)
 
     def frozen(self, manifest: str) -> None:
-        """Note that the run is whole, with the digest of its manifest."""
+        """Note that the run is complete; ``manifest`` is the digest of its manifest."""
         done = msgspec.structs.replace(self._status, phase="frozen", manifest=manifest)
         self._write(done)
         self._progress("frozen")
 
     def quiesced(self) -> None:
-        """Every replica is back in the ISR."""
+        """Note that every replica is back in the ISR."""
         self._write(msgspec.structs.replace(self._status, quiesced=True))
 
     def add(self, problems: Sequence[str]) -> None:
-        """Something could not be done; the run goes on, and its verdict will be unknown."""
+        """Add problems; the run goes on, and its verdict will be unknown."""
         if problems:
             both = (*self._status.problems, *problems)
             self._write(msgspec.structs.replace(self._status, problems=both))
 
     def explain(self, causes: Sequence[str]) -> None:
-        """Add what may be behind the problems, if there are any; alone it is no problem."""
+        """Add possible causes of the problems, if there are any; a cause alone is no problem."""
         if self._status.problems:
             self.add(causes)
 
@@ -84,7 +84,7 @@ class StatusKeeper:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Write down why a run ended early, if the disk still takes it."""
+        """Record why a run ended early, if the disk has room for it."""
         if error is None:
             return
         self._blame_full_disk(error)
@@ -97,7 +97,7 @@ class StatusKeeper:
             error.hint = "\n".join(filter(None, [error.hint, f"The run so far: {self._run.path}"]))
 
     def _blame_full_disk(self, error: BaseException) -> None:
-        """Say so when the disk is full: whatever died first may have died of that."""
+        """Name a full disk in the error, since it may have caused the error."""
         if isinstance(error, HarnessError) and (
             shutil.disk_usage(self._run.path).free < FULL_DISK_BYTES
         ):

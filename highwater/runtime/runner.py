@@ -1,4 +1,4 @@
-"""One run from plan to frozen replicas: ``execute`` on a cluster of its own, ``conduct`` on any."""
+"""One run from plan to frozen replicas: ``execute`` starts a cluster, ``conduct`` is given one."""
 
 import contextlib
 import functools
@@ -52,14 +52,14 @@ def execute(
 ) -> Run:
     """Do what the plan says on real brokers, and leave a run directory that can be judged.
 
-    What the schedule or the final read could not do becomes a problem in ``status.json`` and makes
-    the verdict ``unknown``. Whatever happens, no broker is left behind and what was recorded stays.
+    A failed step of the schedule or of the final read becomes a problem in ``status.json`` and
+    makes the verdict ``unknown``. Every broker ends, and what was recorded stays, even on errors.
 
     Args:
         stop: set from outside to end the run early.
 
     Raises:
-        UsageError: the plan asks for what there is not.
+        UsageError: the plan asks for something that does not exist.
         HarnessError: the harness could not go on (no Java, a broker that died, a full disk).
     """
     check_plan(plan)
@@ -72,10 +72,10 @@ def execute(
 
 
 def boot(plan: Plan, directory: Path) -> Cluster:
-    """Start the cluster that a plan asks for below ``directory``, or take hold of another's.
+    """Start the cluster of a plan below ``directory``, or connect to an external cluster.
 
     Raises:
-        UsageError: another's is not the one that was confirmed.
+        UsageError: the external cluster is not the one that was confirmed.
         HarnessError: it did not start; nothing is left running.
     """
     if plan.external is not None:
@@ -100,12 +100,12 @@ def conduct(
     stop: threading.Event,
     progress: Progress,
 ) -> None:
-    """Everything between a cluster that runs and a run directory that is whole.
+    """Execute a plan on a running cluster, and complete its run directory.
 
     Args:
         run: made from the plan; gets everything that is recorded.
         cluster: all of its brokers run, and none has a topic of the plan's name.
-        keep: called when all is read; leaves ``replicas/`` and ``logs/`` in the run.
+        keep: called after the final read; writes ``replicas/`` and ``logs/`` into the run.
         stop: set from outside to end the run early.
 
     Raises:
@@ -162,7 +162,7 @@ def conduct(
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusKeeper) -> None:
-    """Add what the brokers logged, and make of all that was recorded what a judge reads."""
+    """Add the brokers' log lines, and convert the recorded streams to the tables of a judge."""
     lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
     recorder.log_lines(lines)
     diary.explain(endings(lines))
@@ -172,7 +172,7 @@ def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, diary: StatusK
 
 
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-    """Create the topic under test; returns the replicas of partition 0, preferred leader first."""
+    """Create the topic; return the replicas of partition 0, the preferred leader first."""
     script = find_script(plan)
     ids = [*script.cast(cluster, probe)] if script else sorted(cluster.brokers)
     starts = (n % len(ids) for n in range(plan.topic.partitions))
@@ -183,7 +183,7 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[int, ...]
 
 
 def _play(plan: Plan, scene: ScheduleContext) -> None:
-    """Let the plan's schedule happen."""
+    """Execute the plan's schedule."""
     script = find_script(plan)
     if script is not None:
         script.play(scene)
@@ -197,7 +197,7 @@ def _play(plan: Plan, scene: ScheduleContext) -> None:
 def _heal(
     plan: Plan, scene: ScheduleContext, workload: RunningWorkload, diary: StatusKeeper
 ) -> None:
-    """Heal everything, let the producers hear their last answers, and let the replicas settle."""
+    """Heal all faults, wait for the producers' last answers and until all replicas are in sync."""
     diary.phase("healing")
     scene.nemesis.heal_all()
     workload.stop()
@@ -215,13 +215,13 @@ def _read(workload: RunningWorkload, diary: StatusKeeper) -> None:
 
 
 def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
-    """Wait until all brokers have sessions, and all replicas are in the ISR and end alike.
+    """Wait until all brokers have sessions, and all replicas are in the ISR with the same LEO.
 
-    The ISR is the assignment then, and each leader has committed all that it holds.
+    Then the ISR is the assignment, and each leader has committed its whole log.
 
-    A follower's own HW is not waited for: one of 4.3.1 that had restarted was seen at HW 0 for two
-    minutes. The leader's fetch session (KIP-227) tells a HW again only when it has risen, and no
-    record comes before the fence of the final read.
+    A follower's HW is not part of the condition: a restarted follower of 4.3.1 stayed at HW 0 for
+    two minutes. The leader's fetch session (KIP-227) sends a HW again only when it has risen, and
+    no record is written before the fence of the final read.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S
     await_sessions(
@@ -248,7 +248,7 @@ def _quiesce(plan: Plan, scene: ScheduleContext) -> None:
 def _look(
     topic: str, partition: int, cluster: Cluster, probe: Probe
 ) -> tuple[PartitionState, dict[int, ReplicaState]]:
-    """Return a partition, and each member of its ISR."""
+    """Return the state of a partition, and of each member of its ISR."""
     state = probe.partition(topic, partition)
     members = [broker for broker in state.isr if broker in cluster.brokers]
     return state, {broker: probe.replica(broker, topic, partition) for broker in members}

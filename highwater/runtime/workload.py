@@ -1,9 +1,9 @@
-"""The clients that write and read while faults happen, and the final read.
+"""The producers and consumers of a run while faults happen, and the final read after them.
 
-Producers send records of their own names to every partition, each a process of the history, one by
-one or in transactions; consumers are assigned every partition, or share them in a group. All go on
-through every fault: an error is written down, never fatal. With churn a client lives for a while
-and is then replaced by another of a new name, half of the time as after a crash.
+Each producer is a process of the history and sends records with unique names to every partition,
+singly or in transactions; consumers are assigned every partition, or share them in a group. All
+continue during every fault: an error is recorded, never fatal. With churn, a client lives for a
+while and is then replaced by one with a new name, half of the time as after a crash.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ _GRACE_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """A snapshot for a progress line; outcomes are up to 0.2 s behind what was sent."""
+    """A snapshot for a progress line; outcomes are up to 0.2 s behind ``sent``."""
 
     sent: int
     ok: int
@@ -52,12 +52,12 @@ class RunningWorkload:
     Args:
         plan: what to send and how.
         bootstrap: ``host:port,...`` of the brokers.
-        recorder: where operations go.
-        run: whose ``logs/clients.log`` has what the clients said.
-        access: what clients need to talk to the brokers; what the release needs, unless told.
+        recorder: records the operations.
+        run: its ``logs/clients.log`` gets the clients' log lines.
+        access: settings that clients need for these brokers; by default those of the release.
 
     Attributes:
-        direct: sends to named brokers, beside all others.
+        direct: sends to named brokers, besides all other clients.
     """
 
     def __init__(
@@ -106,7 +106,10 @@ class RunningWorkload:
                 self._spawn(name, partial(self._produce, name, f"p{index}"))
 
     def _produce(self, name: str, prefix: str) -> None:
-        """One producer without transactions, life after life; who crashes waits for no answer."""
+        """Run a producer without transactions, one life after the other.
+
+        A producer that crashes does not wait for its answers.
+        """
         plan, clock = self._plan, self._recorder.clock
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
         lengths = draws(plan, f"{name} lives")
@@ -127,17 +130,17 @@ class RunningWorkload:
             sent = loop.sent
 
     def _last_wait_s(self, life: ClientLifetime) -> float:
-        """Return how long a producer that ends waits for its answers."""
+        """Return the seconds for which a producer that ends waits for its answers."""
         return 0.0 if life.crashed else self._answer_limit_s
 
     def stop(self, *, answer_limit_s: float | None = None) -> None:
         """Stop sending and reading, wait for outstanding answers, end every client.
 
-        May be called twice. What is never answered is recorded as ``info`` without a completion.
+        May be called twice. A send without an answer is recorded as ``info`` without a completion.
 
         Args:
-            answer_limit_s: how long to wait for answers; by default the delivery timeout and a
-                little, within which each record has one. Less when the run is broken off.
+            answer_limit_s: how long to wait for answers; by default a little more than the delivery
+                timeout, within which each record has one. Less when the run is cut short.
         """
         if answer_limit_s is not None:
             self._answer_limit_s = answer_limit_s
@@ -158,17 +161,17 @@ class RunningWorkload:
             )
 
     def check(self) -> None:
-        """Go on if every client still runs and everything could be recorded.
+        """Return if every client still runs and everything could be recorded.
 
         Raises:
-            HarnessError: not so.
+            HarnessError: a client thread or the recorder has failed.
         """
         self._recorder.check()
         if self._failure is not None:
             raise HarnessError(f"a client thread died: {self._failure!r}") from self._failure
 
     def counts(self) -> Counts:
-        """Return a cheap snapshot of what was done; fences count as outcomes, not as sent."""
+        """Return the operations so far; fences count in the outcomes, but not in ``sent``."""
         counts = self._recorder.counts()
         ok, fail, info = (counts.get((SEND, outcome), 0) for outcome in (OK, FAIL, INFO))
         with self._senders_lock:
@@ -184,7 +187,7 @@ class RunningWorkload:
         """Connect the client that ``send`` uses to every leader, so that its first ack is fast.
 
         Raises:
-            WaitTimeoutError: some leader was not reached.
+            WaitTimeoutError: a leader was not reached.
         """
         self._sender(acks or self._plan.workload.acks).warm_up(limit_s=limit_s)
 
@@ -196,14 +199,14 @@ class RunningWorkload:
         acks: str | None = None,
         limit_s: float | None = None,
     ) -> SendOutcome:
-        """Send one record of that name and wait for its fate; process ``story`` of the history.
+        """Send one record and wait for its outcome; it is process ``story`` of the history.
 
         Args:
-            value: the record's name, its own in this run.
-            partition: where to.
-            acks: the plan's, unless told.
-            limit_s: after this long without an answer it is ``info``; the delivery timeout, unless
-                told. An answer that comes later is in the history all the same.
+            value: the record's name, unique in this run.
+            partition: the partition to write to.
+            acks: by default the plan's.
+            limit_s: after this long without an answer the outcome is ``info``; by default the
+                delivery timeout. An answer that comes later is in the history nevertheless.
         """
         limit_s = self._answer_limit_s if limit_s is None else limit_s
         return self._sender(acks or self._plan.workload.acks).send(
@@ -211,13 +214,13 @@ class RunningWorkload:
         )
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
-        """Fence every partition and read it whole; see ``harness.clients.final_read``."""
+        """Fence every partition and read all of it; see ``harness.clients.final_read``."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
         return final_read(self._plan, self._recorder, fence, reader, limit_s=limit_s)
 
     def close(self) -> None:
-        """Stop, and close the clients' log."""
+        """Stop all clients, and close their log."""
         try:
             self.stop()
         finally:

@@ -1,6 +1,7 @@
 """Smaller plans: with some of the steps, shorter waits, and less of everything else.
 
-All are pure functions of a plan. Whether what they make still does it, only brokers can tell.
+All are pure functions of a plan. Only a run on brokers shows whether a candidate reproduces the
+anomaly.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,14 +22,14 @@ _RATES: Final = (10.0, 50.0, 200.0, 1000.0)
 
 
 class Candidate(NamedTuple):
-    """A plan that may do, and what was made smaller, in words."""
+    """A smaller plan, and a phrase that says what is smaller."""
 
     says: str
     plan: Plan
 
 
 def waits(steps: Sequence[FaultStep]) -> list[float]:
-    """Return the seconds without faults before the first step, and between the others."""
+    """Return the seconds without any fault before the first step, and between the others."""
     numbers, until = [], 0.0
     for step in in_order(steps):
         if step.at_s > until:
@@ -38,7 +39,7 @@ def waits(steps: Sequence[FaultStep]) -> list[float]:
 
 
 def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
-    """Return the steps with every wait cut to this many seconds; overlaps stay."""
+    """Return the steps with every wait shortened to ``most_s``; overlaps of steps stay."""
     done: list[FaultStep] = []
     until = cut = 0.0
     for step in in_order(steps):
@@ -49,11 +50,7 @@ def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
 
 
 def with_steps(plan: Plan, steps: Sequence[FaultStep], most_s: float) -> Plan:
-    """Return the plan with some of its steps, and no longer a wait than there was.
-
-    Args:
-        most_s: the longest wait.
-    """
+    """Return the plan with some of its steps, and no wait longer than ``most_s``."""
     rest_s = min(REST_S, max(0.0, plan.duration_s - end_of(plan.steps)))
     closer = tight(steps, most_s)
     ends_s = end_of(closer) if closer else most_s
@@ -63,7 +60,7 @@ def with_steps(plan: Plan, steps: Sequence[FaultStep], most_s: float) -> Plan:
 
 
 def shorter_waits(plan: Plan) -> Iterator[Candidate]:
-    """Plans that wait less, the shortest first."""
+    """Yield plans with shorter waits, the shortest first."""
     longest = max(waits(plan.steps), default=0.0)
     for most_s in _WAITS_S:
         if most_s < longest:
@@ -71,7 +68,7 @@ def shorter_waits(plan: Plan) -> Iterator[Candidate]:
 
 
 def shorter_steps(plan: Plan, index: int) -> Iterator[Candidate]:
-    """Plans in which one step takes less time, and what comes after its end comes earlier."""
+    """Yield plans in which a step is shorter, and the steps after its end come earlier."""
     old = plan.steps[index]
     for lasts_s in _LENGTHS_S:
         saved = old.lasts_s - lasts_s
@@ -91,14 +88,14 @@ def shorter_steps(plan: Plan, index: int) -> Iterator[Candidate]:
 
 
 def fewer_partitions(plan: Plan, partitions: Iterable[int]) -> Iterator[Candidate]:
-    """Plans with one partition, of those in which the harm was seen."""
+    """Yield plans with a single partition, for each partition that had the anomaly."""
     if plan.topic.partitions > 1:
         for partition in partitions:
             yield Candidate(f"partition {partition} alone", alone(plan, partition))
 
 
 def fewer_clients() -> tuple[Callable[[Plan], Iterator[Candidate]], ...]:
-    """Return what can be left out of who writes and reads, each for itself."""
+    """Return functions that each yield a plan with fewer clients."""
     return _one_producer, _no_reader, _no_churn
 
 
@@ -122,7 +119,7 @@ def _no_churn(plan: Plan) -> Iterator[Candidate]:
 
 
 def fewer_records(plan: Plan) -> Iterator[Candidate]:
-    """Plans that send more slowly, the slowest first."""
+    """Yield plans that send at a lower rate, the lowest first."""
     work = plan.workload
     for rate in _RATES:
         if not work.rate or rate < work.rate:
@@ -138,10 +135,10 @@ def no_rest(plan: Plan) -> Iterator[Candidate]:
 
 
 def alone(plan: Plan, partition: int) -> Plan:
-    """Return the plan with one partition only, which is called 0 then.
+    """Return the plan with only this partition, which becomes partition 0.
 
-    Partition p has its first replica on the p-th broker, so brokers are renamed by as many: who led
-    the partition at first is whom the steps strike still.
+    Partition p has its first replica on the p-th broker, so broker ids are rotated by p: the steps
+    still hit the partition's first leader.
     """
 
     def renamed(target: str) -> str:

@@ -1,4 +1,4 @@
-"""Delta debugging: the smallest part of a whole that still does it.
+"""Delta debugging: the smallest subset of the items that still has a property.
 
 Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE Transactions on
 Software Engineering 28(2), 2002, algorithm ddmin.
@@ -12,18 +12,18 @@ T = TypeVar("T")
 
 
 def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """Return a part of ``whole``, in order, that does it, and not without any one item.
+    """Return a 1-minimal subset of ``whole``, in its order: no item of it can be removed.
 
-    So it is 1-minimal. That is as good as ``does``: where this is a matter of chance, an item may
-    stay that is not needed, and one may go without which it is done less often.
+    The result is as good as ``does``: where that depends on chance, an item may stay that is not
+    needed, and an item may go without which the property is rarer.
 
     Args:
-        whole: of which it is known that it does it; nobody asks again.
-        does: asked of smaller and smaller parts, also of none; of each part once.
+        whole: has the property; this is not tested again.
+        does: tests the property, on smaller and smaller subsets, also the empty one; each once.
 
     Returns:
-        The part. In the worst case ``n² + 3n`` parts of n items were asked about, and where one
-        item alone does it, ``2 log₂ n``.
+        The subset. The worst case takes ``n² + 3n`` tests for n items; where a single item is
+        enough, ``2 log₂ n``.
     """
     answers: dict[tuple[int, ...], bool] = {}
 
@@ -53,7 +53,7 @@ def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T,
 
 
 def _split(items: Sequence[int], pieces: int) -> list[list[int]]:
-    """As many pieces of as equal a size as can be, in order."""
+    """Split items, in order, into pieces of about equal size."""
     bounds = [len(items) * number // pieces for number in range(pieces + 1)]
     return [list(items[a:b]) for a, b in pairwise(bounds)]
 

@@ -1,4 +1,4 @@
-"""A plan as text for people: JSON with nothing in it that goes without saying, and a test."""
+"""A plan as text for people: JSON without default values, and a test."""
 
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ _TRIES: Final = 3
 
 
 def brief_json(plan: Plan) -> bytes:
-    """Return the plan as JSON without what is as by default; ``Plan.from_json`` reads it."""
+    """Return the plan as JSON without default values; ``Plan.from_json`` reads it."""
     return msgspec.json.format(
         msgspec.json.encode(_brief(plan) | {"schema": plan.schema}), indent=2
     )
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
 
 
 def module_of(plan: Plan, goal: Goal, hits: int, runs: int) -> str:
-    """Return a module with one test that fails when the plan does it again."""
+    """Return a module with one test, which fails when the plan reproduces the anomaly."""
     faults = [step.fault for step in plan.steps]
     return _TEST.format(
         kafka=plan.kafka,

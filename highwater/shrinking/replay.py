@@ -1,4 +1,4 @@
-"""The exact steps of a run, or of a plan in a file, on fresh brokers."""
+"""Replays the executed steps of a run, or a plan from a file, on fresh brokers."""
 
 import tempfile
 import threading
@@ -19,16 +19,16 @@ from highwater.runtime.preflight import check_plan
 
 
 def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> Plan:
-    """Return the plan that does the same as a run, or as a file says.
+    """Return a plan that repeats a run, or the plan of a file.
 
     Args:
         name: a run of the store, a run directory, or a file that holds a plan as JSON.
-        by: how steps of a run find their targets. A plan's own steps say that themselves.
-        kafka: another release to do it on.
+        by: how a run's steps find their targets; the steps of a plan in a file name them.
+        kafka: another release to run on.
 
     Raises:
-        UsageError: it is neither, or the steps cannot be taken on that release.
-        StoreError: a run that cannot be read.
+        UsageError: there is no such run or plan, or the steps are impossible on that release.
+        StoreError: the run cannot be read.
     """
     replayed = read_plan(Path(name)) if Path(name).is_file() else as_taken(store.open(name), by=by)
     plan = msgspec.structs.replace(replayed, kafka=kafka or replayed.kafka)
@@ -38,7 +38,7 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
 
 def refuse_external(plan: Plan) -> None:
-    """Refuse to break a cluster again that was confirmed for one run.
+    """Refuse to inject faults again into an external cluster, which was confirmed for one run.
 
     Raises:
         UsageError: the plan is for an external cluster.
@@ -51,10 +51,10 @@ def refuse_external(plan: Plan) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Return a plan from a file.
+    """Read a plan from a file.
 
     Raises:
-        UsageError: the file holds none, or cannot be read.
+        UsageError: the file holds no plan, or cannot be read.
     """
     try:
         return Plan.from_json(path.read_bytes())
@@ -69,10 +69,12 @@ def read_plan(path: Path) -> Plan:
 
 
 def as_taken(run: Run, *, by: By) -> Plan:
-    """Return the plan of a run with its executed steps; a story or schedule as it is.
+    """Return a run's plan with the steps that it executed.
+
+    The plan of a story or of a model's schedule is returned unchanged.
 
     Raises:
-        UsageError: the run never came so far.
+        UsageError: the run ended before its schedule began.
         StoreError: it cannot be read.
     """
     plan = run.plan()
@@ -90,10 +92,10 @@ def perform(
     spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
 ) -> list[JudgedRun]:
-    """Do a plan this many times, on one warm cluster with a topic for each, and judge all runs.
+    """Perform a plan ``repeat`` times, on one warm cluster with a topic for each run, and judge.
 
     Raises:
-        UsageError: the plan asks for what there is not; nothing was started.
+        UsageError: the plan asks for something that does not exist; nothing was started.
         HarnessError: a run could not go on. The runs that ended before are in the store.
     """
     check_plan(plan)

@@ -1,12 +1,11 @@
-"""Finds the smallest plan that does the same harm as a run: fewest faults first, then less of all.
+"""Finds the smallest plan that reproduces a run's anomaly: first fewer faults, then all the rest.
 
-Every question, "does this plan still do it?", is asked of real brokers, and they answer by chance:
-a schedule that lost a record once may keep all of them the next time. So a plan is run up to
-``HitThreshold.tries`` times and counts when ``HitThreshold.hits`` of them do it. With 1 of 3, a
-plan that does it in half of its runs is taken for one that does in 7 of 8 cases, and one that never
-does is never taken. Fewer faults are worth a harm that is seen less often; shorter faults and fewer
-records are not, so of these one run more has to do it. What is left is run some more times in the
-end, to say how often it does it.
+Every candidate is run on real brokers, and the outcome depends on chance: a schedule that lost a
+record once may keep all of them the next time. So a plan is run up to ``HitThreshold.tries`` times
+and accepted when ``HitThreshold.hits`` runs have the anomaly. With 1 of 3, a plan that has it in
+half of its runs is accepted in 7 of 8 cases, and a plan that never has it is never accepted. Fewer
+faults justify an anomaly that is rarer; shorter faults and fewer records do not, so they need one
+more hit. At the end, the smallest plan is run again to measure how often it has the anomaly.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,13 +39,13 @@ Ended = Literal["smallest", "time", "interrupted", "not-reproduced"]
 
 @dataclass(slots=True, kw_only=True)
 class Search:
-    """Goes through what could be smaller, and knows the best so far.
+    """Tries smaller and smaller plans, and keeps the best so far.
 
     Attributes:
-        best: the smallest plan that did it.
+        best: the smallest plan that had the anomaly.
         sent: records that its run sent.
-        counted: how often it did it, of how many runs.
-        partitions: in which the harm was seen.
+        counted: its hits, and its runs.
+        partitions: the partitions that had the anomaly.
     """
 
     trials: Trials
@@ -56,7 +55,7 @@ class Search:
     partitions: tuple[int, ...] = field(default=())
 
     def until_ended(self) -> Ended:
-        """Make it as small as it can be, unless something ends that before."""
+        """Make the plan as small as possible, and return how the search ended."""
         try:
             longest = max(waits(self.best.steps), default=0.0)
             whole = with_steps(self.best, self.best.steps, longest)
@@ -78,7 +77,7 @@ class Search:
         return "smallest"
 
     def confirm(self, times: int) -> tuple[int, int]:
-        """Run the best some more times; how often it did it, and of how many runs."""
+        """Run the best plan some more times, and return its hits and its runs."""
         self.trials.progress(f"counting in how many of {times} runs it does it")
         try:
             return len(self.trials.run(self.best, times)), times
@@ -86,7 +85,7 @@ class Search:
             return self.counted
 
     def save(self) -> None:
-        """Let ``plan.json`` be the best so far."""
+        """Write the best plan so far to ``plan.json``."""
         Run(self.trials.folder).write("plan.json", brief_json(self.best))
 
     def _fewest_steps(self) -> None:
@@ -102,7 +101,7 @@ class Search:
     def _go_through(
         self, smaller: Callable[[Plan], Iterator[Candidate]], rule: HitThreshold | None = None
     ) -> None:
-        """Take the first of some plans that does it."""
+        """Accept the first candidate that has the anomaly, if there is one."""
         any(self._holds(candidate, rule) for candidate in smaller(self.best))
 
     def _holds(self, candidate: Candidate, rule: HitThreshold | None = None) -> bool:

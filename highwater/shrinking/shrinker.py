@@ -1,4 +1,4 @@
-"""The smallest plan that does the same harm as a run, and how much smaller it is."""
+"""Shrinks a run to the smallest plan with the same anomaly, and reports how much smaller it is."""
 
 import tempfile
 import time
@@ -30,7 +30,7 @@ _NAMED: Final = 3
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a plan: faults, their seconds, and records that a run of it sent."""
+    """The size of a plan: faults, their seconds, and the records that a run of it sent."""
 
     faults: int
     seconds: float
@@ -55,15 +55,15 @@ class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of shrinking; ``shrunk.json``.
 
     Attributes:
-        plan: the smallest that did it; replay it, or paste the test.
-        goal: what it does.
+        plan: the smallest plan with the anomaly; replay it, or paste the test.
+        goal: the verdict and anomalies that were kept.
         ended: smallest: nothing more can be left out; time, interrupted: the best so far;
-            not-reproduced: not even the whole did it again.
-        hits: in so many of
-        runs: runs of the plan it did it, each counted after it had been found.
+            not-reproduced: not even the whole plan had the anomaly again.
+        hits: runs of the plan that had the anomaly.
+        runs: runs of the plan that were counted, after it had been found.
         attempts: plans that were tried.
-        ran: runs in all, of this sitting.
-        seconds: of this sitting.
+        ran: all runs of this invocation.
+        seconds: duration of this invocation.
     """
 
     schema: int = 1
@@ -110,12 +110,12 @@ def shrink_run(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> ShrinkResult:
-    """Find the smallest plan that does the same harm as a judged run; see ``shrink``.
+    """Find the smallest plan with the same anomaly as a judged run; see ``shrink``.
 
     Args:
-        folder: of what is found; ``shrunk`` in the run unless told.
+        folder: where the result is written; by default ``shrunk`` in the run.
         by: how steps find their targets.
-        kinds: of anomalies to keep; the worst unless told.
+        kinds: anomaly kinds to keep; by default the worst.
 
     Raises:
         UsageError: there is nothing to keep, or the run is scripted.
@@ -148,22 +148,21 @@ def shrink(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> ShrinkResult:
-    """Make a plan of steps as small as it can be.
+    """Make a plan of steps as small as possible.
 
-    Brokers stay warm from one run to the next, and so does Spark. ``folder`` gets ``plan.json`` as
-    soon as something smaller was found, ``shrunk.json`` and a test at the end, and
-    ``attempts.jsonl``, by which a later call goes on where this one was ended. Ctrl-C ends it in
-    order, with the best so far.
+    Brokers and Spark stay warm from one run to the next. ``folder`` gets ``plan.json`` as soon as a
+    smaller plan was found, ``shrunk.json`` and a test at the end, and ``attempts.jsonl``, from
+    which a later call resumes. Ctrl-C ends the search in order, with the best plan so far.
 
     Args:
         plan: with steps; see ``highwater.shrinking.replay.as_taken``.
-        goal: what it has to do.
-        sent: records that the run of it sent.
-        tell: told of each plan that was tried.
-        progress: told what goes on.
+        goal: the verdict and anomalies that the plan must keep.
+        sent: records that its run sent.
+        tell: called with each plan that was tried.
+        progress: called with a phrase about what goes on.
 
     Raises:
-        UsageError: the plan cannot be done, or is scripted.
+        UsageError: the plan cannot be executed, or is scripted.
         HarnessError: the harness cannot perform runs here.
     """
     _require_steps(plan)

@@ -1,4 +1,4 @@
-"""The target of shrinking: the same verdict, and the same kind of the worst anomaly."""
+"""The property that a smaller plan must keep: the verdict, and the kind of the worst anomaly."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -15,11 +15,11 @@ _GRAVITY = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict and the kind that a run has to come to.
+    """The verdict and the anomalies that a run must have.
 
     Attributes:
         verdict: valid or invalid.
-        kinds: of anomalies; it has at least one of each.
+        kinds: anomaly kinds; a run needs at least one anomaly of each.
     """
 
     verdict: str
@@ -27,16 +27,16 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, verdict: Verdict, kinds: Sequence[str] = ()) -> Self:
-        """Return what a judged run came to: its verdict, and the kind of its worst anomaly.
+        """Return a judged run's verdict and the kind of its worst anomaly.
 
-        The worst is one that breaks a promise, if any does, and of those the one that
-        ``checkers.catalogue`` puts first.
+        Anomalies that break a promise come before all others, then the order of
+        ``checkers.catalogue`` decides.
 
         Args:
-            kinds: these instead, all of which it must have.
+            kinds: kinds to use instead; the run must have all of them.
 
         Raises:
-            UsageError: nothing was found in the run, or not these.
+            UsageError: the run has no anomaly, or none of a kind in ``kinds``.
         """
         all_names = all_kinds()
         for name in kinds:
@@ -56,7 +56,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         return cls(verdict=verdict.verdict, kinds=tuple(kinds) or (_worst(verdict, names),))
 
     def reached_by(self, verdict: Verdict) -> bool:
-        """Return whether a run came to the same."""
+        """Return whether a run has the same verdict, and anomalies of all kinds."""
         return verdict.verdict == self.verdict and all(map(verdict.counts.get, self.kinds))
 
 

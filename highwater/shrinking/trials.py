@@ -1,7 +1,7 @@
-"""Trials of plans: a few runs on warm brokers, judged at once, and remembered.
+"""Tests whether a plan has the anomaly: runs it on warm brokers a few times, and judges the runs.
 
-``attempts.jsonl`` has a line for each plan that was tried. Who goes on after an interruption asks
-the same questions in the same order, and has the answers of the first ones there.
+``attempts.jsonl`` has a line for each plan that was tried. A search that resumes after an
+interruption tries the same plans in the same order, and finds the first results there.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: from 1 on.
-        says: what is smaller about it.
-        key: of the plan and the question.
-        runs: how often it was run.
-        hits: how many of these did it.
-        holds: whether that is enough.
-        partitions: in which the harm was seen.
-        sent: records of the last run that did it; 0 if none did.
+        says: what is smaller than before.
+        key: hash of plan, goal and threshold.
+        runs: runs of the plan.
+        hits: runs that had the anomaly.
+        holds: whether these were enough.
+        partitions: the partitions that had the anomaly.
+        sent: records that the last hit sent; 0 without hits.
     """
 
     number: int
@@ -55,23 +55,23 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeIsUpError(Exception):
-    """The limit was reached. Caught where the best so far is known."""
+    """The time limit was reached; ``Search`` catches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitThreshold:
-    """When a plan counts as doing it: in at least ``hits`` of at most ``tries`` runs."""
+    """The hits that a plan needs to be accepted: at least ``hits`` in at most ``tries`` runs."""
 
     tries: int = 3
     hits: int = 1
 
     def decided(self, runs: int, hits: int) -> bool:
-        """Return whether more runs could not change the answer."""
+        """Return whether more runs could not change the result."""
         return hits >= self.hits or runs - hits > self.tries - self.hits
 
     @property
     def stricter(self) -> "HitThreshold":
-        """The same with one more that has to do it, where there are so many."""
+        """The threshold with one more hit, but never more than ``tries``."""
         return replace(self, hits=min(self.tries, self.hits + 1))
 
 
@@ -80,12 +80,12 @@ class Trials:
     """Tries plans; for one thread.
 
     Attributes:
-        folder: has ``attempts.jsonl``, and in ``runs`` the runs of the last plan that did it.
+        folder: has ``attempts.jsonl``, and in ``runs`` the runs of the last plan that was accepted.
         deadline: of ``time.monotonic``; after it no run begins.
-        tell: told of each attempt when it is decided.
-        progress: told what goes on in a run.
-        attempts: all, oldest first; those of an earlier sitting too, once they are asked again.
-        ran: how many runs there were in this sitting.
+        tell: called with each attempt when it is decided.
+        progress: called with a phrase about what goes on in a run.
+        attempts: all, oldest first; those of an earlier invocation once they are tried again.
+        ran: number of runs in this invocation.
     """
 
     goal: Goal
@@ -109,13 +109,13 @@ class Trials:
         return self.folder / "attempts.jsonl"
 
     def holds(self, plan: Plan, says: str, *, rule: HitThreshold | None = None) -> Attempt:
-        """Try a plan until it is decided.
+        """Run a plan until it is accepted or rejected.
 
         Args:
-            rule: another than this one's.
+            rule: a threshold other than ``self.rule``.
 
         Raises:
-            TimeIsUpError: before that.
+            TimeIsUpError: the time limit was reached before.
             HarnessError: several runs in a row could not be performed.
         """
         rule = rule or self.rule
@@ -136,7 +136,7 @@ class Trials:
         return hashlib.sha256(question).hexdigest()[:16]
 
     def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
-        """Run a plan: first as few runs as could be enough, then the others in one pass."""
+        """Run a plan in at most two batches: first as few as could be enough, then all the rest."""
         began = time.monotonic()
         judged: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits
@@ -159,10 +159,10 @@ class Trials:
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
-        """Run a plan so often; the runs that did it with their verdicts. No other stays.
+        """Run a plan ``times`` times; return the hits with their verdicts, and delete the others.
 
         Raises:
-            TimeIsUpError: before the last of them.
+            TimeIsUpError: the time limit was reached before the last run.
             HarnessError: several runs in a row could not be performed.
         """
         store = Store(self.folder / "runs")
@@ -182,7 +182,7 @@ class Trials:
         return runs
 
     def _perform(self, plan: Plan, store: Store) -> Run | None:
-        """One run, or None if the harness could not perform it."""
+        """Perform a run; return None if the harness failed."""
         if time.monotonic() > self.deadline:
             raise TimeIsUpError
         self.ran += 1
@@ -201,7 +201,7 @@ class Trials:
             shutil.rmtree(self.folder / "runs" / name, ignore_errors=True)
 
     def _keep(self, runs: list[Run]) -> None:
-        """Keep the runs of the last plan that did it, and remove those of the ones before."""
+        """Delete the runs of plans that were accepted before these."""
         if runs:
             everything = Store(self.folder / "runs").names()
             self._remove(set(everything) - {run.name for run in runs})
@@ -213,7 +213,7 @@ def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:
 
 
 def read_attempts(path: Path) -> list[Attempt]:
-    """Return what was tried before; a torn last line is left out.
+    """Return the attempts in a file; a torn last line is left out.
 
     Raises:
         StoreError: the file cannot be read.

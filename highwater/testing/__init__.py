@@ -1,1 +1,1 @@
-"""The parts of the pytest plugin; tests import what they need from ``highwater``."""
+"""The parts of the pytest plugin; tests import ``highwater.pytest_plugin``."""

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class KafkaRun:
-    """Runs on real brokers, and judges. One a test; call it as often as needed.
+    """Performs runs on real brokers, and judges them. One per test; call it as often as needed.
 
     Args:
         case: the release and settings for which the test runs now.
-        laboratory: the session's, made at its first use.
-        note: told of every judged run.
+        laboratory: returns the session's laboratory, which is created at its first use.
+        note: called with every judged run.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class KafkaRun:
         return result
 
     def plan(self, **words: "Unpack[RunArguments]") -> "Plan":
-        """Return the plan of a run for this case; ``msgspec.structs.replace`` changes the rest.
+        """Return the plan of a run for this case; change it with ``msgspec.structs.replace``.
 
         Raises:
             UsageError: neither a story nor a nemesis is named, or an unknown one.
@@ -71,7 +71,7 @@ class KafkaRun:
         return make(self.case, **words)
 
     def _ready(self, plan: "Plan | None", words: "RunArguments") -> "Plan":
-        """Return a plan for this case and no other: the test's name would not be true."""
+        """Return the plan to perform; a plan for another case would contradict the test's id."""
         if plan is None:
             return self.plan(**words)
         if words:

@@ -1,4 +1,4 @@
-"""From the words of a test to a plan."""
+"""Builds a plan from the keyword arguments of ``kafka_run``."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
@@ -14,14 +14,14 @@ from highwater.testing.parametrize import Case
 
 
 class RunArguments(TypedDict, total=False):
-    """The arguments of a run in a test; its case has the settings that are not given here.
+    """Keyword arguments of a run; settings that are not given are those of the test's case.
 
     Attributes:
-        story: a scripted schedule, by name.
+        story: name of a scripted schedule.
         nemesis: faults that a random schedule mixes: ``"kill,pause"``, a list, or ``"none"``.
-        duration: how long a random schedule goes on, in seconds or as ``"20s"``; 30 s.
-        seed: what every random choice follows from; 0.
-        acks: what producers wait for.
+        duration: length of a random schedule, in seconds or as ``"20s"``; by default 30 s.
+        seed: seed of every random choice; by default 0.
+        acks: acknowledgements that producers wait for.
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
     """

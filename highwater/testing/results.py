@@ -1,4 +1,4 @@
-"""The result of a run for a test, and the text of a broken promise."""
+"""The result that a run returns to a test, and the exceptions of its assertions."""
 
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -16,7 +16,7 @@ _SHOWN_MAX: Final = 3  # anomalies that a failure tells; the report has all
 
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
-    """A promise of the settings was broken. A failure of the test, not of the harness.
+    """The settings promise something that did not hold: a failure of the test, not the harness.
 
     Attributes:
         result: the run, to be examined.
@@ -28,7 +28,7 @@ class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, 
 
 
 class Unexplained(AssertionError):  # noqa: N818 - for the same reason
-    """The release's rules do not allow what happened, or what they demand did not happen.
+    """The run contradicts the release's rules, or did not show what they predict.
 
     Attributes:
         result: the run, to be examined.
@@ -40,7 +40,7 @@ class Unexplained(AssertionError):  # noqa: N818 - for the same reason
 
 
 class CannotJudge(HarnessError):  # noqa: N818 - for the same reason
-    """The verdict is ``unknown``: the test neither passes nor fails, for nothing was shown.
+    """The verdict is ``unknown``: the test neither passes nor fails.
 
     Attributes:
         result: the run, to be examined.
@@ -82,9 +82,9 @@ class Result:
 
     @property
     def as_predicted(self) -> bool | None:
-        """True if exactly that was lost and forked which the release's rules give up.
+        """True if exactly those records were lost and forked that the release's rules predict.
 
-        None when nothing is predicted, as of a random nemesis.
+        None when nothing is predicted, as for a random nemesis.
         """
         from highwater.runtime.prediction_check import as_predicted  # noqa: PLC0415 - imports brokers' clients
 
@@ -99,7 +99,7 @@ class Result:
 
     @property
     def where(self) -> str:
-        """The place of the report and the command that repeats the run, a line each."""
+        """Two lines: the path of the report, and the command that repeats the run."""
         return f"report: {self.report}\nrepeat: {self.plan.command()}"
 
     def assert_as_promised(self) -> None:
@@ -151,10 +151,9 @@ class Result:
             raise AssertionError("\n".join([self.headline, *_sentences(anomalies), self.where]))
 
     def assert_explained(self) -> None:
-        """Fail unless the model explains all that happened, and all happened that it predicts.
+        """Fail unless the model explains the whole run, and the run shows all that it predicts.
 
-        Whether a promise was broken is another question: a loss that a release's rules cause is
-        explained.
+        A broken promise does not matter here: a loss that a release's rules cause is explained.
 
         Raises:
             Unexplained: something does not follow from the rules, or was not reproduced.
@@ -189,7 +188,7 @@ class Result:
             raise CannotJudge(f"the run could not be judged: {reasons}", self)
 
     def row(self) -> dict[str, str]:
-        """Return the run as properties of a test: a JUnit report's, and the summary's."""
+        """Return the run as a test's properties, for the JUnit report and for the summary."""
         plan = self.plan
         return {
             "kafka": plan.kafka,

@@ -1,4 +1,4 @@
-"""The resources of a test session: warm clusters, one Spark session, a store of runs."""
+"""Resources of a test session: warm clusters, one Spark session, and a store of runs."""
 
 import contextlib
 import tempfile
@@ -51,7 +51,7 @@ class Laboratory:
         """Run a plan on real brokers and judge it; Spark starts while the first brokers boot.
 
         Raises:
-            UsageError: the plan asks for what there is not; nothing was started.
+            UsageError: the plan asks for something that does not exist; nothing was started.
             HarnessError: the run could not go on.
         """
         check_plan(plan)
@@ -66,7 +66,7 @@ class Laboratory:
         return judged
 
     def cluster(self, case: Case) -> Cluster:
-        """Return a whole cluster of three brokers: the last test's, unless that broke it.
+        """Return a healthy cluster of three brokers: the last test's, unless that test broke it.
 
         Raises:
             UsageError: there is no such driver here.
@@ -89,7 +89,7 @@ class Laboratory:
         )
 
     def _turn_to(self, kafka: str, driver: str) -> None:
-        """Give back the clusters of another release or driver."""
+        """Close the clusters of another release or driver."""
         if self._open != (kafka, driver):
             self._clear()
         self._open = (kafka, driver)

@@ -1,1 +1,1 @@
-"""Options that several commands share, and their words as values."""
+"""Options that several commands share, and the texts that commands print."""

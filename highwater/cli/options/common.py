@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have in common."""
+"""Options and arguments that several commands share."""
 
 import functools
 import inspect
@@ -71,10 +71,7 @@ _SPARK: Final = inspect.signature(_spark_options).parameters
 
 
 def on_spark(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say on which Spark it judges.
-
-    It takes them as one keyword argument, ``spark``.
-    """
+    """Add the Spark options to a command, which gets them as one keyword argument, ``spark``."""
 
     @functools.wraps(command)
     def run(**given: Any) -> None:  # noqa: ANN401 - typer's, of any type

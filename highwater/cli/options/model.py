@@ -1,4 +1,4 @@
-"""Output of the model's commands: a verdict an invariant, a counterexample step by step."""
+"""The model's answer as text: a verdict per invariant, and counterexamples step by step."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ _LEGEND: Final = (
 
 
 def show(answers: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
-    """Print what was asked, what was found about each invariant, and what it took."""
+    """Print the scope, the verdict of each invariant, and the effort of the search."""
     first = answers[0]
     console.out.print(f"Kafka {first.kafka}, {settings(first.scope)}; {bounds(first.scope)}")
     if first.switched:
@@ -42,13 +42,13 @@ def show(answers: Sequence[SearchAnswer], written: Sequence[Path]) -> None:
 
 
 def settings(scope: Scope) -> str:
-    """Return what decides what is promised."""
+    """Return the settings on which the promises depend."""
     elections = "unclean elections allowed" if scope.unclean else "clean elections"
     return f"acks={scope.acks}, min.insync.replicas={scope.min_isr}, {elections}"
 
 
 def bounds(scope: Scope) -> str:
-    """Return how much may happen."""
+    """Return the bounds of the scope."""
     counted = {
         "broker": scope.brokers,
         "record": scope.records,
@@ -61,7 +61,7 @@ def bounds(scope: Scope) -> str:
 
 
 def effort(answer: SearchAnswer) -> str:
-    """Return what it took, and how sure it is."""
+    """Return the effort of the search, and its probability of a missed state."""
     if answer.method == "walks":
         return (
             f"{answer.states:,} steps of random walks in {answer.seconds:.1f} s;"
@@ -77,7 +77,7 @@ def effort(answer: SearchAnswer) -> str:
 
 
 def steps(counterexample: Counterexample) -> list[str]:
-    """Return a counterexample's steps, and under each what every replica holds after it."""
+    """Return a counterexample's steps, each with the log of every replica after it."""
     lines = []
     for number, step in enumerate(counterexample.steps, start=1):
         lines.append(f"{number:>4}. {step.says}")
@@ -86,7 +86,7 @@ def steps(counterexample: Counterexample) -> list[str]:
 
 
 def holdings(state: State) -> str:
-    """Return ``A* [m1|m2]  B [m1|]  C dead [|]``."""
+    """Format the log of every replica: ``A* [m1|m2]  B [m1|]  C dead [|]``."""
     return "  ".join(
         _replica(NAMES[b], replica, leads=replica.follows == b)
         for b, replica in enumerate(state.replicas)

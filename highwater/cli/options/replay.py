@@ -1,4 +1,4 @@
-"""Output while a run shrinks, and when it is done."""
+"""The texts that ``highwater shrink`` prints during the search and at its end."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ _ENDED = {
 
 
 def line(attempt: Attempt) -> str:
-    """One plan that was tried."""
+    """Return a line about one plan that was tried."""
     did = f"{attempt.hits} of {count(attempt.runs, 'run')} did it"
     return (
         f"{attempt.number:3}  {attempt.says}: {did}{', kept' * attempt.holds}"
@@ -26,7 +26,7 @@ def line(attempt: Attempt) -> str:
 
 
 def summary(result: ShrinkResult, folder: Path) -> str:
-    """Return what it came to, and what to do with it."""
+    """Return the result, and the commands that use it."""
     effort = f"{count(result.attempts, 'plan')} tried, {count(result.ran, 'run')},"
     effort += f" {result.seconds:.0f} s."
     if result.ended == "not-reproduced":

@@ -1,4 +1,4 @@
-"""The beats of an anomaly: its witnesses as written, fault, cut, elected, replaced, end; titled."""
+"""Group an anomaly's witnesses into titled beats: written, fault, cut, elected, replaced, end."""
 
 import re
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ TITLES: Final = {
 
 
 def beat(witness: Witness) -> str:
-    """To which part of the story a piece of evidence belongs; "" to whichever it falls into."""
+    """Return the beat of a witness; "" if it belongs to the beat before it."""
     if witness.what == "read" and witness.who != "reader":
         return ""  # a consumer of the run, not the final read
     beat = _BEATS.get(witness.what)
@@ -59,7 +59,7 @@ def beat(witness: Witness) -> str:
 
 
 def actors(witnesses: Sequence[Witness]) -> list[int]:
-    """Ids of the brokers that acted: who is named, or else the first broker in the sentence."""
+    """Return ids of brokers that acted: the witness itself, or the first in its sentence."""
     brokers: dict[int, None] = {}
     for witness in witnesses:
         named = _BROKER.search(witness.who) or _BROKER.search(witness.says)
@@ -69,7 +69,7 @@ def actors(witnesses: Sequence[Witness]) -> list[int]:
 
 
 def title(name: str, witnesses: Sequence[Witness]) -> str:
-    """Return what a beat is called: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
+    """Return a beat's title: ``Brokers 1 and 2 are killed``, ``Broker 3 cuts its log``."""
     ids = actors([w for w in witnesses if beat(w) == name])
     verbs = {
         "fault": (
@@ -91,7 +91,7 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
 
 
 def grouped(witnesses: Sequence[Witness]) -> list[Group]:
-    """Witnesses in order of time, neighbours of one beat together; those without a time last."""
+    """Group witnesses by beat in order of time; those without a time come last."""
     last = 1 << 62
     ordered = sorted(witnesses, key=lambda w: last if w.time_ns is None else w.time_ns)
     groups: list[Group] = []
@@ -105,10 +105,10 @@ def grouped(witnesses: Sequence[Witness]) -> list[Group]:
 
 
 def _untangled(groups: list[Group]) -> list[Group]:
-    """Causes before effects: brokers' logs and the observer's polls bear different delays.
+    """Put causes before effects: brokers' logs and the observer's polls have different delays.
 
-    A cut may be logged just before the election of another broker that caused it is observed, and
-    observed just after. What took the offset last belongs to the end.
+    A truncation may be logged just before the election that caused it is observed, and observed
+    just after. The last record at the offset belongs to the end.
     """
     grouped: list[Group] = []
     for name, witnesses in groups:
@@ -134,7 +134,7 @@ def _caused(cut: Sequence[Witness], election: Sequence[Witness]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Findings of one kind at neighbouring offsets: the first one's story is the story of all."""
+    """Findings of one kind at neighbouring offsets; the story of the first stands for all."""
 
     first: Anomaly
     last_offset: int | None
@@ -142,7 +142,7 @@ class Burst:
 
 
 def bursts(anomalies: Sequence[Anomaly]) -> list[Burst]:
-    """Return findings in their own order, neighbours (at most ``NEAR`` offsets apart) together."""
+    """Group neighbouring findings (at most ``NEAR`` offsets apart), in their own order."""
     grouped: list[Burst] = []
     for anomaly in anomalies:
         last = grouped[-1] if grouped else None

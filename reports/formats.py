@@ -1,4 +1,4 @@
-"""Judged runs in formats that others read: Markdown for people's comments, JUnit XML for CI."""
+"""Judged runs as Markdown for comments, JSON for scripts and JUnit XML for CI."""
 
 import json
 import re
@@ -29,10 +29,10 @@ _MARKS: Final = {"valid": "✓ valid", "invalid": "✕ **invalid**", "unknown": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The summary of one judged run.
+    """The documents of one judged run.
 
     Attributes:
-        model: None where the model was not asked.
+        model: None if the model was not asked.
     """
 
     run: Run
@@ -58,15 +58,15 @@ class RunSummary:
 
     @property
     def what(self) -> str:
-        """The request, in words."""
+        """The faults or story that the plan asks for."""
         return self.plan.happens.replace(",", ", ")
 
 
 def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
-    """Return what turns judged runs into a text of this format.
+    """Return the function that formats judged runs.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: there is no format of this name.
     """
     if name not in _FORMATS:
         formats = ("html", *_FORMATS)
@@ -75,7 +75,7 @@ def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
 
 
 def as_json(summaries: Sequence[RunSummary]) -> str:
-    """Return what ``highwater check --json`` prints: an object, or a list for several runs."""
+    """Return the output of ``highwater check --json``: an object, or a list for several runs."""
     built = [
         summary.verdict.summary(str(summary.run.report))
         | {"model": msgspec.to_builtins(summary.model)}
@@ -85,7 +85,7 @@ def as_json(summaries: Sequence[RunSummary]) -> str:
 
 
 def markdown(summaries: Sequence[RunSummary]) -> str:
-    """Return a table of all runs, and what was found in each."""
+    """Return a table of all runs, then a section with the anomalies of each."""
     heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for run_summary in summaries:
@@ -104,13 +104,13 @@ def markdown(summaries: Sequence[RunSummary]) -> str:
 
 
 def _lost(verdict: Verdict) -> str:
-    """``1 / 4``: lost of acknowledged; a dash for what nobody could count."""
+    """Return ``1 / 4``, lost of acknowledged; a dash if the records could not be counted."""
     book = verdict.ledger
     return f"{book.lost:,} / {book.acknowledged:,}" if verdict.account == "whole" else "-"
 
 
 def junit(summaries: Sequence[RunSummary]) -> str:
-    """Return a test suite, a case a run: broken promises fail, unknown ones are errors."""
+    """Return a test suite with a case a run: ``invalid`` is a failure, ``unknown`` an error."""
     broken = sum(summary.verdict.verdict == INVALID for summary in summaries)
     unknown = sum(summary.verdict.verdict == UNKNOWN for summary in summaries)
     seconds = f"{sum(summary.status.seconds for summary in summaries):.3f}"
@@ -181,7 +181,7 @@ def _repeat(summary: RunSummary) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text as Markdown prints it: nothing of it is markup, nothing ends the cell or the line."""
+    """Escape text for a cell of a Markdown table, in one line."""
     line = plain(text).replace("\n", " ")
     return "".join(
         f"\\{character}" if character in "\\|<>*_[]#" else character for character in line
@@ -189,6 +189,6 @@ def _cell(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text that XML may hold: control characters and what is no character are spelled out."""
+    """Escape control characters and others that XML does not allow."""
     printable = "\n".join(plain(line) for line in text.splitlines())
     return _NO_XML.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), printable)

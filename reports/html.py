@@ -1,7 +1,7 @@
-"""HTML from templates: everything escaped, nothing loaded, nothing run.
+"""Render HTML from templates: all values escaped, nothing loaded, no scripts.
 
-The page's own style sheet is allowed by its hash; the content security policy forbids all else,
-so a record whose value is markup could neither run nor fetch anything, were it not escaped.
+The content security policy allows only the page's own style sheet, by its hash. So markup in a
+record's value could neither run nor fetch anything even if it were not escaped.
 """
 
 import base64
@@ -20,7 +20,7 @@ from highwater.reports.text import logged, plain, seconds, short
 
 
 def render(template: str, **values: object) -> str:
-    """Return a whole page from ``templates/``; a name that it lacks is an error."""
+    """Render a page from ``templates/``; a variable missing from ``values`` is an error."""
     css = _css()
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     policy = (
@@ -32,13 +32,13 @@ def render(template: str, **values: object) -> str:
 
 
 def save(path: Path, html: str) -> Path:
-    """Write a page whole or not at all."""
+    """Write a page atomically."""
     write_whole(path, html.encode())
     return path
 
 
 def drawing_css() -> str:
-    """Return what a drawing needs of the style sheet where it is a file of its own."""
+    """Return the rules of the style sheet that a drawing in a file of its own needs."""
     lines = _css().splitlines()
     colours = lines[: lines.index("*{box-sizing:border-box}")]
     return "\n".join([*colours, *(line for line in lines if line.startswith("svg"))])
@@ -66,5 +66,5 @@ def _environment() -> jinja2.Environment:
 
 
 def _finalize(value: object) -> object:
-    """Every string that a template prints: invisible characters spelled out, length cut."""
+    """Escape invisible characters in every string that a template prints, and truncate it."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else plain(value)

@@ -1,4 +1,4 @@
-"""The reference model's answer about a run, for a page, a terminal and a script."""
+"""The reference model's explanation of a run as text, for a page, a terminal and a script."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ OFFSETS_MAX: Final = 16
 
 
 def read(run: Run) -> Reconciliation | None:
-    """Return what the model says of a judged run; None when it was not asked.
+    """Read the model's explanation of a judged run; None if it was not asked.
 
     Raises:
         StoreError: ``analysis/model.json`` is broken or of another format.
@@ -56,7 +56,7 @@ def read(run: Run) -> Reconciliation | None:
 
 
 def sentence(reconciliation: Reconciliation) -> str:
-    """Return the answer in one sentence."""
+    """Return the model's answer in one sentence."""
     rules = f"the rules of {reconciliation.software}"
     total = reconciliation.explained + reconciliation.unexplained
     if reconciliation.status == "as-predicted" and reconciliation.predicted is not None:
@@ -84,7 +84,7 @@ def _all(number: int) -> str:
 
 
 def _outcome(outcome: PartitionOutcome) -> str:
-    """``m3 is lost and offset 3 forks``, or ``nothing is lost and nothing forks``."""
+    """Return ``m3 is lost and offset 3 forks``, or ``nothing is lost and nothing forks``."""
     offsets = [str(offset) for offset in outcome.forked]
     lost = f"{listed(outcome.lost)} {'is' if len(outcome.lost) == 1 else 'are'} lost"
     plural = "s" * (len(offsets) > 1)
@@ -94,14 +94,14 @@ def _outcome(outcome: PartitionOutcome) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """``m1``, ``m1 and m2``, ``m1, m2 and m3``."""
+    """Return ``m1``, ``m1 and m2``, ``m1, m2 and m3``."""
     *first, last = list(words) or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCell:
-    """One offset of one log: what is there (None: nothing), and ``odd`` where the model differs."""
+    """One offset of one log: its record (None: none); ``odd``: model and brokers differ here."""
 
     value: str | None
     odd: bool
@@ -109,7 +109,7 @@ class LogCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """The logs of every replica in one account, a row a broker."""
+    """The logs of every replica, predicted or observed, a row a broker."""
 
     title: str
     offsets: tuple[int, ...]
@@ -119,7 +119,7 @@ class Logs:
 
 
 def side_by_side(reconciliation: Reconciliation) -> tuple[Logs, ...]:
-    """Return the predicted and observed logs over the same offsets; empty if not compared."""
+    """Return the predicted and the observed logs over the same offsets; empty if not compared."""
     if reconciliation.predicted is None or not reconciliation.predicted.logs:
         return ()
     both = (
@@ -152,7 +152,7 @@ def _logs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """The model's section of a run's page."""
+    """The model's section on the page of a run."""
 
     reconciliation: Reconciliation
     word: str
@@ -164,7 +164,7 @@ class Section:
 
 
 def section(reconciliation: Reconciliation) -> Section:
-    """Return the view of an answer; what is unexplained comes first."""
+    """Return the page section of an answer, unexplained findings first."""
     ordered = sorted(reconciliation.findings, key=lambda finding: finding.verdict == "explained")
     return Section(
         reconciliation=reconciliation,
@@ -185,7 +185,7 @@ def sentences(findings: Sequence[ModelFinding]) -> list[str]:
 
 
 def heading(finding: ModelFinding) -> str:
-    """``unexplained lost-write m3 at events-0, offset 3``."""
+    """Return a line such as ``unexplained lost-write m3 at events-0, offset 3``."""
     where = finding.topic if finding.partition is None else f"{finding.topic}-{finding.partition}"
     where += "" if finding.offset is None else f", offset {finding.offset}"
     more = f", {count(finding.count, 'time')}" if finding.count > 1 else ""
@@ -198,7 +198,7 @@ def _line(link: ExplanationLink) -> str:
 
 
 def rule_word(name: str, reconciliation: Reconciliation) -> str:
-    """Return a rule by its name, and ``off`` where it is a switch that did not hold in the run."""
+    """Return a rule's name, with ``: off`` if it is a switch that was off in the run."""
     if name not in SWITCHES or reconciliation.kafka not in RELEASES:
         return name
     try:
@@ -211,6 +211,6 @@ def rule_word(name: str, reconciliation: Reconciliation) -> str:
 
 
 def rule_says(name: str) -> str:
-    """Return what a switch of the model is about and its source; empty for a plain name."""
+    """Return the description and source of a switch of the model; empty for other rules."""
     field = Rules.__dataclass_fields__.get(name)
     return f"{field.metadata['says']} ({field.metadata['source']})" if field else ""

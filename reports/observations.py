@@ -1,4 +1,4 @@
-"""Observations of a run besides its verdict: LEO, HW, leaders, faults, truncations, sends."""
+"""Data types of a run's evidence: observations, faults, truncations and sends."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -55,7 +55,7 @@ class Track:
     hw: Ints
 
     def at(self, time_ns: int) -> tuple[int, int, bool]:
-        """Return the last LEO and HW observed by then, and whether the broker still answered."""
+        """Return the last reported LEO and HW, and whether the broker still answered."""
         end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
         last = self._last(end)
         if last < 0:
@@ -63,12 +63,16 @@ class Track:
         return int(self.leo[last]), int(self.hw[last]), last == end - 1
 
     def observed_at(self, time_ns: int) -> int:
-        """When the replica's state as of that time was observed; -1 when it never was."""
+        """Return the time of the last answer up to ``time_ns``; -1: there was none."""
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """Return the same, if it came so far by then and did not answer again before silence."""
+        """Raise the last LEO before a silence to ``leo``, which it had reached by ``time_ns``.
+
+        Returns:
+            The track itself if ``leo`` was observed, or if no silence begins within ``SILENT_NS``.
+        """
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)
         fell = (self.leo[after] == UNKNOWN) & (self.time_ns[after] <= time_ns + SILENT_NS)
@@ -79,14 +83,14 @@ class Track:
         return replace(self, leo=raised)
 
     def answered(self, until_ns: int) -> list[tuple[int, int]]:
-        """From when to when the replica answered, over and over, in ns."""
+        """Return the intervals in which the replica answered, in ns."""
         is_known = np.concatenate([[False], self.leo != UNKNOWN, [False]])
         edges = np.flatnonzero(is_known[1:] != is_known[:-1])
         times = np.append(self.time_ns, until_ns)
         return [(int(times[a]), int(times[b])) for a, b in edges.reshape(-1, 2)]
 
     def drops(self) -> Iterator[EndOffsetDrop]:
-        """Every time at which the LEO was seen to have gone down, silences in between left out."""
+        """Yield every fall of the LEO from one answer to the next, across silences too."""
         has_leo = self.leo != UNKNOWN
         times, leo = self.time_ns[has_leo], self.leo[has_leo]
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
@@ -98,14 +102,14 @@ class Track:
             )
 
     def _last(self, end: int) -> int:
-        """Return the last row before index ``end`` with an answer; -1 without one."""
+        """Return the last row before index ``end`` with an answer; -1: there is none."""
         answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
         return int(answers[-1]) if len(answers) else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipPeriod:
-    """From ``time_ns`` on the controller says: this leader (-1: none), this epoch, this ISR."""
+    """Leader (-1: none), epoch and ISR by the controller's metadata from ``time_ns`` on."""
 
     time_ns: int
     leader: int
@@ -115,7 +119,7 @@ class LeadershipPeriod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationEvent:
-    """A replica cut its log: offsets from ``offset`` on are gone."""
+    """A replica truncated its log: offsets from ``offset`` on are gone."""
 
     time_ns: int
     broker: int
@@ -136,7 +140,7 @@ class FaultInterval:
 
     @property
     def past(self) -> str:
-        """The state it puts a broker in, as a word."""
+        """The word for the state it puts a broker in."""
         return PAST.get(self.name, self.name)
 
 
@@ -150,7 +154,7 @@ class PartitionObservations:
     cuts: tuple[TruncationEvent, ...]
 
     def leadership(self, time_ns: int) -> LeadershipPeriod | None:
-        """Return what the controller said at that time."""
+        """Return the leadership that the controller reported as of that time."""
         before = [leadership for leadership in self.leaderships if leadership.time_ns <= time_ns]
         return before[-1] if before else None
 
@@ -165,12 +169,12 @@ class PartitionObservations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendTimes:
-    """Sends of the run itself, those of the final phase apart; all in ns.
+    """Times of the sends of the phase ``run``, in ns.
 
     Attributes:
-        ended_ns: when each acknowledged one was, ascending.
-        took_ns: how long it had taken, in the same order.
-        failed_ns: when the others were begun.
+        ended_ns: times of acknowledgement, ascending.
+        took_ns: latencies of the acknowledged sends, in the same order.
+        failed_ns: times at which the other sends began.
     """
 
     ended_ns: Ints

@@ -1,4 +1,4 @@
-"""The contents of each replica in the end, offset by offset, in windows to show."""
+"""The records of each replica at the end, offset by offset, and the windows to show."""
 
 import glob
 from collections.abc import Collection, Iterable, Mapping
@@ -39,7 +39,7 @@ class OffsetRow:
     """One offset across the replicas.
 
     ``states`` are ``same``, ``odd`` (differs from most) or ``none``, one a broker;
-    ``copies`` has None where a replica holds nothing there.
+    ``records`` has None for a replica without a record there.
     """
 
     offset: int
@@ -51,7 +51,7 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Offsets left out between two rows, and at how many of them the replicas differ."""
+    """Number of offsets left out between two rows; at ``differing`` of them the replicas differ."""
 
     offsets: int
     differing: int
@@ -59,7 +59,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """The rows of one partition's replicas to show: rows and gaps in order of offset."""
+    """The comparison of one partition's replicas: rows and gaps in order of offset."""
 
     brokers: tuple[int, ...]
     rows: tuple[OffsetRow | Gap, ...]
@@ -68,10 +68,10 @@ class SideBySide:
 
 
 def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
-    """Compare replicas offset by offset, and keep the windows around findings, and the tail.
+    """Compare replicas by offset; return the windows around findings, and the tail.
 
     Args:
-        holdings: of one partition.
+        holdings: records of one partition.
         subjects: the offsets of its anomalies.
     """
     brokers = tuple(sorted(holdings))
@@ -104,7 +104,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
 
 
 def _ends(offsets: list[int]) -> list[int]:
-    """Both ends of every run of neighbouring offsets that is longer than ``RUN_MAX``."""
+    """Return the offsets, only the two ends of runs longer than ``RUN_MAX``."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and offset == runs[-1][-1] + 1:
@@ -115,7 +115,7 @@ def _ends(offsets: list[int]) -> list[int]:
 
 
 def _differs(disks: Iterable[RecordOnDisk | None]) -> bool:
-    """Two replicas hold different records; one that holds nothing there says nothing."""
+    """Tell whether two replicas have different records; one without a record does not count."""
     return len({(h.value, h.note) for h in disks if h is not None}) > 1
 
 
@@ -135,9 +135,9 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
     """Return the folders of one partition's replicas, in order.
 
     Args:
-        run: whose they are.
-        partition: the one.
-        without: paths of files that are no evidence; a replica with one of them is left out.
+        run: the run that froze them.
+        partition: topic and number.
+        without: paths of files that are not evidence; replicas that contain one are left out.
     """
     topic, number = partition
     if not run.disks_here:
@@ -158,7 +158,7 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
 def read_holdings(
     run: Run, partition: Partition, missing: list[str], without: Collection[str] = ()
 ) -> Holdings:
-    """Read one partition's frozen replicas; what cannot be read is added to ``missing``."""
+    """Read one partition's frozen replicas; add a sentence to ``missing`` for each failure."""
     topic, number = partition
     disks: dict[int, dict[int, RecordOnDisk]] = {}
     for folder in replica_folders(run, partition, without):

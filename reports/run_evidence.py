@@ -1,7 +1,7 @@
-"""The evidence of a judged run, read for drawing: observations, faults, truncations, sends.
+"""Read a judged run for its page: observations, faults, truncations and acknowledgements.
 
-A cut-short run lacks tables, or has them as unfinished streams; what could not be read is said in
-``RunObservations.missing`` and the rest is shown.
+A run that was cut short lacks tables, or has them as unfinished streams. Sentences about tables
+that cannot be read go to ``RunObservations.missing``; the rest is shown.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,13 +40,13 @@ def gather(
     places: Iterable[Place] = (),
     without: Collection[str] = (),
 ) -> RunObservations:
-    """Read everything of a run that is drawn.
+    """Read everything about a run that its page shows.
 
     Args:
-        run: judged or at least begun.
-        values: ids of the records whose acknowledgement times are wanted.
-        places: where it is wanted which records were acknowledged.
-        without: paths of files that are no evidence; nothing is read of them.
+        run: a run that was judged, or at least started.
+        values: ids of the records whose acknowledgement times to read.
+        places: offsets whose acknowledged sends to read.
+        without: paths of files that are not evidence; they are not read.
     """
     missing: list[str] = []
     tables = {name: _table(run, name, missing, without) for name in TABLES}
@@ -94,7 +94,7 @@ def gather(
 
 
 def _table(run: Run, name: str, missing: list[str], without: Collection[str]) -> pa.Table:
-    """Return a table of the run; empty, with a sentence in ``missing``, when there is none."""
+    """Read a table of the run; return an empty one and add to ``missing`` if that fails."""
     schema = TABLES[name]
     if wrong := {f"{name}.parquet", f"{name}.arrows"}.intersection(without):
         missing.append(f"{wrong.pop()} is no evidence, and nothing of it is shown.")
@@ -156,7 +156,7 @@ def _leaderships(table: pa.Table) -> dict[Partition, list[LeadershipPeriod]]:
 
 
 def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
-    """Cuts that the brokers logged themselves."""
+    """Return the truncations that the brokers logged themselves."""
     rows = table.filter(pc.equal(table["kind"], "truncation"))
     events: dict[Partition, list[TruncationEvent]] = {}
     for row in rows.to_pylist():
@@ -176,7 +176,7 @@ def _cuts(table: pa.Table) -> dict[Partition, list[TruncationEvent]]:
 def _merged(
     logged: Sequence[TruncationEvent], tracks: Mapping[int, Track]
 ) -> tuple[TruncationEvent, ...]:
-    """Return logged truncations, and those only seen as a lower LEO, in order of time."""
+    """Add truncations observed only as a falling LEO to the logged ones, in order of time."""
     second = 1_000_000_000
     cuts = list(logged)
     for broker, track in tracks.items():
@@ -188,7 +188,7 @@ def _merged(
 
 
 def _in_sync(table: pa.Table, key: Partition, places: set[Place]) -> list[tuple[int, int, int]]:
-    """When a send of acks=all to each of the places began and was acknowledged, and the offset."""
+    """Return (sent at, acknowledged at, offset) of the acks=all sends to the places."""
     offsets = pa.array(sorted(o for t, p, o in places if (t, p) == key), pa.int64())
     here = pc.and_(
         pc.equal(table["topic"].cast(pa.string()), key[0]), pc.equal(table["partition"], key[1])
@@ -206,9 +206,9 @@ def _in_sync(table: pa.Table, key: Partition, places: set[Place]) -> list[tuple[
 def _silenced(
     scene: PartitionObservations, acknowledged: Sequence[tuple[int, int, int]]
 ) -> PartitionObservations:
-    """Return the scene, in which who fell silent held what acks=all says that every member held.
+    """Raise the last LEO of brokers that fell silent to what acks=all proves they had.
 
-    A broker may take a record in and die before the observer asks it again.
+    A broker may append a record and die before the observer asks it again.
     """
     tracks = dict(scene.tracks)
     for began_ns, acked_ns, offset in acknowledged:
@@ -265,7 +265,7 @@ def _heal(
 
 
 def _acks(table: pa.Table, values: set[str]) -> tuple[dict[Partition, Ints], dict[str, int], int]:
-    """Acknowledgements by partition and of the given ids, and the history's last time; in ns."""
+    """Return ack times by partition and by id, and the last time of the history; in ns."""
     times = pc.fill_null(table["complete_ns"], 0)
     last = pc.max(times).as_py() or 0
     table = table.filter(
@@ -303,7 +303,7 @@ def _pace(table: pa.Table) -> SendTimes:
 
 
 def _sends(table: pa.Table, places: set[Place]) -> dict[Place, tuple[tuple[int, str], ...]]:
-    """Acknowledged sends at the given places, in order of time."""
+    """Return the acknowledged sends at the given places, in order of time."""
     offsets = pa.array(sorted({offset for _, _, offset in places}), pa.int64())
     sent = pc.equal(table["kind"].cast(pa.string()), SEND)
     rows = table.filter(pc.and_(sent, pc.is_in(table["offset"], offsets))).sort_by("invoke_ns")

@@ -1,4 +1,4 @@
-"""Text that was written by a record, a broker or a client, made safe and short enough to show."""
+"""Make text from a record, a broker or a client safe and short enough to show."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ hold: a noncharacter such as U+FFFE would break a drawing's file."""
 
 
 def plain(words: str, longest: int = LONGEST) -> str:
-    """Return the text with control and bidi characters spelled out, at most ``longest``."""
+    """Escape every control and bidi character; truncate to ``longest`` characters."""
     cut = words[:longest]
     visible = (
         "".join(_visible(c) for c in cut) if not cut.isascii() or not cut.isprintable() else cut
@@ -31,21 +31,21 @@ def _visible(character: str) -> str:
 
 
 def logged(line: str) -> str:
-    """Return a broker's log line without its clock and without the machine's folder."""
+    """Return a broker's log line without its time and the folders of its machine."""
     return _FOLDER.sub("", _CLOCK.sub("", line))
 
 
 def short(words: str, longest: int = 7) -> str:
-    """Return a record's id in the size of a log cell: its end, which tells records apart."""
+    """Return the end of a record's id, which is what tells records apart, to fit a log cell."""
     visible = plain(words)
     return visible if len(visible) <= longest else "…" + visible[-(longest - 1) :]
 
 
 def were(done: str) -> str:
-    """Return ``were acknowledged``, or what sends did that nobody acknowledges."""
+    """Return ``were acknowledged``, or the phrase for sends without acknowledgement."""
     return f"were {done}" if done == "acknowledged" else done
 
 
 def seconds(time_ns: int | None, digits: int = 3) -> str:
-    """Nanoseconds as ``2.409 s``."""
+    """Format nanoseconds as ``2.409 s``."""
     return "" if time_ns is None else f"{time_ns / 1e9:.{digits}f} s"

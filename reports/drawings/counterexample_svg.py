@@ -1,4 +1,4 @@
-"""A counterexample drawn: replicas as lanes, steps as columns, logs as boxes up to the HW line."""
+"""Draw a counterexample: replicas as lanes, steps as columns, records as boxes, and the HW."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,20 +34,20 @@ DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
-    """The records that a counterexample is about: those lost, and what stands in their place."""
+    """The records that a counterexample is about: the lost ones, and those in their place."""
 
     records: frozenset[str]
     instead: frozenset[str] = frozenset()
 
     def of(self, record: str) -> str:
-        """Return the style of a record's box."""
+        """Return the style class of a record's box."""
         if record in self.records:
             return "subject"
         return "other" if record in self.instead else "record"
 
 
 def harm(counterexample: "Counterexample") -> Harm:
-    """Return which records are lost at the end, or differ between replicas."""
+    """Return the records that are lost at the end, or differ between replicas."""
     end = counterexample.steps[-1].after
     leader = _contents(end.replicas[end.leader]) if end.leader >= 0 else []
     if counterexample.invariant in _LOSSES:
@@ -65,7 +65,7 @@ def harm(counterexample: "Counterexample") -> Harm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """One step with the state before it; the words above it, cut into lines."""
+    """One step, the state before it, and its caption as lines."""
 
     number: int
     step: "CounterexampleStep"
@@ -76,7 +76,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sheet:
-    """The measures that all columns of a drawing share."""
+    """Data shared by all columns of a drawing."""
 
     harm: Harm
     width: float
@@ -84,7 +84,7 @@ class _Sheet:
 
 
 def bands(counterexample: "Counterexample") -> list[Markup]:
-    """Return a drawing for each band of columns, ``WIDE`` at most."""
+    """Return a drawing for each band of columns, each at most ``WIDE`` wide."""
     sheet, columns = _lay_out(counterexample)
     return [
         svg(
@@ -100,7 +100,7 @@ def bands(counterexample: "Counterexample") -> list[Markup]:
 
 
 def whole(counterexample: "Counterexample", css: str) -> Markup:
-    """Return the same as one SVG file, which needs nothing else."""
+    """Return all bands as one self-contained SVG file."""
     sheet, columns = _lay_out(counterexample)
     parts, top = [], GAP
     for band in _bands(columns, sheet):
@@ -224,7 +224,7 @@ def _lane(
 
 
 def role(b: int, replica: "ModelReplica") -> str:
-    """``leader, epoch 1``, ``follows B, epoch 1``, ``killed``."""
+    """Return ``leader, epoch 1``, ``follows B, epoch 1``, or ``killed``."""
     if replica.process in DOWN:
         return DOWN[replica.process]
     if replica.follows < 0:
@@ -253,7 +253,7 @@ def _box(offset: int, entry: "LogEntry", state: str) -> Markup:
 
 
 def _foot(column: _Column, top: float) -> Markup:
-    """Return what the controller has decided, and what clients know; what is new stands out."""
+    """Draw the controller's decisions and the clients' knowledge, changes highlighted."""
     now, before = _facts(column.step.after), _facts(column.before)
     return join(
         text(6, top + 17 + 16 * i, words, "fact" if before[i] == words else "fact new")
@@ -271,7 +271,7 @@ def _facts(state: "State") -> tuple[str, ...]:
 
 
 def _describe(columns: Sequence[_Column]) -> Markup:
-    """Return the columns in words; escaped one by one, since a text is cut where it is too long."""
+    """Describe the columns in words; escaped one by one, since long texts are truncated."""
     return join(f"{_words(column)} " for column in columns)
 
 

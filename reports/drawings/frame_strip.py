@@ -1,4 +1,4 @@
-"""One record's story as a strip of drawings: every replica around its offset, a frame a beat."""
+"""Draw a record's story as a strip: a frame a beat, with every replica around its offset."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -27,7 +27,7 @@ _SAYS: Final = {
 
 
 def frame(moment: Frame, anomaly: Anomaly, uid: str) -> Markup:
-    """One frame as SVG, some 370 wide."""
+    """Draw one frame as SVG."""
     first = moment.lanes[0].cells
     width = LABEL + CELL * len(first) + RIGHT
     height = TOP + LANE * len(moment.lanes)
@@ -44,7 +44,7 @@ def frame(moment: Frame, anomaly: Anomaly, uid: str) -> Markup:
 
 
 def describe(moment: Frame, anomaly: Anomaly) -> str:
-    """Return the frame in words: each replica's role, what it holds at the offset, LEO and HW."""
+    """Describe a frame in words: each replica's role, its record at the offset, LEO and HW."""
     parts = []
     for lane in moment.lanes:
         at = next((c for c in lane.cells if c.offset == anomaly.offset), None)
@@ -103,7 +103,7 @@ def _cell(cell: FrameCell, x: float, top: float, anomaly: Anomaly) -> Markup:
 
 
 def _marks(lane: Lane, top: float) -> list[Markup]:
-    """HW below the cells, LEO after the last record, and the cut."""
+    """Draw flags for HW and LEO below the cells, and a line for the truncation."""
     first, last = lane.cells[0].offset, lane.cells[-1].offset
     marks: list[Markup] = []
     values = [(name, v) for name, v in (("HW", lane.hw), ("LEO", lane.leo)) if v is not None]
@@ -124,7 +124,7 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
 
 
 def _flag(words: str, offset: int, first: int, last: int, top: float, class_: str) -> Markup:
-    """Return a boundary in front of ``offset``, with an arrow where it lies outside the window."""
+    """Draw a boundary before ``offset``, with an arrow if that is outside the window."""
     place = min(max(offset, first), last + 1)
     arrow = {True: f"← {words}", False: words}[offset < first]
     arrow = f"{words} →" if offset > last + 1 else arrow
@@ -146,7 +146,7 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
 
 
 def key(anomaly: Anomaly, frames: Sequence[Frame]) -> list[tuple[str, str, str]]:
-    """Return a strip's legend: (class, label, id) of the record and its successors."""
+    """Return the legend of a strip: (class, cell label, id) of the record and its successors."""
     keys: dict[str, tuple[str, str, str]] = {}
     for moment in frames:
         for lane in moment.lanes:

@@ -1,4 +1,4 @@
-"""Leaderships on the timeline: leader, epoch, and the brokers that could hear of it."""
+"""Strips of a timeline lane: leadership by epoch, the ISR, and epochs seen by a follower."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -15,7 +15,7 @@ _NARROWEST: Final = 2.0
 
 
 def reigns(leaderships: Sequence[LeadershipPeriod]) -> list[LeadershipPeriod]:
-    """Only the rows in which the leader or its epoch changed."""
+    """Return the rows in which the leader or its epoch changed."""
     periods: list[LeadershipPeriod] = []
     for leadership in leaderships:
         if not periods or (periods[-1].leader, periods[-1].epoch) != (
@@ -29,7 +29,7 @@ def reigns(leaderships: Sequence[LeadershipPeriod]) -> list[LeadershipPeriod]:
 def bands(
     rows: Sequence[LeadershipPeriod], broker: int, time: Scale, top: float, lane: float
 ) -> list[Markup]:
-    """Return the leader band on top of a lane, the ISR bar at its foot."""
+    """Draw the leader band on top of a lane and the ISR bar at its foot."""
     parts = []
     for start, end, epoch in _intervals(reigns(rows), time, lambda r: r.leader == broker):
         name = "leader" if epoch is None else f"leader, epoch {epoch}"
@@ -49,7 +49,7 @@ def bands(
 def _intervals(
     rows: Sequence[LeadershipPeriod], time: Scale, holds: Callable[[LeadershipPeriod], bool]
 ) -> list[tuple[float, float, int | None]]:
-    """From where to where, in which epoch, the condition held; one epoch's neighbours joined."""
+    """Return (start, end, epoch) where the condition held; join neighbours of one epoch."""
     bands: list[tuple[float, float, int | None]] = []
     for i, row in enumerate(rows):
         if not holds(row):
@@ -64,9 +64,9 @@ def _intervals(
 
 
 def epochs(scene: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
-    """Return epochs in which a replica answered as a follower; no strip while it was silent.
+    """Draw the leader epochs in which a replica answered and did not lead; none while silent.
 
-    A replica that slept through an epoch is one that the rules of KIP-101 and KIP-279 are about.
+    A replica that missed a whole epoch is the case that KIP-101 and KIP-279 are about.
     """
     track = scene.tracks.get(broker)
     rows = reigns(scene.leaderships)

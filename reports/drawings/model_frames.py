@@ -1,4 +1,4 @@
-"""A counterexample's states as the frames of a story: one drawing for models and for brokers."""
+"""Turn a counterexample's states into frames, drawn as those of real brokers are."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,7 @@ OFFSETS_LEAST: Final = 2
 
 
 def rehearsal(counterexample: "Counterexample", harm: Harm) -> list[tuple[Frame, Markup]]:
-    """Every step's frame with its drawing; offsets from 0 to the end of the longest log."""
+    """Return each step's frame and drawing, over offsets 0 to the end of the longest log."""
     states = [beginning(counterexample), *(step.after for step in counterexample.steps)]
     width = max(OFFSETS_LEAST, *(replica.leo for state in states for replica in state.replicas))
     subject = _subject(counterexample, harm, states)
@@ -44,7 +44,7 @@ def rehearsal(counterexample: "Counterexample", harm: Harm) -> list[tuple[Frame,
 
 
 def _subject(counterexample: "Counterexample", harm: Harm, states: "Sequence[State]") -> Anomaly:
-    """Return the record that the drawings are about, and where it stands first."""
+    """Return the record that the drawings are about, at its first offset."""
     contents = (
         (offset, entry.record)
         for state in states

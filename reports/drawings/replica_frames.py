@@ -1,7 +1,7 @@
-"""The decisive moments of one record: what each replica held around its offset, and why it changed.
+"""The frames of one record's story: each replica's records around its offset, a frame a beat.
 
 An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end). Each beat
-becomes one frame that shows every replica as it stood when the beat had taken effect.
+becomes one frame that shows every replica after the beat took effect.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ class FrameCell:
     Attributes:
         state: ``none`` (past the LEO), ``record`` (some record), ``subject`` (the record that the
             finding is about), ``other`` (another one at its offset), ``gone`` (cut in this beat).
-        value: the record's id, where it is known.
+        value: the record's id; None if unknown.
     """
 
     offset: int
@@ -50,10 +50,10 @@ class FrameCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One replica in a frame; ``hw`` and ``leo`` are None when nobody knew them.
+    """One replica in a frame; ``hw`` and ``leo`` are None if unknown.
 
     Attributes:
-        name: of a replica of the model, which is no broker.
+        name: name of a replica of the model; empty for a broker.
     """
 
     broker: int
@@ -69,7 +69,7 @@ class Lane:
 
     @property
     def called(self) -> str:
-        """The label of the record in a drawing."""
+        """Its name in a drawing."""
         return self.name or f"broker {self.broker}"
 
 
@@ -87,7 +87,7 @@ class Frame:
 
     @property
     def captions(self) -> tuple[Witness, ...]:
-        """The witnesses worth a line; no log line of a cut that was also observed."""
+        """The witnesses to list, without log lines of truncations that were also observed."""
         seen = {w.who for w in self.witnesses if w.what == "truncated" and w.source != _LINES}
         return tuple(
             w
@@ -97,7 +97,7 @@ class Frame:
 
 
 def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> list[Frame]:
-    """One anomaly's story as at most ``FRAMES_MAX`` frames; none without offset or observations."""
+    """Return at most ``FRAMES_MAX`` frames; none without an offset or observations."""
     scene = evidence.scenes.get((anomaly.topic, anomaly.partition))
     if anomaly.offset is None or scene is None or not scene.tracks:
         return []
@@ -147,11 +147,11 @@ def states(
     holdings: Holdings,
     moments: Sequence[tuple[str, int, int]],
 ) -> list[Frame]:
-    """Every replica around an offset at given moments, whatever is wrong there or not.
+    """Return a frame of every replica around an offset at each of the given moments.
 
     Args:
-        subject: the record that is looked for, and its place.
-        moments: title, begin and end in ns of each, in order; a frame shows its end.
+        subject: the record to show, and its offset.
+        moments: title, begin and end in ns of each, in order; a frame shows the end.
     """
     scene = evidence.scenes.get((subject.topic, subject.partition))
     if scene is None or not scene.tracks:
@@ -183,7 +183,7 @@ def states(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
-    """The data that all frames of one anomaly share."""
+    """Data shared by all frames of one anomaly."""
 
     anomaly: Anomaly
     scene: PartitionObservations
@@ -199,7 +199,14 @@ class _Stage:
         *,
         last: bool,
     ) -> Lane:
-        """Return a replica: cuts since the first, log at the second, role at the third moment."""
+        """Return a replica's lane.
+
+        Args:
+            broker: the replica.
+            times: show truncations since the first, the log at the second, the role at the third.
+            witnesses: the evidence of the beat, which names the brokers that acted.
+            last: whether it is the last frame, for which the frozen log gives the LEO.
+        """
         since, until, ruled = times
         track = self.scene.tracks.get(broker)
         leo, hw, answers = track.at(until) if track else (UNKNOWN, UNKNOWN, False)
@@ -236,7 +243,7 @@ class _Stage:
         )
 
     def _acknowledged(self, broker: int) -> int | None:
-        """When this broker acknowledged the record: then it held it, whether or not it was seen."""
+        """Return when this broker acknowledged the record, which proves that it had it then."""
         return next(
             (
                 w.time_ns
@@ -271,7 +278,7 @@ class _Stage:
         )
 
     def _value(self, broker: int, offset: int, until: int) -> str | None:
-        """Return the record at a place: from the disk for the last write, else from the history."""
+        """Return the record at an offset: the last append from disk, earlier ones from history."""
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
         disk: RecordOnDisk | None = self.holdings.get(broker, {}).get(offset)
@@ -283,7 +290,7 @@ class _Stage:
         return sent[-1] if sent else self.anomaly.value if offset == self.anomaly.offset else None
 
     def _writings(self, broker: int, offset: int) -> list[int]:
-        """Return the times at which this replica came to hold the offset, ascending."""
+        """Return the times at which this replica appended a record at the offset, ascending."""
         track = self.scene.tracks.get(broker)
         if track is None:
             return []
@@ -307,7 +314,7 @@ class _Stage:
 
 
 def places(anomalies: Iterable[Anomaly]) -> set[Place]:
-    """Every place that the frames of these anomalies show."""
+    """Return every place that the frames of these anomalies show."""
     return {
         (a.topic, a.partition, offset)
         for a in anomalies
@@ -317,7 +324,7 @@ def places(anomalies: Iterable[Anomaly]) -> set[Place]:
 
 
 def _real_cut(cuts: Sequence[TruncationEvent], before: int) -> tuple[int, int] | None:
-    """(LEO before, LEO after) when the log really became shorter."""
+    """Return (LEO before, LEO after) if the log really became shorter."""
     lowest = min((cut.offset for cut in cuts), default=before)
     return (before, lowest) if lowest < before else None
 

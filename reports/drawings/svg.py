@@ -1,6 +1,6 @@
-"""SVG by hand: elements, scales, axis ticks and bars. Pure functions from numbers to markup.
+"""SVG elements, scales, axis ticks and bars: pure functions from numbers to markup.
 
-Colours come from the page's style sheet by class name, so that a drawing follows light and dark.
+Colours come from the page's style sheet by class name, so that drawings follow light and dark mode.
 """
 
 import math
@@ -13,9 +13,10 @@ from highwater.reports.text import plain
 
 
 def tag(name: str, *children: str, **attributes: object) -> Markup:
-    """One element. ``class_`` is ``class``, ``stroke_width`` is ``stroke-width``; None is left out.
+    """Return an element; ``stroke_width`` becomes ``stroke-width``, ``class_`` becomes ``class``.
 
-    Children that are not Markup are escaped, attribute values always are.
+    Attributes that are None are left out. Children that are not Markup are escaped, attribute
+    values always are.
     """
     words = [name]
     for key, value in attributes.items():
@@ -29,12 +30,12 @@ def tag(name: str, *children: str, **attributes: object) -> Markup:
 
 
 def join(parts: Iterable[str]) -> Markup:
-    """Markup after markup; anything else is escaped."""
+    """Concatenate parts; escape those that are not Markup."""
     return Markup("").join(p if isinstance(p, Markup) else escape(plain(p)) for p in parts)
 
 
 def number(value: float) -> str:
-    """Return a coordinate: at most one decimal, no trailing zero."""
+    """Format a coordinate with at most one decimal and no trailing zero."""
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")  # adding 0 turns -0 into 0
 
 
@@ -64,10 +65,10 @@ def svg(
     uid: str,
     xmlns: str | None = None,
 ) -> Markup:
-    """Return a whole drawing with a title and a description for those who do not see it.
+    """Return a whole drawing with a title and a description for screen readers.
 
     Args:
-        xmlns: the namespace, which a drawing needs where it is a file of its own.
+        xmlns: the namespace, which a drawing in a file of its own needs.
     """
     return tag(
         "svg",
@@ -93,7 +94,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Return where a value lies; a value outside the domain lies on its nearer end."""
+        """Map a value; clamp values outside the domain to its nearer end."""
         if self.hi <= self.lo:
             return (self.start + self.end) / 2
         share = (value - self.lo) / (self.hi - self.lo)
@@ -101,7 +102,7 @@ class Scale:
 
 
 def ticks(hi: float, *, about: int = 10) -> list[float]:
-    """Return about ``about`` round numbers from 0 to ``hi``: 1, 2 or 5 times powers of ten."""
+    """Return about ``about`` round numbers from 0 to ``hi``, 1, 2 or 5 times 10^n apart."""
     if hi <= 0:
         return [0.0]
     raw = hi / about
@@ -111,7 +112,7 @@ def ticks(hi: float, *, about: int = 10) -> list[float]:
 
 
 def steps(points: Sequence[tuple[float, float]]) -> str:
-    """Return a path of steps through points: each value holds until the next."""
+    """Return a step path through points: each value holds until the next point."""
     if not points:
         return ""
     (x, y), *rest = points
@@ -126,7 +127,7 @@ def steps(points: Sequence[tuple[float, float]]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """One part of a bar: how many, of what, in which colour class."""
+    """One part of a bar: its count, its name and its colour class."""
 
     count: int
     name: str
@@ -134,7 +135,7 @@ class Share:
 
 
 def bar(x: float, y: float, width: float, height: float, shares: Sequence[Share]) -> Markup:
-    """Return a stacked bar; a share but zero is at least 6 wide, so one lost record is seen."""
+    """Draw a stacked bar; a share above zero is at least 6 wide: one lost record is visible."""
     present = [share for share in shares if share.count > 0]
     total = sum(share.count for share in present)
     if not total:

@@ -1,6 +1,6 @@
-"""The producers' throughput: acknowledged records a second, latency, and failures.
+"""Draw the producers' view: throughput, latency and failed sends over time.
 
-The faults are drawn behind it. Only runs with a workload have it; a story sends a handful.
+The faults are drawn behind it. Only runs with a workload have it; a story sends too few records.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ _DECADES: Final = tuple(10.0**power for power in range(-4, 4))  # seconds, from 
 
 
 def pace(evidence: RunObservations) -> Markup | None:
-    """Return the drawing, or None where too little was sent."""
+    """Draw throughput and latency; return None if too few sends were acknowledged."""
     sends = evidence.pace
     if len(sends.ended_ns) < FEWEST:
         return None
@@ -58,7 +58,7 @@ def pace(evidence: RunObservations) -> Markup | None:
 
 
 def describe(evidence: RunObservations) -> str:
-    """Return the drawing in words."""
+    """Describe the drawing in words."""
     sends = evidence.pace
     half, most = np.percentile(sends.took_ns, [50, 100])
     during_fault = np.zeros(len(sends.ended_ns), bool)
@@ -127,7 +127,7 @@ def _throughput(ended: Ints, failed: Ints, time: Scale) -> list[Markup]:
 
 
 def _latency(ended: Ints, took: Ints, time: Scale, top: float) -> list[Markup]:
-    """Median and 99th percentile of each range of time, on a logarithmic scale."""
+    """Draw the median and 99th percentile of each time bin on a logarithmic scale."""
     base = top + PANEL
     lo, hi = float(np.log10(max(took.min(), 1))), float(np.log10(max(took.max(), 1)))
     y = Scale(lo=lo, hi=hi, start=base - 6, end=top + 6)

@@ -1,4 +1,4 @@
-"""One partition over the whole run: a lane per replica, faults, elections, cuts, acks."""
+"""Draw one partition over the whole run: a lane per replica, faults, elections, cuts, acks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ MARKS_MAX: Final = 150
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineMark:
-    """A record worth marking where it was acknowledged."""
+    """A record to mark at the time of its acknowledgement."""
 
     time_ns: int
     name: str
@@ -61,7 +61,7 @@ def timeline(
     *,
     uid: str = "timeline",
 ) -> Markup:
-    """Return the drawing, ``WIDTH`` wide, a lane of ``LANE`` per replica."""
+    """Draw the timeline, ``WIDTH`` wide, with a lane ``LANE`` high per replica."""
     brokers = scene.brokers
     time = Scale(lo=0, hi=max(evidence.end_ns, 1), start=LEFT, end=WIDTH - RIGHT)
     top = 24 + ACKS
@@ -86,7 +86,7 @@ def timeline(
 
 
 def describe(scene: PartitionObservations, evidence: RunObservations) -> str:
-    """Return the drawing in words: leaders, faults and cuts in order of time."""
+    """Describe the drawing in words: leaders, faults and cuts in order of time."""
     events = [
         (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "nobody leads")
         for reign in reigns(scene.leaderships)
@@ -122,7 +122,7 @@ def _grid(time: Scale, end_ns: int, top: float, bottom: float) -> Markup:
 def _acks(
     evidence: RunObservations, partition: Partition, marks: Sequence[TimelineMark], time: Scale
 ) -> Markup:
-    """Acknowledgements along the top: a stroke each, or their rate when they are many."""
+    """Draw the acknowledgements along the top, a stroke each; if there are many, their rate."""
     top, base = 30.0, 24 + ACKS - 12
     acks = evidence.acks.get(partition, np.empty(0, np.int64))
     parts: list[Markup] = [text(LEFT - 10, top + 14, "acks", "lanename", "end")]
@@ -218,7 +218,7 @@ def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float
 
 
 def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
-    """LEO and HW as step lines, the gap between them shaded, broken where nobody answered."""
+    """Draw LEO and HW as step lines, shaded between, interrupted while the broker was silent."""
     gaps, hws, leos = [], [], []
     for start, end in _known_ranges(np.minimum(track.leo, track.hw)):
         leo, hw = (_line(track, values, start, end, time, y) for values in (track.leo, track.hw))
@@ -232,7 +232,7 @@ def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
 
 
 def _known_ranges(values: Ints) -> list[tuple[int, int]]:
-    """Index ranges in which a value was told."""
+    """Return the index ranges in which a value was reported."""
     is_known = np.concatenate([[False], values != UNKNOWN, [False]])
     edges = np.flatnonzero(is_known[1:] != is_known[:-1])
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
@@ -241,7 +241,7 @@ def _known_ranges(values: Ints) -> list[tuple[int, int]]:
 def _line(
     track: Track, values: Ints, start: int, end: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """Return the points of one range, up to the row that ends it."""
+    """Return the points of one index range, up to the time of the row after it."""
     stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
     return _thinned(track.time_ns[start:end], values[start:end], stop, time, y)
 
@@ -249,7 +249,7 @@ def _line(
 def _thinned(
     times: Ints, values: Ints, stop: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """At most four points a column (first, lowest, highest, last), so that no spike is lost."""
+    """Keep at most four points a column (first, lowest, highest, last): no spike is lost."""
     width = (time.hi - time.lo) / COLUMNS
     column = ((times - time.lo) / width).astype(np.int64)
     keep: set[int] = {0, len(times) - 1}
@@ -262,7 +262,7 @@ def _thinned(
 
 
 def _back(points: Sequence[tuple[float, float]]) -> str:
-    """Return a step path walked from its end to its start."""
+    """Return a step path from its end back to its start."""
     words = []
     for (x, y), (_, before) in zip(points[::-1], [*points[-2::-1], points[0]], strict=True):
         words.append(f"H{number(x)}")
@@ -272,7 +272,7 @@ def _back(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _cuts(scene: PartitionObservations, broker: int, time: Scale, y: Scale) -> list[Markup]:
-    """Return a downward triangle wherever the log really became shorter."""
+    """Draw a downward triangle for each truncation that really made the log shorter."""
     parts, last = [], -1e9
     track = scene.tracks.get(broker)
     for cut in [c for c in scene.cuts if c.broker == broker][:MARKS_MAX]:
@@ -296,7 +296,7 @@ def _cuts(scene: PartitionObservations, broker: int, time: Scale, y: Scale) -> l
 
 
 def _elections(scene: PartitionObservations, time: Scale, top: float, bottom: float) -> Markup:
-    """Return a dashed line wherever the leader changed."""
+    """Draw a dashed line wherever the leader changed."""
     changes = reigns(scene.leaderships)
     parts = []
     for change in changes[1 : MARKS_MAX + 1]:

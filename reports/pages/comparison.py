@@ -1,7 +1,7 @@
 """Two runs of one schedule side by side: step by step, and the first step after which they differ.
 
-That is what a rule looks like that one release has and another has not: the same cuts of the same
-cables, and a log that is cut here and kept there.
+This shows the effect of a rule that only one of the releases has: the same faults at the same
+steps, and a log that is truncated in one run and not in the other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ _BEFORE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedStep:
-    """Something that the schedule did or waited for; ``key`` is the same in both runs."""
+    """A fault, healing or note of a run; ``key`` is the same in both runs."""
 
     key: tuple[str, str]
     broker: int | None
@@ -89,7 +89,7 @@ class ComparedRun:
 
     @property
     def model_sentence(self) -> str:
-        """The model's word, if it was asked."""
+        """The word for the model's status, or ``not asked``."""
         return model_text.WORDS[self.model.status] if self.model else "not asked"
 
 
@@ -103,7 +103,7 @@ class RunAtStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One step in both runs; ``parts``: it is the first after which the replicas differ."""
+    """One step in both runs; ``parts``: the first step after which the replicas differ."""
 
     number: int
     says: tuple[str | None, str | None]
@@ -113,7 +113,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSwitch:
-    """A switch of the model: what it is, and whether the left and the right release have it."""
+    """A switch of the model, and whether the left and the right release have it."""
 
     name: str
     says: str
@@ -121,7 +121,7 @@ class ModelSwitch:
 
 
 def name(left: Run, right: Run) -> str:
-    """Return what the page of two runs is called in a store."""
+    """Return the file name of the page of two runs in a store."""
     return f"compare-{left.name}-{right.name}.html"
 
 
@@ -139,7 +139,7 @@ def write(left: Run, right: Run, path: Path) -> Path:
 
 
 def page(left: Run, right: Run) -> str:
-    """Return the page as HTML; raises as ``write``."""
+    """Return the page as HTML; raise the errors of ``write``."""
     subject = _subject(left.verdict()) or _subject(right.verdict())
     sides = (ComparedRun.of(left, subject), ComparedRun.of(right, subject))
     pairs = _pairs(sides, subject)
@@ -161,7 +161,7 @@ def page(left: Run, right: Run) -> str:
 
 
 def _subject(verdict: Verdict) -> Anomaly | None:
-    """Return the record to look at: the first that is lost, or stands beside another."""
+    """Return the record to look at: the first lost one, else the first divergent one."""
     placed = [anomaly for anomaly in verdict.anomalies if anomaly.offset is not None]
     kinds = ("lost-write", "divergence")
     return next((anomaly for kind in kinds for anomaly in placed if anomaly.kind == kind), None)
@@ -203,7 +203,7 @@ def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
 
 
 def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> list[Pair]:
-    """Return the steps of both runs, together as long as they are the same."""
+    """Pair the steps of both runs: equal steps first, then the rest by position."""
     left, right = (side.steps for side in sides)
     same = list(takewhile(lambda both: both[0].key == both[1].key, zip(left, right, strict=False)))
     if not same:
@@ -235,7 +235,7 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
 
 
 def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
-    """Return a run's replicas after each of its steps: just before the next one, or at the end."""
+    """Return the replicas after each step of a run: just before the next step, or at the end."""
     if subject is None:
         return []
     moments = []
@@ -249,7 +249,7 @@ def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
 
 
 def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
-    """Return which broker of the right run has the part of which of the left, by their steps."""
+    """Map brokers of the left run to those with the same role in the right, by their steps."""
     numbers: dict[int, int] = {}
     for left, right in same:
         if left.broker is not None and right.broker is not None:
@@ -258,9 +258,9 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 
 
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
-    """Return whether a log was cut in one run and not in the other, or holds another record there.
+    """Tell whether a log was truncated or has a different record in one run only.
 
-    How far a log has come just then is no difference: no two runs are equally fast.
+    A different log end is not a difference: no two runs are equally fast.
     """
     if left is None or right is None:
         return False
@@ -294,7 +294,7 @@ def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]
 
 
 def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], list[ModelSwitch]]:
-    """Return the switches in which the releases differ: those that explain, and others."""
+    """Return the switches in which the releases differ: those that explain, and the others."""
     plans = [side.plan for side in sides]
     if not {plan.played_on for plan in plans} <= set(RELEASES):
         return [], []

@@ -1,4 +1,4 @@
-"""A counterexample as a page: what breaks, step by step, and what real brokers made of it."""
+"""The page of a counterexample: its steps, the broken invariant, and replays on real brokers."""
 
 import os
 from collections import Counter
@@ -35,15 +35,15 @@ _MOVES: Final = ("move", "stop")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """The result of a counterexample on real brokers.
+    """A replay of a counterexample on real brokers.
 
     Attributes:
         link: from the page to the run's report.
-        model: what the model says of the run; None when it was not asked.
-        why: why it could not be judged, a sentence each.
-        steps: what was foretold and seen after each step of its schedule.
-        cast: which broker played which replica.
-        same: whether its schedule was made of this counterexample, so that their steps are one.
+        model: the model's explanation of the run; None if it was not asked.
+        why: the verdict's reasons, a sentence each.
+        steps: the predicted and the seen state after each step of its schedule.
+        cast: the brokers that the model's replicas stand for, as a sentence.
+        same: whether its schedule was made from this counterexample, so that the steps agree.
     """
 
     kafka: str
@@ -56,10 +56,10 @@ class ReplayOutcome:
 
 
 def write(counterexample: "Counterexample", path: Path, runs: Sequence[Run] = ()) -> Path:
-    """Write a counterexample as a page, or as a drawing alone where the name ends in ``.svg``.
+    """Write a counterexample as a page, or as a drawing if the name ends in ``.svg``.
 
     Args:
-        runs: judged runs in which real brokers were led along its steps.
+        runs: judged runs that replayed its steps on real brokers.
 
     Returns:
         The file.
@@ -91,13 +91,13 @@ def page(counterexample: "Counterexample", replays: Sequence[ReplayOutcome] = ()
 
 
 def headline(counterexample: "Counterexample") -> str:
-    """Return what breaks, and in how many steps, as one sentence."""
+    """Return one sentence: the broken invariant and the number of steps."""
     phrase = _PHRASES.get(counterexample.invariant, f"can break {counterexample.invariant}")
     return f"Kafka {counterexample.kafka} {phrase}, in {count(len(counterexample.steps), 'step')}."
 
 
 def conclusion(counterexample: "Counterexample") -> str:
-    """Return what is wrong in the end, as one sentence."""
+    """Return one sentence about the harm in the last state."""
     harmed, end = harm(counterexample), counterexample.steps[-1].after
     records = model_text.listed(sorted(harmed.records))
     if harmed.instead:
@@ -113,7 +113,7 @@ def conclusion(counterexample: "Counterexample") -> str:
 
 
 def command(counterexample: "Counterexample") -> str:
-    """Return the words that find it again."""
+    """Return the command that finds it again."""
     scope = counterexample.scope
     words = [
         "highwater model explore",

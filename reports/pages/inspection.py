@@ -33,7 +33,7 @@ _ORDER: Final = ("fork", "corrupt", "unknown", "lag", "agree")
 
 
 def write(inspection: Inspection, path: Path) -> Path:
-    """Write the page. Returns the file."""
+    """Write the page and return its path."""
     ordered = sorted(inspection.partitions, key=lambda partition: _ORDER.index(partition.verdict))
     telling = [partition for partition in ordered if _telling(partition)] or ordered[:1]
     html = render(
@@ -52,7 +52,7 @@ def write(inspection: Inspection, path: Path) -> Path:
 
 
 def headline(inspection: Inspection) -> str:
-    """Return what matters most, in one sentence with denominators."""
+    """Return the most important result as one sentence with denominators."""
     total = count(len(inspection.partitions), "partition")
     verdicts = Counter(partition.verdict for partition in inspection.partitions)
     worst = inspection.verdict
@@ -72,7 +72,7 @@ def headline(inspection: Inspection) -> str:
 
 
 def _telling(partition: InspectedPartition) -> bool:
-    """Return whether there is anything to say beyond its line in the table."""
+    """Tell whether a partition has more to show than its line in the table."""
     findings = [
         *partition.findings,
         *(finding for side in partition.replicas for finding in side.findings),

@@ -1,4 +1,4 @@
-"""Many judged runs on one page: rows what was done, columns releases, cells what was lost."""
+"""Many judged runs on one page: a row a setting, a column a release, lost records in the cells."""
 
 import re
 from collections import Counter
@@ -24,10 +24,10 @@ class RunInCell:
     """One run in its cell.
 
     Attributes:
-        colour: the verdict, or ``allowed`` where what was lost was not promised to be kept.
-        notes: what else is to be said, a word or two each.
-        foretold: the word of rules and model, or nothing where they say none.
-        odd: how it is shown where something is amiss; nothing where all is well.
+        colour: the verdict, or ``allowed`` if the lost records were not promised to be kept.
+        notes: further remarks, a word or two each.
+        foretold: the word of rules and model; empty if they have none.
+        odd: colour of ``foretold`` if it disagrees with the run; else empty.
     """
 
     row: MatrixRow
@@ -60,7 +60,7 @@ class MatrixLine:
     """One row of the matrix.
 
     Attributes:
-        cells: for each release its runs, one a seed; empty where there is none.
+        cells: for each release its runs, one a seed; empty where none ran.
     """
 
     name: str
@@ -78,10 +78,10 @@ def write(
     """Write the page of judged runs, linking to each one's report.
 
     Args:
-        rows: their links lead from the folder of ``path``.
-        matrix: what they belong to, if that was planned as one; tells what was skipped.
-        earlier: names and rows of those before it, the last one first; it is compared with the
-            first that has a setting in common with it.
+        rows: the runs; their links are relative to the folder of ``path``.
+        matrix: the planned matrix they belong to, which has the skipped combinations.
+        earlier: names and rows of earlier matrices, the latest first; the page compares with the
+            first that has a setting in common.
 
     Returns:
         The file.
@@ -116,7 +116,7 @@ def _changes(
 
 
 def headline(rows: Sequence[MatrixRow]) -> str:
-    """Return what matters most in one sentence with denominators."""
+    """Return the most important result as one sentence with denominators."""
     promised = [row for row in rows if row.acks == "all" and not row.unclean]
     judged = {row.kafka for row in promised if row.verdict != UNKNOWN}
     losers = {row.kafka for row in promised if row.verdict != UNKNOWN and row.lost}
@@ -135,7 +135,7 @@ def _broken(rows: Sequence[MatrixRow]) -> str:
 
 
 def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
-    """Return what all runs come to beside the headline, a clause each."""
+    """Return the totals of all runs that the headline lacks, a clause each."""
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
@@ -160,7 +160,7 @@ def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """Return the verdict over all: broken if any is, else unknown if any is, else valid."""
+    """Return the overall verdict: invalid if any is, else unknown if any is, else valid."""
     words = set(verdicts)
     return next((word for word in (INVALID, UNKNOWN) if word in words), VALID)
 
@@ -183,7 +183,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
 
 
 def _foretold(row: MatrixRow) -> tuple[str, str]:
-    """Return what rules and model say of a cell, and in which colour if something is amiss."""
+    """Return the word of rules and model for a cell, and a colour if it disagrees with the run."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN
     if row.model is not None and row.model not in GOOD:
@@ -194,7 +194,7 @@ def _foretold(row: MatrixRow) -> tuple[str, str]:
 
 
 def _terms(setting: MatrixSetting, *, driver: bool) -> str:
-    """Return the settings of a row, in the fewest words."""
+    """Return the settings of a row in few words."""
     words = [f"acks={setting.acks}", f"min.isr {setting.min_isr}"]
     words += ["unclean elections"] if setting.unclean else []
     words += [setting.driver] if driver else []
@@ -202,7 +202,7 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
 
 
 def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]]:
-    """Each reason, how many combinations it keeps from being run, and the first of them."""
+    """Return each reason for skipping, the number of combinations, and the first of them."""
     combinations: dict[str, list[SkippedCombination]] = {}
     for skipped_one in skipped:
         combinations.setdefault(skipped_one.reason, []).append(skipped_one)
@@ -220,7 +220,7 @@ def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]
 
 
 def _numbers(kafka: str) -> list[tuple[int, str]]:
-    """``0.10.2.2`` in the order of releases: 0.9 comes before 0.10."""
+    """Return a sort key in the order of releases: 0.9 comes before 0.10."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.-]", kafka)]
 
 

@@ -1,8 +1,8 @@
-"""Changes from one matrix to the next: cells that ended otherwise than before.
+"""Changes from one matrix to the next: cells whose outcome differs.
 
-Seeds differ from night to night, and with them how many records a random schedule loses; so what is
-compared is how a setting ended at its worst: its verdict, whether anything was lost or forked, and
-the model's word.
+Seeds differ from night to night, and so do the numbers of records that a random schedule loses.
+Therefore the worst outcome of a setting is compared: its verdict, whether anything was lost or
+forked, and the model's status.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class MatrixChanges:
 
     Attributes:
         since: the earlier one's name.
-        changed: worse ones first.
+        changed: settings with another outcome, worse ones first.
         same: settings that ended as before.
         new: settings that only the later one has.
         gone: settings that only the earlier one has.
@@ -50,7 +50,7 @@ class MatrixChanges:
 def changes(
     since: str, earlier: Iterable[MatrixRow], rows: Iterable[MatrixRow]
 ) -> MatrixChanges | None:
-    """Compare two matrices; None where they have no setting in common.
+    """Compare two matrices; return None if they have no setting in common.
 
     Args:
         since: the earlier one's name.
@@ -74,7 +74,7 @@ def changes(
 
 
 def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
-    """Return the run of every setting that ended worst, whatever its seed."""
+    """Return the run with the worst outcome of each setting, over all seeds."""
     worst: dict[tuple[object, ...], MatrixRow] = {}
     for row in rows:
         key = (*row.line, row.kafka)
@@ -84,10 +84,10 @@ def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
 
 
 def _gravity(row: MatrixRow) -> tuple[int, bool, bool, bool]:
-    """Return how bad its end is; what is as bad counts as the same end."""
+    """Return a sort key, greater for a worse outcome; equal keys count as the same outcome."""
     return _RANKS.index(row.verdict), _strange(row), bool(row.divergent), bool(row.lost)
 
 
 def _strange(row: MatrixRow) -> bool:
-    """Return whether rules or model say something else."""
+    """Tell whether the outcome contradicts the prediction or the model."""
     return row.as_predicted is False or (row.model is not None and row.model not in GOOD)

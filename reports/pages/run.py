@@ -48,11 +48,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingStory:
-    """One finding as the page tells it: frames where there are observations, evidence always.
+    """One finding as the page shows it: frames if there are observations, evidence always.
 
     Attributes:
-        link: its id on the page, which is the same whenever the page is written.
-        raws: what each replica has at its offset, byte by byte; empty where there is none.
+        link: its id on the page, the same each time the page is written.
+        raws: the replicas' records at its offset, field by field; empty without an offset.
     """
 
     link: str
@@ -155,12 +155,12 @@ def page(run: Run) -> str:
 
 
 def _no_faults(without: Collection[str]) -> bool:
-    """Return whether nobody can read which faults were injected."""
+    """Tell whether the table of injected faults is among the files that are not evidence."""
     return any(path.startswith("events/faults.") for path in without)
 
 
 def _sent(reconciliation: Reconciliation | None) -> set[str]:
-    """Every record that the model sent in its script."""
+    """Return every record that the model's script sent."""
     return {
         record
         for beat in (reconciliation.course if reconciliation else ())
@@ -178,7 +178,7 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
 
 
 def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:
-    """Return the partitions worth drawing: those with findings first."""
+    """Return the partitions to draw, those with findings first."""
     ordered = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies)
     ordered |= dict.fromkeys(evidence.scenes)
     return list(ordered)[:TIMELINES_MAX]
@@ -208,7 +208,7 @@ def _story(
 def _raws(
     run: Run, groups: Sequence[Burst], missing: list[str], without: Collection[str]
 ) -> dict[Partition, Raws]:
-    """Return what lies on the disks at the offset of every finding that is told."""
+    """Read the replicas' records at the offset of every finding with a story."""
     numbers: dict[Partition, set[int]] = {}
     for first in (group.first for group in groups):
         if first.offset is not None:
@@ -221,7 +221,7 @@ def _raws(
 def _frame_of(
     stories: Sequence[FindingStory], finding: ModelFinding, link: ExplanationLink
 ) -> tuple[str, int] | None:
-    """Return the drawing that shows a link of the model's chain: its id, and the step."""
+    """Return the id and step number of the drawing that shows a link of the model's chain."""
     place = (finding.kind, finding.topic, finding.partition, finding.offset)
     for story in stories:
         a = story.anomaly
@@ -239,7 +239,7 @@ def _frame_of(
 
 
 def _links(groups: Sequence[Burst]) -> Iterator[str]:
-    """``lost-write-events-0-3``: what and where; a number more where that is not enough."""
+    """Yield links such as ``lost-write-events-0-3``, numbered where that is not unique."""
     seen: Counter[str] = Counter()
     for group in groups:
         first = group.first
@@ -251,7 +251,7 @@ def _links(groups: Sequence[Burst]) -> Iterator[str]:
 
 
 def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
-    """Return what repeats a run, and what it is for."""
+    """Return titles and commands that repeat a run."""
     commands = [("Another run of this plan", plan.command())]
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
         commands.append(
@@ -288,7 +288,7 @@ def _timeline(
 def ledger_bars(verdict: Verdict) -> Markup:
     """Draw the ledger as two bars: every record sent, and every record acknowledged.
 
-    Of a run that was cut short there is only the first.
+    A run that was cut short has only the first.
     """
     width = 480.0
     ledger, done = verdict.ledger, ACKNOWLEDGED.get(verdict.acks, "acknowledged")

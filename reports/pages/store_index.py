@@ -1,4 +1,4 @@
-"""The index of a store: every run, judged or not, and every page that leads to many."""
+"""The index of a store: every run, judged or not, and every page about many runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,11 +25,11 @@ class RunListing:
     """One run as the index lists it.
 
     Attributes:
-        link: to its report; None where there is none.
-        why: what is amiss with the run, if it could not be judged or read.
-        verdict: None where it was not judged.
-        lost: None where nobody could count what was.
-        model: the model's word, if it was asked.
+        link: to its report; None if it has no report.
+        why: the problem of a run that was not judged or cannot be read.
+        verdict: None if it was not judged.
+        lost: lost records; None if they could not be counted.
+        model: the word for the model's status; empty if it was not asked.
     """
 
     name: str
@@ -45,7 +45,7 @@ class RunListing:
 
 
 def page(root: Path) -> str:
-    """Return the index of a store as HTML, read from the disk at this moment.
+    """Read a store and return its index as HTML.
 
     Raises:
         StoreError: there is no such folder.
@@ -76,7 +76,7 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _entry(root: Path, name: str) -> RunListing:
-    """Return a run, whatever state it is in: one that is being written is listed as that."""
+    """Return the entry of a run in any state, also while it is being written."""
     run = Run(root / name)
     link = quote(f"{name}/{run.report.name}") if is_file(run.report) else None
     try:
@@ -106,7 +106,7 @@ def _entry(root: Path, name: str) -> RunListing:
 
 
 def _phase(run: Run) -> str:
-    """Return how far a run that was not judged has come."""
+    """Return the phase that a run without a verdict has reached; empty if unknown."""
     try:
         phase = run.status().phase
     except StoreError:

@@ -1,7 +1,7 @@
-"""A store in the browser: the index and the pages that lie in it, on loopback, and nothing else.
+"""Serve a store's index and pages on loopback, read-only.
 
-Nothing is written, and only pages are given out. A name that is none of this machine's loopback is
-refused, so that no other site can have a visitor's browser read the store (DNS rebinding).
+Only HTML pages are served. A ``Host`` that is not a loopback name is refused, so that no other site
+can make a visitor's browser read the store (DNS rebinding).
 """
 
 import errno
@@ -20,15 +20,15 @@ _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 
 
 class Server(ThreadingHTTPServer):
-    """Gives out the pages of a store.
+    """Serves the pages of a store.
 
     Args:
         root: the store's folder.
-        port: on loopback; 0 is one that is free.
+        port: on loopback; 0 chooses a free one.
 
     Raises:
         StoreError: there is no such folder.
-        UsageError: the port is taken, or may not be had.
+        UsageError: the port is taken, or this user may not open it.
     """
 
     daemon_threads = True
@@ -46,7 +46,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the index."""
+        """Address of the index."""
         return f"http://{HOST}:{self.server_address[1]}/"
 
 
@@ -59,11 +59,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.wfile.write)
 
     def do_HEAD(self) -> None:
-        """Answer with what a page's headers would be."""
+        """Answer with the headers of a page."""
         self._answer(lambda _: None)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing of requests."""
+        """Do not log requests."""
 
     def _answer(self, write: Callable[[bytes], Any]) -> None:
         status, body = self._respond()
@@ -92,10 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(root: Path, path: str) -> bytes:
-    """Return a page below the store's folder, whatever dots and links lead to it.
+    """Read a page below the store's folder, after resolving dots and symbolic links.
 
     Raises:
-        ValueError: it is no page, or outside.
+        ValueError: it is not a page, or outside the folder.
         OSError: it cannot be read.
     """
     target = (root / path).resolve()

@@ -1,4 +1,4 @@
-"""Night after night on one page: what is new, what goes on, what is resolved."""
+"""The page about many nights: new, ongoing and resolved trouble."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ STATE_LOOK: Final = {"good": "valid", "unknown": "unknown", "missing": "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendLine:
-    """A setting: its worst mark tonight, or when it last ran, and its sparkline."""
+    """A setting: its worst result on the last night that it ran, and its sparkline."""
 
     mark: CellResult
     spark: Markup
@@ -67,7 +67,7 @@ class Sparklines:
         return TrendLine(mark=last, spark=self.draw(key))
 
     def draw(self, key: str) -> Markup:
-        """Return a bar a night, higher the worse it was; no bar where the setting did not run."""
+        """Draw a bar a night, higher for a worse result; no bar where the setting did not run."""
         results = [(i, self._marks[key].get(night)) for i, night in enumerate(self._nights)]
         states = [(i, mark.state) for i, mark in results if mark]
         paths = [_bars(states, state, self._step) for state in STATES]
@@ -86,7 +86,7 @@ class Sparklines:
 
 
 def _bars(states: Sequence[tuple[int, State]], only: State, step: float) -> Markup:
-    """All bars of one state as one path; neighbours touch but for a hair."""
+    """Draw all bars of one state as one path, with a gap of one unit between neighbours."""
     high = _HEIGHTS[only]
     top, wide = number(_HEIGHT - high), number(step - 1)
     moves = [
@@ -134,7 +134,7 @@ def write(outcome: NightOutcome, path: Path) -> Path:
 
 
 def _nights(outcome: NightOutcome) -> Markup:
-    """Return a column a night: cells by state, with a lamp in the night's colour below."""
+    """Draw a column a night: its cells by state, above a lamp in the night's colour."""
     nights = outcome.nights()
     if not nights:
         return Markup("")

@@ -1,7 +1,7 @@
-"""Assumptions of a verdict: did the faults strike, what was observed, whose clocks.
+"""The assumptions a verdict rests on: effective faults, a watching observer, agreeing clocks.
 
-Every line is measured in the run itself. What nobody observed is said to be not observed: it is
-neither held nor broken. (Judged before anything else, as in etcd's robustness tests.)
+Every line is measured in the run itself. An assumption without evidence is "not observed": neither
+held nor broken. (Judged before anything else, as in etcd's robustness tests.)
 """
 
 import io
@@ -51,9 +51,9 @@ def assumptions(
     run: Run, plan: Plan, status: RunStatus | None, verdict: Verdict, evidence: RunObservations,
     effects: list[Effect],
 ) -> list[Assumption]:  # fmt: skip
-    """Every assumption, in the order in which a sceptic asks.
+    """Return every assumption, in the order in which a sceptic asks.
 
-    Of a run of which something is missing none is known but that one.
+    For an incomplete run, only that fact and the flush settings can be judged.
     """
     if not verdict.complete:
         return [_whole(verdict), _flushes(run, plan)]
@@ -110,7 +110,7 @@ def _window(effects: list[Effect]) -> Assumption:
 
 
 def _left_out(run: Run) -> Iterator[Assumption]:
-    """Only runs with a schedule of faults have steps to leave out."""
+    """Yield an assumption about steps left out, for runs with a schedule of faults."""
     try:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):
@@ -158,7 +158,7 @@ def _spans(evidence: RunObservations, broker: int) -> list[FaultInterval]:
 
 
 def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
-    """Ranges without an answer that no fault overlaps; who is started again takes a moment."""
+    """Yield intervals without an answer that no fault explains; a restart takes a moment."""
     ends = [*track.time_ns[1:], max(end_ns, int(track.time_ns[-1]))] if len(track.time_ns) else []
     for start, end, leo in zip(track.time_ns, ends, track.leo, strict=True):
         if leo != UNKNOWN:
@@ -168,7 +168,7 @@ def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[t
 
 
 def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
-    """Return whether a fault overlaps a range, or ended just before it."""
+    """Tell whether a fault overlaps an interval or ended just before it."""
     until = (end_ns if fault.end_ns is None else fault.end_ns) + 2 * _NS
     return fault.start_ns - _NS <= end and start <= until
 
@@ -194,7 +194,7 @@ def _clocks(evidence: RunObservations) -> Assumption:
 
 
 def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
-    """When a LEO was seen to go down to an offset, nearest to a time and not far from it."""
+    """Return the time, near ``at_ns``, at which the LEO was seen to fall to an offset."""
     if track is None:
         return None
     times = [drop.time_ns for drop in track.drops() if drop.after == offset]
@@ -222,7 +222,7 @@ def _flushes(run: Run, plan: Plan) -> Assumption:
 
 
 def _logged_flushes(run: Run) -> Mapping[str, str]:
-    """As the brokers logged their settings when they started."""
+    """Read the flush settings that the brokers logged at their start."""
     values: dict[str, str] = {}
     for path in sorted(run.logs.glob("broker-*.log")):
         try:

@@ -1,4 +1,4 @@
-"""Excerpts of the brokers' own logs around the moments that decided a record's fate."""
+"""The brokers' own log lines around the events that decided a record's outcome."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,14 +33,14 @@ class ExcerptLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExcerpt:
-    """The lines of a story in order of time, and how many more there are."""
+    """The lines of a story in order of time, and the number of lines left out."""
 
     lines: tuple[ExcerptLine, ...]
     left_out: int
 
 
 def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
-    """Return the lines about a record's partition or whole brokers, from its first witness.
+    """Return lines about a record's partition or about whole brokers, near its witnesses' times.
 
     Args:
         table: ``events/log_lines``.
@@ -74,6 +74,6 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
 
 
 def _nearest(lines: Ints, times: Ints) -> Ints:
-    """Return the indices of the lines nearest to a witness, in their order."""
+    """Return the indices, ascending, of the ``LINES_MAX`` lines nearest to a witness."""
     distances = np.abs(lines[:, None] - times).min(axis=1)
     return np.sort(distances.argsort(kind="stable")[:LINES_MAX])

@@ -1,7 +1,7 @@
-"""Effects of each fault, and whether the HW-lag window was open when it struck.
+"""The observed effects of each fault, and whether the HW-lag window was open before it.
 
-A fault that is recorded as injected may have done nothing: only what somebody else saw counts here,
-the observer of the replicas, the controller's word, and the producers.
+A fault that is recorded as injected may have had no effect. Only independent evidence counts here:
+the observer of the replicas, the controller's metadata, and the producers.
 """
 
 from collections.abc import Iterator
@@ -29,11 +29,11 @@ LATE_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """One fault and what was observed of it.
+    """One fault and its observed effects.
 
     Attributes:
-        seen: what it did, a clause each; empty: nothing was observed.
-        window: brokers that held records above their own HW just before, with LEO and HW.
+        seen: the effects, a clause each; empty: none was observed.
+        window: brokers with records above their own HW just before it, with LEO and HW.
         watched: whether the observer knew LEO and HW of any replica then.
     """
 
@@ -44,7 +44,7 @@ class Effect:
 
 
 def effects(evidence: RunObservations) -> list[Effect]:
-    """Every fault of a run, in order of time."""
+    """Return every fault of a run with its effects, in order of time."""
     effects_ = []
     for fault in sorted(evidence.faults, key=lambda fault: fault.start_ns):
         window, watched = _window(evidence, fault.start_ns)
@@ -69,7 +69,7 @@ def _seen(fault: FaultInterval, evidence: RunObservations) -> Iterator[str]:
 
 
 def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str]:
-    """Silence, and a log that became shorter."""
+    """Yield a clause for a silence of the broker, and one for a log that became shorter."""
     inside = (track.time_ns >= since) & (track.time_ns <= until)
     silent = np.flatnonzero(inside & (track.leo == UNKNOWN))
     if len(silent):
@@ -83,9 +83,9 @@ def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str
 def _of_controller(
     fault: FaultInterval, scene: PartitionObservations, since: int, until: int
 ) -> Iterator[str]:
-    """Elections and changes of the ISR that have to do with the broker, or any if it is nobody.
+    """Yield elections and ISR changes that concern the fault's broker; all if it has none.
 
-    That a broker is made leader is an effect of no fault that only harms it.
+    The broker's own election is not an effect of a fault that only harms it.
     """
     broker = fault.broker
     for before, after in zip(scene.leaderships, scene.leaderships[1:], strict=False):

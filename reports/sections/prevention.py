@@ -1,7 +1,7 @@
-"""Prevention: a setting or a release that would have kept the records.
+"""Settings and releases that would have prevented the harm, from the model's causal chains.
 
-Only what the model says is turned into advice. Where a chain has no link that a setting or another
-release would break, there is none.
+Advice is given only on what the model explains: a chain without a link that a setting or another
+release would break gives no advice.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _SETTINGS: Final = {
 
 
 def prevention(plan: Plan, reconciliation: Reconciliation | None) -> tuple[str, ...]:
-    """Sentences, the nearest remedy first; nothing where nothing was harmed or is understood."""
+    """Return sentences, the nearest remedy first; empty if no harm was explained."""
     if reconciliation is None or plan.played_on not in RELEASES:
         return ()
     harmed = [

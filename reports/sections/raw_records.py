@@ -1,7 +1,7 @@
-"""The bytes behind a finding: what each replica's segment has at its offset, field by field.
+"""The bytes behind an anomaly: the record in each replica's segment at its offset, by field.
 
-The side-by-side table says which record stands where; here it is proved, with the file and the byte
-at which the batch begins, so that a reader can look for himself (``kafka-dump-log``, ``xxd``).
+The side-by-side table shows which record each replica has; this section proves it with the file
+and the byte at which the batch begins, for ``kafka-dump-log`` or ``xxd``.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ _LENGTH_AT: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a record as a person reads it."""
+    """One field of a record as the page shows it."""
 
     name: str
     value: str
@@ -40,11 +40,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRecord:
-    """The raw record of one replica at an offset; without fields there is none.
+    """The record of one replica at an offset; without fields: it has none there.
 
     Attributes:
-        file: of the segment, from the run directory.
-        position: of the record's batch in it, bytes.
+        file: path of the segment below the run directory.
+        position: byte in that file at which the record's batch begins.
     """
 
     broker: int
@@ -64,11 +64,11 @@ def read_raw(
     missing: list[str],
     without: Collection[str] = (),
 ) -> dict[int, list[RawRecord]]:
-    """Read what every frozen replica has at some offsets.
+    """Read the record of every frozen replica at each of the offsets.
 
     Args:
-        missing: told of what cannot be read.
-        without: paths of files that are no evidence.
+        missing: gets a sentence for each replica that cannot be read.
+        without: paths of files that are not evidence.
     """
     records: dict[int, list[RawRecord]] = {offset: [] for offset in offsets}
     for folder in replica_folders(run, partition, without) if offsets else ():
@@ -145,7 +145,7 @@ def _checksum(row: Mapping[str, Any]) -> str:
 
 
 def _bytes(data: object) -> str:
-    """Bytes as Python writes them, which spells out all that is not plain ASCII; cut visibly."""
+    """Format bytes as Python does, all but printable ASCII escaped; truncate with an ellipsis."""
     if not isinstance(data, bytes):
         return "null"
     printable = repr(data[:BYTES_MAX])[2:-1]
@@ -154,7 +154,7 @@ def _bytes(data: object) -> str:
 
 
 def _headers(path: Path, position: int, row: Mapping[str, Any]) -> str:
-    """Return the record's headers, which only format v2 has; the columns leave them out."""
+    """Read the record's headers again from the file; only format v2 has them."""
     if row["magic"] != _V2:
         return ""
     with path.open("rb") as file:

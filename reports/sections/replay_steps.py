@@ -1,9 +1,8 @@
-"""Predictions of a schedule after each of its steps, and what the brokers showed.
+"""The states a schedule predicts after each step, beside the states the brokers showed.
 
-A replay takes a step and then asks the brokers themselves until they show what the model foretold
-(``nemesis.model_replay.step_player``); only then is the step noted. So a step that was noted was
-seen as foretold, at that time; and of one that was not, the run's problem says what was seen
-instead.
+A replay takes a step, then polls the brokers until they show the state that the model predicts
+(``nemesis.model_replay.step_player``), and only then notes the step. So a noted step was seen as
+predicted at that time; for any other step the run's problem says what was seen instead.
 """
 
 import ast
@@ -34,9 +33,9 @@ class ReplayStep:
     """One step of a schedule.
 
     Attributes:
-        foretold: what had to be seen after it, a clause each; empty where nothing was awaited.
-        seen: what was seen instead; empty where it was as foretold, or the step was not taken.
-        time_ns: when all of it was seen; None where it never was.
+        foretold: the predicted state, a clause each; empty where the step predicts nothing.
+        seen: the state seen instead; empty if it was as predicted or the step was not taken.
+        time_ns: when all of the prediction was seen; None if never.
     """
 
     number: int
@@ -50,7 +49,7 @@ class ReplayStep:
 def foreseen(
     plan: Plan, status: RunStatus | None, evidence: RunObservations
 ) -> tuple[ReplayStep, ...]:
-    """Return the steps of a run's schedule; none where it followed none that can be read."""
+    """Return the steps of a run's schedule; empty without a readable schedule."""
     if plan.schedule is None:
         return ()
     try:
@@ -63,7 +62,10 @@ def foreseen(
 
 
 def cast(plan: Plan, evidence: RunObservations) -> str:
-    """Return ``A is broker 1, B broker 2`` if the first ISR is in assignment order, or ""."""
+    """Return ``A is broker 1, B is broker 2``; empty if the first ISR does not show it.
+
+    The first ISR is in the order of the replica assignment, which the schedule's ``order`` lists.
+    """
     rows = [row for scene in evidence.scenes.values() for row in scene.leaderships[:1]]
     order = (plan.schedule or {}).get("order", ())
     if not rows or len(rows[0].isr) != len(order) or rows[0].isr[0] != rows[0].leader:
@@ -112,7 +114,7 @@ def _foretold(expect: Expect) -> Iterator[str]:
 
 
 def _instead(problem: str) -> str:
-    """Return the differences that a missed step last saw, in names; else the problem as it is."""
+    """Return the differences a missed step last saw, with names; else the problem as it is."""
     match = _SEEN.search(problem)
     try:
         seen = ast.literal_eval(match[1]) if match else None

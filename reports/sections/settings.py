@@ -1,4 +1,4 @@
-"""The settings that decide what a run may lose, each with a word on what it means."""
+"""The settings that decide what a run may lose, each with a note on its meaning."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +17,7 @@ _COORDINATION: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One setting: what it is called, its value, and what that means."""
+    """One setting: its name, its value, and the meaning of that value."""
 
     name: str
     value: str

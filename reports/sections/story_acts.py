@@ -1,8 +1,8 @@
-"""A story's course as the model has it beside what was observed, act by act.
+"""A story as the model predicts it beside what was observed, act by act.
 
-An act is a line of the story's script that can be told by what was observed, such as a fault or an
-election, with the lines after it that cannot. The model's state at the end of an act is held
-against the replicas as they were observed just before the next one begins.
+An act is a line of the story's script with an observable effect, such as a fault or an election,
+and the lines after it without one. The model's state at the end of an act is compared with the
+replicas as observed just before the next act begins.
 """
 
 import re
@@ -59,9 +59,9 @@ class StoryAct:
     """One act.
 
     Attributes:
-        model: what the model foretold, as a drawing.
-        brokers: what was observed, in the same form; None where it was not.
-        differs: in what they differ, a clause each.
+        model: drawing of the predicted state.
+        brokers: drawing of the observed state; None where it was not observed.
+        differs: the differences, a clause each.
     """
 
     number: int
@@ -73,10 +73,10 @@ class StoryAct:
 
 
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
-    """Return the record that a story is about: lost by the model, or the last one sent.
+    """Return the record a story is about: lost in the model, or the last sent before the fault.
 
     Returns:
-        None where the model played no script.
+        None if the model played no script.
     """
     if reconciliation is None or not reconciliation.course or reconciliation.predicted is None:
         return None
@@ -97,14 +97,14 @@ def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None
 
 
 def _first_blow(course: Sequence[ModelSnapshot]) -> int:
-    """Return the last line before somebody is hurt; the last of all where nobody is."""
+    """Return the index of the last line before a broker is down; the last line if none is."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 
 def acts(
     course: Sequence[ModelSnapshot], about: Anomaly, evidence: RunObservations, holdings: Holdings
 ) -> list[StoryAct]:
-    """Every act; none where the model did not know who played whom."""
+    """Return every act; empty if the model did not know which broker had which role."""
     scene = evidence.scenes.get((about.topic, about.partition))
     if scene is None or not all(name.isdecimal() for beat in course for name in beat.logs):
         return []
@@ -143,7 +143,7 @@ def _grouped(
     evidence: RunObservations,
     scene: PartitionObservations,
 ) -> Iterator[tuple[list[ModelSnapshot], Span | None]]:
-    """Yield the acts' beats, and when what begins each was observed."""
+    """Yield the beats of each act, and when its first line was observed."""
     beats: list[ModelSnapshot] = []
     span: Span | None = None
     since = 0
@@ -167,7 +167,7 @@ def _span(
     seen: tuple[Anomaly, RunObservations, PartitionObservations],
     since: int,
 ) -> Span | None:
-    """When what a line does was observed, not before ``since``; None where not all of it was."""
+    """Return when a line's effect was observed, from ``since`` on; None if not all of it was."""
     about, evidence, scene = seen
     ids = [int(broker) for name, broker in zip(NAMES, beat.logs, strict=True) if name in words]
     if verb in _SENDING:
@@ -204,7 +204,7 @@ _MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"
 def _moments(
     grouped: Sequence[tuple[list[ModelSnapshot], Span | None]], evidence: RunObservations
 ) -> Iterator[tuple[str, int, int] | None]:
-    """Title, begin and end of each act; None of one that was not observed, or not in its turn."""
+    """Yield each act's title, begin and end; None if not observed, or not in its order."""
     for i, (beats, span) in enumerate(grouped):
         after = grouped[i + 1][1] if i + 1 < len(grouped) else (evidence.end_ns + 1, 0)
         if span is None or after is None or after[0] <= span[1]:
@@ -256,11 +256,11 @@ def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -
 
 
 def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterator[str]:
-    """Return differences at the record's place where both replicas are up; last, the leader.
+    """Yield differences at the record's offset where the replica is up in both.
 
     Args:
-        last: whether it is the last act; before, a log that is only behind may not have been seen
-            yet as it was, nor the controller's word.
+        last: whether it is the last act. Only then leaders are compared too, and a replica that
+            is only behind counts: earlier, the observer may not yet have seen its latest state.
     """
     brokers: Mapping[int, Lane] = {lane.broker: lane for lane in seen.lanes}
     for lane in frame.lanes:
@@ -280,7 +280,7 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
 
 
 def _at(lane: Lane, about: Anomaly) -> str | None:
-    """Return what stands there: empty where nothing does, None where its id is unknown."""
+    """Return the id at the record's offset: empty if there is no record, None if unknown."""
     cell = next(cell for cell in lane.cells if cell.offset == about.offset)
     if cell.state in {"none", "gone"}:
         return ""
@@ -288,7 +288,7 @@ def _at(lane: Lane, about: Anomaly) -> str | None:
 
 
 def _says(beat: ModelSnapshot) -> str:
-    """Return a line of the script as a person reads it, with brokers for names."""
+    """Return a line of the script as a phrase with broker ids instead of names."""
     verb, *words = beat.line.split()
     ids = dict(zip(NAMES, beat.logs, strict=True))
     who = list(dict.fromkeys(f"broker {ids[word]}" for word in words if word in ids))

@@ -80,7 +80,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cluster of another user's on which a run takes place.
+    """An external cluster on which a run takes place.
 
     Attributes:
         inventory: path of the file that says how to reach and how to break it.

@@ -78,9 +78,9 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 
 
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
-    """Bring each run's anomalies into its own file, in order, and take note of the first ones.
+    """Write each run's anomalies into its own file, in order, and keep the first ones.
 
-    Each is told of which other it is a consequence (``checkers.anomalies.root_causes``). A
+    Each names the anomaly that it follows from (``checkers.anomalies.root_causes``). A
     duplicate in the final log follows from nothing: both records are there.
 
     Args:

@@ -58,7 +58,7 @@ class StepLog(Protocol):
 
 
 class NullStepLog:
-    """The log of a schedule that is none of faults."""
+    """The step log of a schedule without faults: it records nothing."""
 
     def step(self, event: str, **row: object) -> None:
         """Record nothing."""
@@ -98,18 +98,18 @@ class ScheduleContext:
         self.scribe.fault("step", "note", says, broker)
 
     def send(self, value: str, *, leader: int, limit_s: float | None = None) -> int:
-        """Send one record to partition 0, where nobody else writes.
+        """Send one record to partition 0, which has no other writer.
 
         Args:
             value: its name.
-            leader: who appends it; asked where it stands when the client is not told (acks=0).
+            leader: the broker that appends it; asked for the offset with acks=0.
             limit_s: after how long to give up on an answer; the plan's delivery timeout.
 
         Returns:
             Its offset.
 
         Raises:
-            MissedError: it was not acknowledged, or not appended.
+            ScheduleNotFollowedError: it was not acknowledged, or not appended.
         """
         before = await_condition(
             lambda: self.probe.replica(leader, self.topic, 0).leo,

@@ -43,11 +43,11 @@ _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
 
 
 class Nemesis:
-    """Injects faults into one cluster, knows which are open, and heals them.
+    """Injects faults into one cluster, knows the open ones, and heals them.
 
     At most one fault is open on a broker at a time, one on the topic and one on the coordination;
     one that strikes every broker is alone, and one that waits for sessions is not injected while
-    nobody grants them. Safe to use from several threads.
+    no controller grants them. Safe to use from several threads.
 
     Args:
         topic: the topic under test.
@@ -93,7 +93,7 @@ class Nemesis:
 
         Raises:
             UsageError: no such fault, or no such broker.
-            StruckError: the target is struck already.
+            FaultConflictError: the target is struck already.
             HarnessError: another nemesis has faults open on this cluster.
         """
         chosen = find_fault(name)

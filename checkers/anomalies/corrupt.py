@@ -24,7 +24,7 @@ from highwater.checkers.run_tables import Tables
     )
 )
 def corrupt(tables: Tables) -> DataFrame | pa.Table:
-    """Ranges that are no batch; a kill leaves a torn one at a log's end, which is none.
+    """Ranges without a sound batch; the torn end that a kill leaves is no damage.
 
     What the system does not give back is no evidence (``checkers.verdicts``).
     """

@@ -98,7 +98,7 @@ def several_places(rows: pa.Table) -> pa.Table:
     """Return records at several offsets, in ``FINDING``. A kernel by ``key``.
 
     Args:
-        rows: of ``ClientHistory.placed``: those tell who know (Jepsen's ``duplicate-cases``).
+        rows: of ``ClientHistory.placed``, whose offset is known (Jepsen's ``duplicate-cases``).
     """
     columns = numbers(rows, ("key", "offset", "client", "at"))
     places = first_of(columns, "key", "offset")

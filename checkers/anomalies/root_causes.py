@@ -196,7 +196,7 @@ class TruncatedRanges:
 
 
 def stretches(rows: Rows) -> TruncatedRanges:
-    """Return the ranges of anomalies, of which those that make any are brought here."""
+    """Return the ranges of truncation that anomalies show."""
     made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS)
     return TruncatedRanges(made.table().combine_chunks().to_batches())
 

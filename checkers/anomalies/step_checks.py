@@ -132,13 +132,13 @@ def _read_over(steps: pa.Table) -> pa.Table:
 
 
 def last_over(steps: pa.Table) -> pa.Table:
-    """Return who was the last to step over the offsets from ``low`` up to the next row's, in order.
+    """Return the last client that stepped over the offsets from ``low`` up to the next row's.
 
     Args:
         steps: ``slot, from_place, place, at, client``.
 
     Returns:
-        ``slot, low, at, client``, the last two null where nobody did.
+        ``slot, low, at, client``, the last two null where no client did.
     """
     step = sort(numbers(steps), "at", "client")
     slot = np.tile(step["slot"], 2)
@@ -175,7 +175,7 @@ def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
 
     Args:
         rows: that tell where a record stands.
-        ranges: as ``last_over`` gives them. The last one of a slot is nobody's.
+        ranges: as ``last_over`` gives them. The last one of a slot belongs to no client.
     """
     spans, targets = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
     low, end = spans["low"].min(), spans["low"].max()

@@ -43,14 +43,14 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
-    """Return findings of acknowledged records that were read, and not found by who came by last.
+    """Return findings of acknowledged records that were read, and not found by the last reader.
 
     Args:
         view: the history.
         passed: in ``GONE``, records at offsets that a reader stepped over.
 
     Returns:
-        Rows of ``FINDING``; None: nobody came by a place without finding what was there.
+        Rows of ``FINDING``; None: every reader found what was there.
     """
     gone = [passed] if len(passed) else []
     order = places(view)
@@ -110,7 +110,7 @@ def replaced(rows: pa.Table) -> pa.Table:
 
 
 def cut_off(rows: pa.Table) -> pa.Table:
-    """Return records where the log was shorter after all who read them. A kernel by ``slot``.
+    """Return records where the log was shorter after all of their readers. A kernel by ``slot``.
 
     Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
     record has gone if a send that began after its last reader had ended was given a place at or

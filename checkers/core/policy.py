@@ -18,7 +18,7 @@ class Promise:
 
     Attributes:
         says: one sentence for a person.
-        acks: with 0 nobody is said to have acknowledged a record.
+        acks: with 0 no record counts as acknowledged.
         breaking: the kinds of anomaly that break it.
     """
 

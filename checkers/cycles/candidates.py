@@ -32,7 +32,7 @@ from highwater.checkers.spark.engine import Rows, complete
 
 SENDER: Final = 0
 READER: Final = 1
-"""``rank``: what an operation did at an offset. What is sent there comes before what is read."""
+"""``rank``: the operation's role at an offset. A send comes before reads."""
 
 _TICKS: Final = 1000  # parts of a nanosecond, so that many operations fit between two times
 _BLOCKS: Final = 4096  # into how many equal times a history is divided

@@ -70,7 +70,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Edges by what was sent and read: ``source`` and ``target`` are places in ``Operations``."""
+    """Edges by sends and reads: ``source`` and ``target`` are places in ``Operations``."""
 
     source: Ints
     target: Ints

@@ -46,7 +46,7 @@ REBALANCED: Final = 1024
 EVERYWHERE: Final = 2048
 MOVES: Final = ASSIGNED | SEEK_FLAG | REBALANCED
 """What moved a reader (``assign`` and ``subscribe`` do the same); EVERYWHERE with it: in all its
-partitions. What failed moved nobody, and says nothing."""
+partitions. A failed one moved no reader."""
 
 ENDED: Final = 8192
 """The log ended at this offset, while the operation went on."""

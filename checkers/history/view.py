@@ -92,8 +92,8 @@ class ClientHistory:
     Args:
         engine: of the session that has the operations.
         operations: columns of ``harness.runs.history.OPERATIONS``, and ``run`` and ``at``.
-        size: how many rows they are.
-        final_read: whether there was a final reader, who should have met all that was acknowledged.
+        size: the number of rows.
+        final_read: whether a final reader should have met all acknowledged records.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class ClientHistory:
 
     @cached_property
     def adrift(self) -> pa.Table:
-        """``key, seen, there`` of every record that was sent to a partition nobody was told of.
+        """``key, seen, there`` of every record that was sent to an unknown partition.
 
         Whatever its partition, it is a record of the same run, topic and value. ``seen``: one of
         them was read in an operation that ended well; ``there``: the least offset at which the

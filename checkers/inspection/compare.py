@@ -154,7 +154,7 @@ def _holes(evidence: LogTables, rows: DataFrame, extents: Mapping[int, Extent]) 
     """Return, by replica, records that it lacks within its extent and another one has.
 
     Damage leaves some, which is a finding of its own. Compaction does, but only where the log
-    cleaner has been, or, as far as nobody can say where that is, only of records that a later one
+    cleaner has been, or, where that is unknown, only of records that a later one
     of the same key has replaced.
     """
     copies = rows.groupBy("part", "offset").agg(
@@ -259,7 +259,7 @@ def _rows_held(
 
 
 def _unvouched(evidence: LogTables) -> DataFrame:
-    """``replica, segment, position`` of batches in damaged logs whose offset nobody vouches for.
+    """``replica, segment, position`` of batches in damaged logs whose offset no neighbour confirms.
 
     The batch before must end where it begins (of the first, the segment's name says it), and the
     one behind must begin where it ends. A torn tail is no damage, if it begins where it should.

@@ -12,10 +12,10 @@ from highwater.checkers.inspection.report_types import Copy, DivergentOffset
 from highwater.checkers.kafka_files.reader import read_segment
 
 OFFSETS_MAX: Final = 10
-"""Divergent offsets of a partition of which the records are shown."""
+"""Divergent offsets of a partition whose records are shown, at most."""
 
 PARTITIONS_MAX: Final = 50
-"""Partitions of which any are."""
+"""Partitions with records shown, at most."""
 
 _TEXT_MAX: Final = 120
 

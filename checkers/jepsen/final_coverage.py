@@ -22,9 +22,9 @@ _END: Final = pa.schema([("slot", pa.int64()), ("offset", pa.int64())])
 
 
 def short(view: ClientHistory) -> list[tuple[str, int, int]]:
-    """Find where no reader came as far in the end: topic, partition, greatest known offset.
+    """Find partitions whose greatest known offset no final reader reached.
 
-    The foremost ``SHOWN`` of them. Asked are readers who sought the beginning (an offset that is
+    The foremost ``SHOWN`` of them. Counted are readers that sought the beginning (an offset that is
     null) after that offset was known; where there are none, the history does not tell.
     """
     if not view.tells(SEEK_FLAG):
@@ -37,7 +37,7 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
 
 
 def _short(strides: pa.Table) -> pa.Table:
-    """Choose the slots, of rows of ``STRIDE``, whose end nobody reached. A kernel by ``slot``."""
+    """Choose the slots of ``STRIDE`` whose end no reader reached. A kernel by ``slot``."""
     columns = numbers(strides)
     what, at, last_at = columns["what"], columns["at"], columns["last_at"]
     slots, slot = np.unique(columns["slot"], return_inverse=True)

@@ -48,7 +48,7 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
 
     Raises:
         CodecError: an unknown codec, or bytes that it does not accept.
-        SwollenError: too much comes out.
+        TooLargeError: too much comes out.
     """
     try:
         match codec:

@@ -1,4 +1,4 @@
-"""Kafka's log segments as Arrow tables, without Spark: every record of a ``.log`` file, or why not.
+"""Kafka's log segments as Arrow tables, without Spark: every record of a ``.log`` file.
 
 A broken segment is a finding, never an exception: what is sound is read, and each range that is
 not yields one row with a null ``offset``, its ``damage`` and an ``error``.

@@ -74,7 +74,7 @@ class ModelSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         line: of the script, in which replicas are called A, B and C.
-        leader: the broker that leads, by its id as text; empty where nobody does.
+        leader: the broker that leads, by its id as text; empty without a leader.
         logs: the record ids of each replica, by broker id as text, as in ``hw``.
         down: brokers that are dead or stopped.
     """

@@ -1,4 +1,4 @@
-"""Undoes what must not outlive this process, at its end or where it is interrupted.
+"""Cleans up what must not outlive this process, at its end or at an interruption.
 
 ``atexit`` alone is not enough: an interrupted command ends at once (``highwater.__main__``), since
 threads of other runs may still be waiting for brokers.
@@ -14,7 +14,7 @@ _lock = threading.Lock()
 
 
 def at_end(action: Callable[[], object]) -> None:
-    """Have something done at the end of this process; the last one that was added is the first."""
+    """Register an action for the end of this process; actions run in reverse order."""
     with _lock:
         if not _actions:
             atexit.register(run)
@@ -22,7 +22,7 @@ def at_end(action: Callable[[], object]) -> None:
 
 
 def run() -> None:
-    """Do it now, each once; an action that fails keeps no other from being done."""
+    """Run all actions now, each once; one that fails does not stop the others."""
     while True:
         with _lock:
             action = _actions.pop() if _actions else None

@@ -17,7 +17,7 @@ def load(group: str) -> tuple[tuple[str, object], ...]:
 
     In the order of the names.
 
-    Once in a process: to look through what is installed takes as long as it is much.
+    Once in a process, because looking through all packages takes time.
 
     Raises:
         HarnessError: one of them cannot be imported; the message names its package.

@@ -1,4 +1,4 @@
-"""Opens files, and nothing that only bears the name of one."""
+"""Opens regular files, and nothing else of that name."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""On which Spark runs are judged: what the command line, the API and tests say of it."""
+"""The Spark that judges runs, as the command line, the API and tests name it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Those who only read: readers of every partition, and members of a group.
+"""Consumers: readers of every partition, and members of a group.
 
 Both go on through every fault: an error is logged, never fatal.
 """

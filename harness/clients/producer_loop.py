@@ -48,7 +48,7 @@ class ProducerLoop:
         self._client = Producer(settings)
 
     def run(self, stop: StopSignal, answer_limit_s: Callable[[], float]) -> None:
-        """Send until ``stop`` is set; then wait so long at most for outstanding answers."""
+        """Send until ``stop`` is set; then wait at most this long for outstanding answers."""
         while not stop.is_set():
             self._send(self._pace.due(), stop)
             self._client.poll(self._pace.wait_s())

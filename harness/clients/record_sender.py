@@ -1,4 +1,4 @@
-"""Sends single, named records and waits for their fate: for the stories, and as fences."""
+"""Sends single, named records and waits for their outcomes: for the stories, and as fences."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""When clients act, and how long they live: rates, and lives drawn from the seed."""
+"""Rates and lifetimes of clients, drawn from the seed."""
 
 import random
 import threading
@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from highwater.harness.runs.plan import Plan
 
 POLL_S: Final = 0.05
-"""How long a client waits at most before it looks whether it is to end."""
+"""How long a client waits at most before it looks whether it must end."""
 
 _BURST: Final = 100
 _CATCH_UP_S: Final = 1.0
@@ -17,7 +17,7 @@ _CRASHES: Final = 0.5
 
 
 class RateLimiter:
-    """Says how much is due, so that a rate is kept on average.
+    """Keeps a rate on average: says how much is due.
 
     After a stall it makes up for one second of the lost time, not for all of it.
 

@@ -1,4 +1,4 @@
-"""A transactional client, and what it does all day (KIP-98).
+"""A transactional client and its loop (KIP-98).
 
 Each transaction sends a few records to random partitions, and is committed or aborted as the seed
 has it. With ``transform`` it also reads as a member of a group, before its sends and after them,
@@ -33,10 +33,10 @@ SENDS_MEAN: Final = (1 + SENDS_MOST) / 2
 
 _READ_AT_ONCE: Final = 50
 _READ_S: Final = 0.01
-"""A poll within a transaction lasts so long, unless that many records are there before."""
+"""Seconds and records of a poll within a transaction, whichever comes first."""
 
 _CRASHED: Final = "_DESTROY"
-"""librdkafka's name for what becomes of requests whose client is no more."""
+"""librdkafka's error of requests whose client is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class TransactionLoop:
         self._dangling = False
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Do transactions until ``stop``; then wait so long at most until all of them are over."""
+        """Do transactions until ``stop``; then wait up to this long for all to end."""
         patience = TransactionTimeouts(stop, self._plan.workload.delivery_timeout_s, answer_limit_s)
         lengths = draws(self._plan, f"{self._name} lives")
         for life in lives(stop, lengths, self._plan.workload.churn_s):

@@ -1,4 +1,4 @@
-"""Counts of what was done to a run's cluster, from the record and not from the plan.
+"""Counts of the faults in a run's cluster, from the record and not from the plan.
 
 A schedule may strike less often than it was drawn, end early, or never strike at all.
 """
@@ -15,7 +15,7 @@ from highwater.harness.runs.plan import Plan
 _NS: Final = 1_000_000_000
 _STEP: Final = ("step", "note")
 _STEP_TEXT: Final = re.compile(r"step \d+ of \d+: ")
-"""How the note of a step begins that a replay of the model's schedule has taken."""
+"""The beginning of a note about a step of a replayed model schedule."""
 
 _KINDS_MAX: Final = 6
 _WHOLE_S: Final = 10
@@ -85,7 +85,7 @@ class Happening:
 
     @property
     def says(self) -> str:
-        """Both, as a line of text."""
+        """Return both as a line of text."""
         return f"{self.value} ({self.means})"
 
     @classmethod

@@ -26,5 +26,5 @@ def strikes(run: Run) -> Strikes:
 
 
 def begun(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> int:
-    """When a fault began that had taken effect by a time; that time itself where nobody says."""
+    """Return when a fault began that had taken effect by a time; else that time itself."""
     return max((at for at in strikes.get((fault, broker), ()) if at <= time_ns), default=time_ns)

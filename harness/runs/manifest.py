@@ -83,7 +83,7 @@ def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFi
 
     Args:
         run: the run.
-        digests: path to what somebody else read there, of files that are not read here.
+        digests: path to what was read elsewhere, of files that are not read here.
 
     Raises:
         StoreError: ``status.json`` is missing or broken.

@@ -1,4 +1,4 @@
-"""The nightly's words: a cell, a night that is planned of them, and what became of each.
+"""The values of a night: cells, the planned night, and the result of each cell.
 
 A *cell* is one run. Its *key* is everything but the seed, and comes back night after night; the
 seed is another each night. A *mark* is a cell's line in ``trend.jsonl``.
@@ -152,7 +152,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Every night's canaries: what old Kafka loses, and what any Kafka loses as it is allowed to.
+    """Return every night's canaries: losses of old Kafka, and losses that any Kafka is allowed.
 
     Args:
         newest: the newest release there is.

@@ -60,7 +60,7 @@ def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
 
 
 def silent(marks: Iterable[CellResult], names: Iterable[str]) -> list[str]:
-    """Canaries of which no cell lost anything."""
+    """Return the canaries without a loss in any cell."""
     canaries = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
     return [name for name in names if name not in canaries]
 
@@ -132,7 +132,7 @@ class NightOutcome:
         return ", ".join(f"{self.states[state]:,} {state}" for state in STATES)
 
     def reasons(self) -> list[str]:
-        """Why the night is not green, a sentence each, worst first."""
+        """Return why the night is not green, a sentence each, worst first."""
         problems = [
             f"No cell of the canary {canary} lost a record."
             for canary in silent(self.marks, self.canaries)

@@ -1,4 +1,4 @@
-"""``trend.jsonl``: a line a cell a night, read with indulgence and bounded in nights."""
+"""``trend.jsonl``: a line a cell a night; broken lines are skipped, old nights dropped."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Command-line words to values: durations, rates, lists. Each refusal says what would do."""
+"""Parsers of command-line words: durations, rates, lists. Each error says what is valid."""
 
 import re
 import warnings

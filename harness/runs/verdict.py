@@ -77,7 +77,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
-"""What became of a send that its client calls done, by ``acks``: with 0 no broker acknowledges."""
+"""The word for a successful send, by ``acks``: with 0 no broker acknowledges."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):

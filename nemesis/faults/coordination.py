@@ -1,6 +1,6 @@
-"""Faults of who decides: ZooKeeper, the KRaft controller, and the sessions that brokers have there.
+"""Faults of the coordination: ZooKeeper, the KRaft controller, and brokers' sessions there.
 
-Brokers go on without them as they were: who leads goes on leading, and nobody is elected.
+Brokers go on without them: leaders stay leaders, and there are no elections.
 """
 
 from collections.abc import Iterator

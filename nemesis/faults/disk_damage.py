@@ -166,7 +166,7 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
 
 
 def wipe(directory: Path) -> list[LostOffsets]:
-    """Remove all that a broker has, but for who it is: a new disk in the old one's place."""
+    """Remove all files of a broker but its identity: a new disk in place of the old one."""
     ranges = [_whole(replica) for replica in partitions(directory)]
     for entry in directory.iterdir():
         if entry.is_dir():

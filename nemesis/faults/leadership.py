@@ -66,9 +66,9 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("unclean-election", at="cluster", needs="--unclean", awaits_sessions=True)
 def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Leave a partition to one broker, kill that, and have one elected that lacks its last records.
+    """Leave a partition to one broker, kill it, and elect one that lacks its last records.
 
-    The administrator asks for it, by ElectLeaders since 2.4 (KIP-460), and before by the topic's
+    The administrator requests it, by ElectLeaders since 2.4 (KIP-460), and before by the topic's
     setting. The others are shut down in order one after the other, so that the ISR is one broker,
     which acknowledges alone. Healing starts it, and it cuts its log to match.
     """

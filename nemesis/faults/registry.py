@@ -20,7 +20,7 @@ from highwater.harness.runs.plan import Plan, Topic
 
 Scope = Literal["broker", "topic", "coordination", "cluster"]
 """What a fault strikes, and so what it may not overlap with: one broker; the topic under test, by
-requests to whoever runs; ZooKeeper or the KRaft controller; or every broker at once."""
+requests to running brokers; ZooKeeper or the KRaft controller; or every broker at once."""
 
 
 class NothingDoneError(HarnessError):
@@ -67,13 +67,13 @@ WhyNot = Callable[[Release, str], str]
 
 
 def anywhere(_: Release, __: str) -> str:
-    """Nothing speaks against it."""
+    """Return no reason: the fault is available anywhere."""
     return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A named way to break something, and its undoing.
+    """A named fault: how to inject it, and how to heal it.
 
     Attributes:
         family: the module that has it.
@@ -129,7 +129,7 @@ _registry: dict[str, Fault] = {}
 
 
 def by_request(kafka: Release, driver: str) -> str:
-    """For what is asked of brokers on KRaft, and written in ZooKeeper before."""
+    """Return why a request to brokers (on ZooKeeper a write there) is not available."""
     if driver == "external" and kafka.coordination == "zookeeper":
         return "it is done in ZooKeeper, which is out of reach"
     return ""

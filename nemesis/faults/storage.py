@@ -1,4 +1,4 @@
-"""Faults of the disk: what a broker finds when it comes back, other than what it had written.
+"""Faults of the disk: a broker that comes back finds other files than it had written.
 
 Every one kills its broker first (SIGKILL, which leaves the page cache alone), then changes files of
 its log directory, and heals by starting it on those. What Kafka does not heal by itself stays.
@@ -51,7 +51,7 @@ def _loss_sentence(
 
 @aimed("power-failure")
 def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and take from its logs what was never flushed, as the end of power does.
+    """Kill a broker and remove from its logs what was never flushed, as a power failure does.
 
     No lower than the recovery point, and nothing of a segment that a newer one has followed: what
     Kafka flushed stays. ``FaultTarget.choice`` is the share of the unflushed bytes that reached the
@@ -97,7 +97,7 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a broker and flip one bit of a record of the partition.
 
     Kafka checks, as it starts, what lies above the recovery point, and cuts the log where a
-    checksum is wrong (``LogSegment.recover``). Below it nobody looks until somebody reads.
+    checksum is wrong (``LogSegment.recover``). Below it no broker looks until a client reads.
     """
     with _dead(cluster, aim) as target:
         topic, partition = aim.topic.name, aim.partition
@@ -121,13 +121,13 @@ def _missing(file: Path, _: FaultTarget) -> None:
 
 
 def _garbage(file: Path, aim: FaultTarget) -> None:
-    """Return what no release can read: bytes at random."""
+    """Return random bytes, which no release can read."""
     dice = random.Random(f"{file.name} {aim.choice}")  # noqa: S311 - to be repeatable, not secret
     file.write_bytes(dice.randbytes(_GARBAGE_BYTES))
 
 
 def _stale(file: Path, aim: FaultTarget) -> None:
-    """Every offset as it may have been earlier: a share of what it is."""
+    """Return every offset as it may have been earlier: a share of the one of now."""
     if not file.exists():
         return
     lines = file.read_text(encoding="ascii").splitlines()

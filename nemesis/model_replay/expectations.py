@@ -23,7 +23,7 @@ class ReplicaAssignment:
 def differences(
     scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect, *, silent: Collection[int]
 ) -> dict[str, str]:
-    """In what the brokers differ from what is expected, each with what is there instead.
+    """Return differences between expected and actual state, each with the actual value.
 
     Args:
         silent: replicas that cannot be asked for LEO and HW, because they are frozen or dead.
@@ -44,7 +44,7 @@ def differences(
 
 
 Seen = list[tuple[str, object, object]]
-"""What it is, what it is to be (None: anything), and what it is."""
+"""Yield each property, its expected value (None: any), and its actual value."""
 
 
 def _controller(scene: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:

@@ -1,9 +1,9 @@
 """Plays a model's schedule on real brokers: the other executor of ``schedule``.
 
-A model takes one step at a time and real brokers do everything at once. So whoever must not run
-ahead is frozen (SIGSTOP), and after each step it is waited for what the schedule expects. A frozen
+A model takes one step at a time and real brokers do everything at once. So a broker that must not
+run ahead is frozen (SIGSTOP), and after each step the expected state is awaited. A frozen
 broker is silent, so a hold must be shorter than its session and than the lag limit; see
-``settings``. A schedule that cannot be followed ends as a MissedError that says where.
+``settings``. A schedule that cannot be followed ends as a ScheduleNotFollowedError that says where.
 """
 
 import contextlib
@@ -105,7 +105,7 @@ class Replay:
         """Play it.
 
         Raises:
-            MissedError: a step could not be taken, or was not followed by what was expected.
+            ScheduleNotFollowedError: a step could not be taken, or had another effect.
             HarnessError: the run has to end.
         """
         play(scene, self.schedule)
@@ -115,7 +115,7 @@ def play(scene: ScheduleContext, schedule: Schedule) -> None:
     """Take every step of a schedule, on a scene whose replicas are in the schedule's order.
 
     Raises:
-        MissedError: a step could not be taken, or was not followed by what was expected.
+        ScheduleNotFollowedError: a step could not be taken, or had another effect.
         HarnessError: the run has to end.
     """
     player = Player(scene, schedule)

@@ -17,7 +17,7 @@ class Script(Protocol):
         """Return the brokers of partition 0, preferred leader first."""
 
     def play(self, scene: ScheduleContext, /) -> None:
-        """Let it happen; MissedError when it cannot be followed."""
+        """Play it; ScheduleNotFollowedError when it cannot be followed."""
 
 
 def find_script(plan: Plan) -> Script | None:

@@ -1,4 +1,4 @@
-"""Takes a schedule's steps on real brokers, and knows who is frozen, paused and dead meanwhile."""
+"""Takes a schedule's steps on real brokers, and knows which are frozen, paused and dead."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ class Player:
         return self._cast.brokers[number]
 
     def take(self, step: ScheduleStep) -> None:
-        """Freeze who is held, do it, and wait for what must be seen.
+        """Freeze the brokers that are held, take the step, and wait for the expected state.
 
         Raises:
             HarnessError: it cannot be done, or something else was seen.
@@ -60,7 +60,7 @@ class Player:
         self._require_sessions()
 
     def finish(self) -> None:
-        """End the sessions of the dead where that can be done, so that they come back soon."""
+        """End the sessions of dead brokers where that is possible, so that they come back soon."""
         for number in self._down:
             with contextlib.suppress(UnreachableError):
                 self._scene.cluster.end_session(self.broker(number))
@@ -102,7 +102,7 @@ class Player:
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
-        """Freeze exactly these, and who is paused. The leader first: it feeds all the others."""
+        """Freeze exactly these and the paused ones, the leader first: it feeds all the others."""
         frozen = (numbers | self._paused) - self._down
         late = frozen - set(self._frozen)
         if late:
@@ -121,7 +121,7 @@ class Player:
             self._scene.cluster.set_next_leader(self._scene.topic, 0, self.broker(heir))
 
     def send(self, step: ScheduleStep) -> None:
-        """Send to the broker named, or to the leader, once nothing of it can reach who is held."""
+        """Send to the named broker or the leader, once a held broker cannot fetch the record."""
         scene = self._scene
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
@@ -178,7 +178,7 @@ class Player:
         self._expired.discard(number)
 
     def move(self, step: ScheduleStep) -> None:
-        """Have it elected by plan."""
+        """Elect it by plan."""
         self._scene.cluster.move_leader(self._scene.topic, 0, self.broker(_target(step)))
 
     def expire(self, step: ScheduleStep) -> None:

@@ -76,7 +76,7 @@ class ScheduleExecutor:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Wait until nothing is amiss, and let the schedule's time begin.
+        """Wait until the cluster is healthy, and begin the schedule's time.
 
         Raises:
             WaitTimeoutError: something is, and stays so.
@@ -154,7 +154,7 @@ class ScheduleExecutor:
                 self._hurt[fault.broker] -= 1
 
     def _too_much(self, fault: str, broker: int | None) -> str:
-        """Return what of the budget a fault would exceed, in words."""
+        """Return the limit of the budget that a fault would exceed, in words."""
         most = self._budget.get(fault)
         if most is not None and self._spent[fault] >= most:
             return f"it was injected {most} times, as often as the budget lets it"
@@ -177,7 +177,7 @@ class ScheduleExecutor:
 def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
     """Why a fault could not be injected, where the run goes on without it.
 
-    A request to the cluster may find nobody to answer, when another fault is open: that is no
+    A request to the cluster may get no answer while another fault is open: that is no
     failure of the harness. A broker that does not come back is one.
 
     Args:

@@ -72,7 +72,7 @@ class FaultSpec:
         return cls(fault=fault, target=target, weight=weight)
 
     def require(self, plan: Plan, kafka: Release) -> None:
-        """Refuse what the plan's release, driver or brokers have not.
+        """Refuse what the plan's release, driver or brokers do not have.
 
         Raises:
             UsageError: says why.
@@ -110,7 +110,7 @@ class FaultSpec:
 def resolve(scene: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
     """Return the brokers that a target means now, those that a fault is open on left out.
 
-    Where the one that is meant is struck already, or nobody leads, it is another.
+    Where that one is struck already, or there is no leader, it is another one.
 
     Args:
         choice: 0 up to 1; which of several candidates.

@@ -61,7 +61,7 @@ def draw(plan: Plan, lane: int = 0) -> list[FaultGroup]:
         lane: which of the sequences that go on at the same time.
 
     Raises:
-        UsageError: a word of the plan's nemesis is none.
+        UsageError: a word of the plan's nemesis is not valid.
     """
     choices = [FaultSpec.of(word) for word in plan.nemesis]
     weighted = [choice for choice in choices for _ in range(choice.weight)]

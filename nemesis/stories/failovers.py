@@ -149,7 +149,7 @@ def await_turns(scene: ScheduleContext, b: int, survivor: int) -> None:
     """Wait until C leads, and make sure that B, dead, was the leader in between.
 
     Raises:
-        MissedError: both sessions ended in one go, so C never followed B.
+        ScheduleNotFollowedError: both sessions ended in one go, so C never followed B.
     """
     numbers: set[int] = set()
 

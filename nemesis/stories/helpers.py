@@ -72,7 +72,7 @@ def await_replicas(
     """Wait until the replicas of partition 0 (all, unless named) are seen in some state.
 
     Raises:
-        MissedError: they were not within the limit.
+        ScheduleNotFollowedError: they were not within the limit.
     """
     try:
         return await_condition(
@@ -103,7 +103,7 @@ def await_hw_on_disk(scene: ScheduleContext, broker: int, hw: int) -> None:
     """Wait until a broker has written its HW to replication-offset-checkpoint.
 
     Raises:
-        MissedError: it did not in good time.
+        ScheduleNotFollowedError: it did not in good time.
     """
     try:
         await_condition(

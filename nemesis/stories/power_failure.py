@@ -94,7 +94,7 @@ def _require_segment(scene: ScheduleContext, broker: int, offset: int) -> None:
     """Make sure that a broker's newest segment of partition 0 begins at an offset.
 
     Raises:
-        MissedError: it does not; more than the victim would be lost, or nothing.
+        ScheduleNotFollowedError: it does not; more than the victim would be lost, or nothing.
     """
     newest = disk_damage.segments(scene.cluster.brokers[broker].directory / f"{scene.topic}-0")[-1]
     if int(newest.stem) != offset:

@@ -1,1 +1,1 @@
-"""Explains what was observed in a run by the rules of its release, or refuses to."""
+"""Explains the observations of a run by the rules of its release, or says that they do not."""

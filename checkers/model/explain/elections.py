@@ -80,7 +80,7 @@ def _decided_unheard(trace: Trace, now: LeadershipRow) -> bool:
 def _changed(
     observed: RunTraces, trace: Trace, before: LeadershipRow, now: LeadershipRow
 ) -> Iterator[RuleViolation]:
-    """Yield who joins runs and has caught up; who is dropped did not run, or lagged."""
+    """Yield joiners that did not run or catch up, and dropped brokers that ran and did not lag."""
     for joined in {*now.isr} - {*before.isr}:
         if observed.rules.live_joins_only and _away(observed, joined, now.time_ns):
             yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")

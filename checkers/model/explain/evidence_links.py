@@ -42,7 +42,7 @@ def unknown(why_not: str, *links: ExplanationLink) -> Chain:
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """Return what a record's producer was told, and by whom as far as anybody saw."""
+    """Return the answer to a record's producer, and the broker it came from, if observed."""
     leader = trace.leader_at(send["complete_ns"] or send["invoke_ns"])
     by = f" by broker {leader.leader}, the leader" if leader and leader.leader >= 0 else ""
     at = "" if send["offset"] is None else f" at offset {send['offset']}"
@@ -61,7 +61,7 @@ def disturbed(
 ) -> ExplanationLink | None:
     """Return what kept a leader from answering, around a time: its fault, or a change of leader.
 
-    With acks=all it waits for everybody in the ISR, so that their faults keep it as well; and for
+    With acks=all it waits for the whole ISR, so that their faults delay it as well; and for
     whom it would take in, before the controller has agreed (KIP-497, the maximal ISR).
     """
     rows = _around(trace, since_ns, until_ns)

@@ -37,7 +37,7 @@ _EXPLAIN: Final = {
     "unseen": unseen,
     "corrupt": corrupt,
 }
-"""The kind of an anomaly, and who knows why."""
+"""Explainers by kind of anomaly."""
 
 UNKNOWN_RULE: Final = "unknown"
 """In place of a rule: nothing contradicts the events, and yet no rule is known to lead there."""

@@ -1,4 +1,4 @@
-"""Why an acknowledged record is gone: who acknowledged it, and who led without it, elected how."""
+"""Lost records: which broker acknowledged, which led without it, and how it was elected."""
 
 from itertools import takewhile
 from typing import Final
@@ -29,7 +29,7 @@ from highwater.harness.runs.fault_effects import removed_offsets
 from highwater.harness.runs.history import OK
 
 _ZOMBIE: Final = 2 * SECOND
-"""For so long a leader that runs may not have heard that it is one no more; longer if it was seen
+"""Time within which a running leader may not know that it is deposed; longer if it was seen
 to follow only then, as on a busy machine."""
 
 
@@ -103,7 +103,7 @@ def _went_with_its_log(trace: Trace, send: Row) -> ExplanationLink | None:
 
 
 def _left(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
-    """Its client went right after it: a connection that ends takes along what is under way."""
+    """Explain a send whose client left right after it: a closed connection loses it."""
     left_ns = observed.left_ns.get(send["process"])
     if left_ns is None or left_ns > until_ns + LOOK:
         return None
@@ -151,7 +151,7 @@ def _lost_from_disk(
 def _lost_to(
     observed: RunTraces, trace: Trace, send: Row, start: LeadershipStart, ack_link: ExplanationLink
 ) -> Chain:
-    """Why one who led without it could be the leader."""
+    """Explain how a broker without the record could be elected."""
     cut, led_link = _cut(trace, start.broker, send), led_without(start, send)
     if start.unclean:
         if not observed.plan.topic.unclean_leader_election:
@@ -168,7 +168,7 @@ def _lost_to(
 def _successors(trace: Trace, send: Row) -> list[LeadershipStart]:
     """Return the leaders after the append that started at or below it, likeliest first.
 
-    Or with what is older there: who is elected uncleanly may have a fork of its own. Whoever
+    Or with an older record there: an uncleanly elected leader may have a fork. The broker that
     appended it does not lack it, whatever the observer saw of its LEO, unless it followed somebody
     since and cut its log for them.
     """
@@ -254,7 +254,7 @@ def _took_its_place(trace: Trace, start: LeadershipStart, offset: int) -> bool:
 def _fell(
     observed: RunTraces, leader: int | None, send: Row, start: LeadershipStart
 ) -> ExplanationLink | None:
-    """Return what befell who acknowledged it, if anything did: a planned move does it too."""
+    """Return what happened to the broker that acknowledged it: a fault, or a planned move."""
     for fault in observed.faults:
         overlaps = fault.since_ns - SECOND <= start.time_ns and send["invoke_ns"] <= fault.until_ns
         if fault.broker == leader and overlaps:
@@ -263,7 +263,7 @@ def _fell(
 
 
 def _gave_up(trace: Trace, start: LeadershipStart, send: Row) -> bool:
-    """Return whether who began to lead had cut the offset off before that."""
+    """Return whether the new leader had truncated the offset before it began to lead."""
     cut = _cut(trace, start.broker, send)
     return cut is not None and cut.time_ns is not None and cut.time_ns <= start.time_ns
 
@@ -315,7 +315,7 @@ def _lost_though_committed(
 def _removed_by(
     observed: RunTraces, trace: Trace, start: LeadershipStart, send: Row
 ) -> ExplanationLink | None:
-    """Return the fault that took the record from the disk of who led without it, before that."""
+    """Return the fault that removed the record from the new leader's disk before."""
     for fault in observed.faults:
         before = (
             fault.broker == start.broker and send["invoke_ns"] <= fault.since_ns <= start.time_ns

@@ -16,7 +16,7 @@ from highwater.harness.runs.fault_effects import removed_offsets
 
 
 def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
-    """Why a record stands twice: its producer heard nothing, and sent it again.
+    """Explain a duplicate: its producer got no answer, and sent the record again.
 
     A broker knows a record of an idempotent producer again by producer id, epoch and sequence
     (KIP-98). A client that takes a new epoch after requests without an answer, as librdkafka does,
@@ -48,7 +48,7 @@ def reordered(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def _sent_again(observed: RunTraces, anomaly: Row, send: Row, how: str) -> Chain:
-    """Return a send whose first attempt came to nothing that its producer heard of, and why."""
+    """Return a send whose first attempt got no answer, and why."""
     trace = observed.traces.get(anomaly["partition"])
     if trace is None:
         return refuse("Nobody knows which partition it was sent to.")

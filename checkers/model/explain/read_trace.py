@@ -1,4 +1,4 @@
-"""Reads a run into traces, and works out from what was said who began to lead, when and where."""
+"""Reads a run into traces, and derives from them which broker began to lead, when and where."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -129,7 +129,7 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
 
 
 def _faults(run: Run, lines: dict[int, list[BrokerLogLine]]) -> list[FaultOnBroker]:
-    """Faults with their ends; what was never healed ends never. Of no broker is broker -1.
+    """Pair each fault with its healing; unhealed faults end never. Without a broker it is -1.
 
     A fault is recorded when it has taken effect. It begins when the schedule's step is taken; a
     shutdown of a story, which has no such steps, when its broker says so.

@@ -1,4 +1,4 @@
-"""One partition of one run as a trace: who led, what each replica and broker said, what is on disk.
+"""One partition of one run as a trace: leaders, observations, log lines, and disks.
 
 Plain Python values. A trace is small (it has what changed, not what was sent); disks and operations
 are Arrow tables and NumPy arrays.
@@ -191,7 +191,7 @@ class Trace:
     starts: list[LeadershipStart] = field(default_factory=list)
 
     def leader_at(self, time_ns: int) -> LeadershipRow | None:
-        """Return who led, by the last row before."""
+        """Return the leader by the last row before a time."""
         index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
         return self.leaderships[index - 1] if index else None
 

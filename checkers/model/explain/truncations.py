@@ -22,7 +22,7 @@ class RuleViolation:
 
 
 def wrong_cuts(trace: Trace, rules: Rules) -> Iterator[RuleViolation]:
-    """Cuts of every replica of a partition that no rule allows.
+    """Yield truncations of a partition's replicas that no rule allows.
 
     From 0.11 on the fetcher's thread says first where it is going to cut; with an old protocol or
     message format it asks nobody, and answers itself with its HW.
@@ -62,7 +62,7 @@ def _to_the_own_hw(
 
 
 def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
-    """Return whether the broker's next life began, and nobody saw it between its cut and that."""
+    """Return whether the broker restarted after its truncation without being observed."""
     if then is None or then.kind != "start":
         return False
     seen = (mark.time_ns for mark in trace.marks.get(broker, ()))
@@ -128,7 +128,7 @@ def _to_the_leaders_answer(
 
 
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
-    """Since when epochs count that its new leader may know better.
+    """Return the time from which epochs count that its new leader may know better.
 
     Where nothing came of whom it followed before (that one was gone), they count from before that.
     """
@@ -140,7 +140,7 @@ def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
 
 
 def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
-    """Lines by when what they tell began.
+    """Return the lines in order of when their events began.
 
     A fetcher is told of when its thread runs and may have cut; but it is never older than its
     broker's last leadership.

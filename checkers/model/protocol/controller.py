@@ -89,7 +89,7 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
     """End a broker's session: it leaves the ISR, and ``successor`` gets its leadership.
 
     Args:
-        successor: ``b`` where nobody is chosen. False when the choice cannot be.
+        successor: ``b`` for no choice. False when the choice is not possible.
     """
     s[LIVE] = int(s[LIVE]) & ~(1 << b) & 7
     last = newest(s)

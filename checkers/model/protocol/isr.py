@@ -1,4 +1,4 @@
-"""The in-sync replicas as their leader keeps them: who joins, who is dropped, who is told."""
+"""The ISR as the leader keeps it: joining, dropping, and telling the controller."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.checkers.model.protocol.controller import keep_eligible
@@ -66,7 +66,7 @@ def _may_write(s: State, leader: int) -> bool:
 
 @rule
 def _grow(s: State, k: Constants, leader: int, isr: int) -> None:
-    """Write a larger ISR. A leader reckons with it from then on, whether it has heard or not."""
+    """Write a larger ISR. A leader counts with it from then on, before the answer."""
     if _may_write(s, leader):
         keep_eligible(s, k, isr_of(s, newest(s)), isr)
         set_isr(s, newest(s), isr)
@@ -111,7 +111,7 @@ def lag(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
-    """Return a leader hears that the ISR it asked for holds."""
+    """Tell a leader that the ISR it asked for holds."""
     pending = get(s, leader, PENDING)
     if not presumes(s, leader) or not pending:
         return False

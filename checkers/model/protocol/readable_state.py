@@ -75,7 +75,7 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         process: ``up``, ``paused``, ``dead`` (killed) or ``stopped`` (in order).
         hw_on_disk: what it would start with.
-        follows: whom it takes for the leader, itself maybe; -1 for nobody.
+        follows: the broker it takes for the leader, itself maybe; -1 for none.
         epoch: the leader epoch that it knows; -1 for none.
         isr: of whom takes itself for the leader: the ISR that it believes in.
         fetcher: ``none``, ``truncating`` (it must ask where to cut) or ``fetching``.
@@ -99,13 +99,13 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything, at one moment.
+    """The whole state at one moment.
 
     Attributes:
-        leader: whom the controller named last; -1 is nobody.
+        leader: the leader that the controller named last; -1 is none.
         live: brokers with a session.
         elr: replicas that may lead although they are not in the ISR (KIP-966).
-        last_leader: whom KIP-966 remembers while nobody leads; -1 is nobody.
+        last_leader: the last leader, which KIP-966 remembers while there is none; -1 is none.
         acked: records that producers were told are stored.
         read: what a consumer has read, offset by offset; None where nothing was.
     """

@@ -60,9 +60,9 @@ def run(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def tell(s: State, k: Constants, running: int) -> bool:
-    """Return the parked fetches of those who run are answered, and bring the leader's HW.
+    """Answer the parked fetches of running brokers; the answers bring the leader's HW.
 
-    Who runs hears of a decision at once, and its parked fetch ends by that.
+    A running broker learns of a decision at once, and its parked fetch ends by that.
     """
     changed = False
     for b in range(k[K_BROKERS]):
@@ -92,7 +92,7 @@ def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
 
 @rule
 def save(s: State, k: Constants, running: int) -> bool:
-    """Those who run write their HW to disk, as they all do every few seconds."""
+    """Write the HW of running brokers to disk, as each does every few seconds."""
     changed = False
     for b in range(k[K_BROKERS]):
         if (running >> b) & 1 and is_up(s, b) and get(s, b, DISK) != get(s, b, HW):

@@ -111,7 +111,7 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
 
 
 def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
-    """Choose who runs while each command is given, so that the invariant still breaks."""
+    """Choose the brokers that run while each command is given, so that the invariant breaks."""
     machine = counterexample.setting.machine()
     bit = machine.invariants[counterexample.invariant]
     rows = [step.numbers() for step in counterexample.steps]
@@ -129,7 +129,7 @@ def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
 
 
 def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
-    """For each move who may run meanwhile, best first. On KRaft a broker hands a command on."""
+    """Return who may run during each move, best first. On KRaft a broker forwards commands."""
     choices, before = [], 0
     for n, (kind, a, _) in enumerate(rows):
         after = next((who for later, who, _ in rows[n + 1 :] if later == Move.RUN), 0)
@@ -191,7 +191,7 @@ def _revived(
 
 
 def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """One step: who must be frozen meanwhile, and what must be seen after it."""
+    """Return one step: the brokers to freeze meanwhile, and the state to see after it."""
     kind, a, b = beat.move
     up = {
         number

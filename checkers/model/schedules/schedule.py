@@ -40,7 +40,7 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     A frozen or dead broker cannot be asked for its LEO and HW, so of those nothing is awaited.
 
     Attributes:
-        leader: whom the controller has elected; -1 is nobody.
+        leader: the broker that the controller has elected; -1 is none.
         isr: as the controller has it, in any order.
         leo: of a replica.
         hw: of a replica, as it knows it itself.
@@ -67,11 +67,11 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Freeze who is held, do one thing, wait for what must be seen.
+    """One step: freeze the held brokers, do one thing, wait for the expected state.
 
     Attributes:
         action: what is done, or what is awaited.
-        broker: to whom; of a send who is sent to, by default the leader.
+        broker: the broker concerned; of a send its target, by default the leader.
         record: the record's name, of a send.
         says: the step in a sentence, for a person.
         held: replicas that are frozen from before the step until after it, so that they do not run

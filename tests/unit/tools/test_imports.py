@@ -1,0 +1,25 @@
+"""The whole product has no circle of imports, imports for types included."""
+
+import grimp
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = grimp.build_graph("highwater", exclude_type_checking_imports=False, cache_dir=None)
+    modules = sorted(graph.modules)
+    number = {module: place for place, module in enumerate(modules)}
+    edges = [
+        (number[module], number[imported])
+        for module in modules
+        for imported in graph.find_modules_directly_imported_by(module)
+    ]
+    assert len(edges) > len(modules) > 300
+    source, target = np.array(edges).T
+    size = (len(modules), len(modules))
+    matrix = csr_array((np.ones(len(edges)), (source, target)), shape=size)
+    count, component = connected_components(matrix, connection="strong")
+    shared = np.flatnonzero(np.bincount(component) > 1)
+    circles = [[modules[i] for i in np.flatnonzero(component == one)] for one in shared]
+    assert (count, circles) == (len(modules), [])

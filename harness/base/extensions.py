@@ -29,7 +29,7 @@ def load(group: str) -> tuple[tuple[str, object], ...]:
         except Exception as error:
             raise HarnessError(
                 f"{_package(entry)} cannot be loaded for {group}: {type(error).__name__}: {error}",
-                hint=f"Mend its module {entry.value}, or uninstall it.",
+                hint=f"Fix its module {entry.value}, or uninstall it.",
             ) from error
     return tuple(loaded)
 

@@ -49,6 +49,7 @@ def test_importing_it_loads_nothing_of_its_own() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.slow
 def test_the_version_is_that_of_the_package() -> None:
     words = [sys.executable, "-m", "highwater", "--version"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

@@ -26,6 +26,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert "://" in target or (page.parent / target).exists(), target
 
 
+@pytest.mark.slow
 def test_what_workers_need_is_what_kernels_import() -> None:
     """A worker imports every kernel; whatever these import has to be installed there."""
     program = (

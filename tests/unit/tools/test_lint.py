@@ -10,6 +10,7 @@ from tools import lint
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_the_source_is_clean() -> None:
     assert lint.complaints(ROOT) == []
 

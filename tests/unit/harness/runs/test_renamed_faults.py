@@ -41,6 +41,7 @@ def test_a_word_says_what_it_is_called_now() -> None:
         assert parse_values.budget("ring=2") == {"partition-majorities-ring": 2}
 
 
+@pytest.mark.slow
 def test_the_command_says_it_in_one_line() -> None:
     words = ["run", "--kafka", "4.3.1", "--nemesis", "mute", "--for", "0.5s", "--store", "/nowhere"]
     command = [sys.executable, "-m", "highwater", *words]
